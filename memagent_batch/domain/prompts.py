@@ -1,0 +1,193 @@
+"""Prompt sets: the named, versioned, hashed texts that a policy shows to a model, and their assembly from tokens.
+
+A text is parsed once into fixed pieces and slots. The fixed pieces are tokenised once, with the chat template around
+them; the slots are filled with token ids, so that no text of a document, question or memory is ever parsed again.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from string import Formatter
+
+from memagent_batch.errors import PromptSetError
+
+
+class Slot(StrEnum):
+    """What a prompt text leaves open."""
+
+    QUESTION = "question"
+    """The question."""
+    MEMORY = "memory"
+    """The memory as it stands."""
+    CHUNK = "chunk"
+    """The chunk at hand."""
+
+
+class AnswerForm(StrEnum):
+    """How the model is asked to mark its answer."""
+
+    BOXED = "boxed"
+    r"""The answer stands in `\boxed{...}`."""
+    SENTENCE = "sentence"
+    """The answer follows the words "the answer is"."""
+
+
+UPDATE_SLOTS = frozenset({Slot.QUESTION, Slot.MEMORY, Slot.CHUNK})
+ANSWER_SLOTS = frozenset({Slot.QUESTION, Slot.MEMORY})
+
+Piece = str | Slot
+"""A fixed text, or a slot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptSet:
+    """The texts of one way to ask. Slots stand in braces: `{question}`, `{memory}`, `{chunk}`; a literal brace is doubled."""
+
+    name: str
+    """Name in `memagent prompts list`, settings and tables."""
+    version: str
+    """Changes with every change of a text."""
+    first_memory: str
+    """The memory before the first chunk."""
+    update: str
+    """Text of an `update` turn; holds all three slots."""
+    answers: Mapping[AnswerForm, str]
+    """Text of an `answer` turn for each form; each holds question and memory."""
+    note: str = ""
+    """Where the texts come from, and which checkpoints expect them. Not hashed."""
+
+    def __post_init__(self) -> None:
+        """Refuses a set whose texts lack a slot or hold an unknown one."""
+        if not self.answers:
+            raise PromptSetError(f"prompt set {self.name!r} has no answer text; give one of {[*AnswerForm]}")
+        require_slots(self.update, UPDATE_SLOTS, place=f"prompt set {self.name!r}, update text")
+        for form, text in self.answers.items():
+            require_slots(text, ANSWER_SLOTS, place=f"prompt set {self.name!r}, answer text {form!r}")
+
+    @property
+    def sha256(self) -> str:
+        """Hash of name, version and every text, as 64 hex digits."""
+        texts = [self.name, self.version, self.first_memory, self.update, sorted(self.answers.items())]
+        return hashlib.sha256(json.dumps(texts, ensure_ascii=True).encode()).hexdigest()
+
+    def answer_text(self, form: AnswerForm) -> str:
+        """Text of the answer turn in this form.
+
+        Raises:
+            PromptSetError: the set does not have the form.
+        """
+        if form not in self.answers:
+            have = ", ".join(sorted(self.answers))
+            raise PromptSetError(
+                f"prompt set {self.name!r} has no answer form {form.value!r} (it has: {have}); "
+                "set answer_form to one of these"
+            )
+        return self.answers[form]
+
+
+def split_slots(text: str) -> list[Piece]:
+    """Fixed pieces and slots of a prompt text, in order; doubled braces are single ones in the pieces.
+
+    Raises:
+        PromptSetError: a brace is not closed, or a slot is unknown.
+    """
+    pieces: list[Piece] = []
+    try:
+        for literal, name, spec, conversion in Formatter().parse(text):
+            if literal:
+                pieces.append(literal)
+            if name is not None:
+                if spec or conversion:
+                    raise ValueError(f"slot {{{name}}} has a format")
+                pieces.append(Slot(name))
+    except ValueError as error:
+        slots = ", ".join(f"{{{slot}}}" for slot in Slot)
+        raise PromptSetError(
+            f"prompt text can't be parsed: {error}; slots are {slots}, other braces are doubled"
+        ) from error
+    return pieces
+
+
+def require_slots(text: str, slots: frozenset[Slot], *, place: str) -> None:
+    """Checks that the text has each of these slots exactly once, and no other.
+
+    Raises:
+        PromptSetError: names the place and the slots that are missing, doubled or foreign.
+    """
+    found = sorted(piece for piece in split_slots(text) if isinstance(piece, Slot))
+    if found != sorted(slots):
+        raise PromptSetError(f"{place}: needs each of {sorted(slots)} once, has {found}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenTemplate:
+    """A prompt text in token space: runs of token ids and slots, chat template included."""
+
+    pieces: tuple[tuple[int, ...] | Slot, ...]
+    """Fixed token ids and slots, in order."""
+
+    @property
+    def num_fixed_tokens(self) -> int:
+        """Tokens of the prompt apart from its slots."""
+        return sum(len(piece) for piece in self.pieces if not isinstance(piece, Slot))
+
+    def fill(self, values: Mapping[Slot, Sequence[int]]) -> list[int]:
+        """The prompt's token ids, with each slot replaced by its tokens."""
+        token_ids: list[int] = []
+        for piece in self.pieces:
+            token_ids.extend(values[piece] if isinstance(piece, Slot) else piece)
+        return token_ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptTokens:
+    """A prompt set as one tokeniser writes it: all that a policy needs to build its prompts."""
+
+    update: TokenTemplate
+    """The `update` turn."""
+    answer: TokenTemplate
+    """The `answer` turn, in the form that was chosen."""
+    first_memory: tuple[int, ...]
+    """The memory before the first chunk."""
+    control_token_ids: frozenset[int]
+    """Tokens that steer a model and never belong in a memory."""
+
+    def plain(self, token_ids: Sequence[int]) -> list[int]:
+        """The tokens without control tokens: what of a completion may stand in a prompt."""
+        return [token for token in token_ids if token not in self.control_token_ids]
+
+
+DEFAULT_PROMPTS = PromptSet(
+    name="default",
+    version="1",
+    first_memory="Nothing noted yet.",
+    update=(
+        "You are reading a long document section by section. You see a question, your memory of the sections before, "
+        "and the next section. Write your memory anew: keep everything in it that helps to answer the question, and "
+        "add what this section says about it. What you leave out is forgotten.\n\n"
+        "<question>\n{question}\n</question>\n\n"
+        "<memory>\n{memory}\n</memory>\n\n"
+        "<section>\n{chunk}\n</section>\n\n"
+        "The new memory:"
+    ),
+    answers={
+        AnswerForm.BOXED: (
+            "You have read a long document section by section. Answer the question from your memory of it.\n\n"
+            "<question>\n{question}\n</question>\n\n"
+            "<memory>\n{memory}\n</memory>\n\n"
+            "Write the answer in \\boxed{{}}."
+        ),
+        AnswerForm.SENTENCE: (
+            "You have read a long document section by section. Answer the question from your memory of it.\n\n"
+            "<question>\n{question}\n</question>\n\n"
+            "<memory>\n{memory}\n</memory>\n\n"
+            'End with a sentence that begins with "The answer is".'
+        ),
+    },
+    note="The project's own wording, for any instruct model; fields in the published order.",
+)
+
+BUILT_IN_PROMPTS = {DEFAULT_PROMPTS.name: DEFAULT_PROMPTS}
+"""Prompt sets that need no file, by name."""

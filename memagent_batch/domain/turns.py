@@ -1,0 +1,67 @@
+"""One model call: the prompt that goes in, the completion that comes out. The seam between policies and engines."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from memagent_batch.domain.chunking import ChunkSpan
+
+
+class TurnKind(StrEnum):
+    """What a turn is for."""
+
+    UPDATE = "update"
+    """Writes the memory anew from question, memory and chunk."""
+    ANSWER = "answer"
+    """Answers the question from the memory."""
+
+
+class FinishReason(StrEnum):
+    """Why a completion ended."""
+
+    STOP = "stop"
+    """The model ended it."""
+    LENGTH = "length"
+    """It was cut at its budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What a policy asks of a model, with its address inside the reading."""
+
+    path: str
+    """Turn path: the address of this call in its reading, such as `update/12`; the same at every replay."""
+    kind: TurnKind
+    """What the turn is for."""
+    token_ids: Sequence[int]
+    """The whole prompt, chat template included."""
+    max_tokens: int
+    """Budget of the completion, in tokens."""
+    span: ChunkSpan | None = None
+    """The chunk that the prompt shows, if it shows one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What the model returned for one prompt."""
+
+    token_ids: Sequence[int]
+    """Exactly the tokens that the engine returned, an end token included where it returned one."""
+    text: str
+    """Their text, without control tokens."""
+    finish_reason: FinishReason
+    """Why it ended."""
+    logprobs: Sequence[float] | None = None
+    """Log-probability of each token when it was sampled; None where they were not asked for."""
+    num_prompt_tokens: int = 0
+    """Tokens of the prompt."""
+    num_cached_prompt_tokens: int = 0
+    """Of these, the ones that the engine's prefix cache held."""
+    engine_seconds: float = 0.0
+    """Seconds from asking the engine to its last token."""
+    replayed: bool = False
+    """True where the turn log answered instead of the engine."""
+
+
+Generate = Callable[[Prompt], Awaitable[Completion]]
+"""All that a policy knows of a model. Recording, replaying, limiting and accounting wrap this same signature."""

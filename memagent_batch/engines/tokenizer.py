@@ -1,0 +1,208 @@
+"""The model's tokeniser, in two voices: control tokens for our own prompt pieces, plain text for everything else.
+
+Runs in CPU tasks for documents and in the actor for prompt pieces; never on the engine's event loop for long texts.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memagent_batch.domain.prompts import (
+    AnswerForm,
+    Piece,
+    PromptSet,
+    PromptTokens,
+    Slot,
+    TokenTemplate,
+    split_slots,
+)
+from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
+
+if TYPE_CHECKING:
+    import tokenizers
+
+SEGMENT_CHARS = 65_536
+"""Characters tokenised in one call; bounds what the tokeniser's per-token records take (some 100 bytes a token)."""
+
+SLOT_MARKS = {slot: f"\ue000{slot.value}\ue001" for slot in Slot}
+"""Private-use text that stands for a slot while the chat template is rendered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenisedText:
+    """A text as tokens, with the place of each."""
+
+    token_ids: npt.NDArray[np.int32]
+    """Shape [num_tokens]."""
+    token_chars: npt.NDArray[np.int64]
+    """First character of each token in the text; shape [num_tokens]."""
+
+
+class Tokenizer:
+    """A model folder's tokeniser and chat template.
+
+    Raises:
+        SettingsError: the folder has no fast tokeniser, or no chat template.
+    """
+
+    def __init__(self, model: str) -> None:
+        """Loads from a local folder, or a hub name that `transformers` can resolve."""
+        self.model = model
+        self._full = _load(model)
+        backend = json.loads(self._full.backend_tokenizer.to_str())
+        self.sha256 = hashlib.sha256(json.dumps(backend, sort_keys=True).encode()).hexdigest()
+        self._added = frozenset(int(token["id"]) for token in backend["added_tokens"])
+        self._plain = _plain_tokenizer(backend)
+
+    @property
+    def chat_template_sha256(self) -> str:
+        """Hash of the chat template, as 64 hex digits."""
+        return hashlib.sha256(str(self._full.chat_template).encode()).hexdigest()
+
+    @property
+    def control_token_ids(self) -> frozenset[int]:
+        """Tokens that steer the model: every added token, special or not."""
+        return self._added
+
+    @property
+    def end_token_id(self) -> int | None:
+        """The token that ends a completion, if the tokeniser names one."""
+        end = self._full.eos_token_id
+        return None if end is None else int(end)
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a short text, read as plain text: markers of the chat template are letters like any other."""
+        return self.encode_document(text).token_ids.tolist()
+
+    def encode_document(self, text: str) -> TokenisedText:
+        """Token ids and character places of a text of any length, read as plain text.
+
+        Raises:
+            DocumentError: the text holds a lone surrogate, or the tokeniser reads some of it as a control token.
+        """
+        ids, chars = [], []
+        for start, segment in _segments(text):
+            encoding = self._encode_segment(segment, start=start)
+            ids.append(np.asarray(encoding.ids, dtype=np.int32))
+            chars.append(np.fromiter((first for first, _ in encoding.offsets), dtype=np.int64) + start)
+        if not ids:
+            return TokenisedText(token_ids=np.empty(0, np.int32), token_chars=np.empty(0, np.int64))
+        token_ids = np.concatenate(ids)
+        if self._added and np.isin(token_ids, list(self._added)).any():
+            raise DocumentError(
+                "the tokeniser reads a part of the text as a control token; the model can't be used on it"
+            )
+        return TokenisedText(token_ids=token_ids, token_chars=np.concatenate(chars))
+
+    def decode(self, token_ids: list[int]) -> str:
+        """Text of the tokens, without control tokens."""
+        plain = [token for token in token_ids if token not in self._added]
+        return str(self._full.decode(plain, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+    def prompt_tokens(self, prompts: PromptSet, *, answer_form: AnswerForm) -> PromptTokens:
+        """The prompt set as this tokeniser and its chat template write it."""
+        return PromptTokens(
+            update=self._template(prompts.update),
+            answer=self._template(prompts.answer_text(answer_form)),
+            first_memory=tuple(self.encode(prompts.first_memory)),
+            control_token_ids=self._added,
+        )
+
+    def _encode_segment(self, segment: str, *, start: int) -> "tokenizers.Encoding":
+        try:
+            return self._plain.encode(segment, add_special_tokens=False)
+        except UnicodeEncodeError as error:
+            raise DocumentError(
+                f"the text holds a lone surrogate at character {start + error.start}; it is not valid Unicode"
+            ) from error
+
+    def _template(self, text: str) -> TokenTemplate:
+        marked = "".join(SLOT_MARKS[piece] if isinstance(piece, Slot) else piece for piece in split_slots(text))
+        rendered = self._full.apply_chat_template(
+            [{"role": "user", "content": marked}], tokenize=False, add_generation_prompt=True
+        )
+        pieces = _split_marks(rendered)
+        found = sorted(piece for piece in pieces if isinstance(piece, Slot))
+        if found != sorted(piece for piece in split_slots(text) if isinstance(piece, Slot)):
+            raise PromptSetError(
+                f"the chat template of {self.model} shows a prompt's slots {found}: one is lost or doubled"
+            )
+        return TokenTemplate(
+            pieces=tuple(piece if isinstance(piece, Slot) else self._encode_piece(piece) for piece in pieces)
+        )
+
+    def _encode_piece(self, piece: str) -> tuple[int, ...]:
+        return tuple(self._full.backend_tokenizer.encode(piece, add_special_tokens=False).ids)
+
+
+@lru_cache(maxsize=2)
+def load_tokenizer(model: str) -> Tokenizer:
+    """The model's tokeniser, loaded once in a process."""
+    return Tokenizer(model)
+
+
+def _load(model: str) -> Any:
+    from transformers import AutoTokenizer
+
+    folder = Path(model)
+    if folder.exists() and not (folder / "tokenizer.json").exists() and not (folder / "tokenizer_config.json").exists():
+        raise SettingsError(
+            f"model: the folder {model} has no tokenizer.json; copy the model's tokenizer files into it"
+        )
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model)
+    except (OSError, ValueError, KeyError) as error:
+        raise SettingsError(f"model: no tokeniser can be loaded from {model}: {error}") from error
+    if not tokenizer.is_fast:
+        raise SettingsError(f"model: {model} has no fast tokeniser (tokenizer.json), which character spans need")
+    if not tokenizer.chat_template:
+        raise SettingsError(f"model: {model} has no chat template; use an instruct model, or add chat_template.jinja")
+    return tokenizer
+
+
+def _plain_tokenizer(backend: dict[str, Any]) -> "tokenizers.Tokenizer":
+    """The same tokeniser without added tokens, so that it knows no markers; and without trimmed offsets."""
+    from tokenizers import Tokenizer as BackendTokenizer
+
+    stripped = {**backend, "added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
+    return BackendTokenizer.from_str(json.dumps(stripped))
+
+
+def _segments(text: str) -> Iterator[tuple[int, str]]:
+    """Pieces of at most SEGMENT_CHARS with their first character, cut where the tokeniser cuts words anyway."""
+    start = 0
+    while start < len(text):
+        end = len(text) if len(text) - start <= SEGMENT_CHARS else _word_end(text, start, start + SEGMENT_CHARS)
+        yield start, text[start:end]
+        start = end
+
+
+def _word_end(text: str, start: int, end: int) -> int:
+    """Last place before `end` where a space follows a letter or digit; `end` itself where there is none."""
+    space = text.rfind(" ", start + 1, end)
+    while space > start:
+        if text[space - 1].isalnum():
+            return space
+        space = text.rfind(" ", start + 1, space)
+    return end
+
+
+def _split_marks(rendered: str) -> list[Piece]:
+    pieces: list[Piece] = [rendered]
+    for slot, mark in SLOT_MARKS.items():
+        split: list[Piece] = []
+        for piece in pieces:
+            if isinstance(piece, Slot):
+                split.append(piece)
+                continue
+            for index, part in enumerate(piece.split(mark)):
+                split.extend([slot, part] if index else [part])
+        pieces = split
+    return [piece for piece in pieces if piece != ""]

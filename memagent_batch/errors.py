@@ -1,0 +1,64 @@
+"""The vocabulary of what can go wrong, named after the boundary that was crossed.
+
+Every error takes one message, pickles, and says in the message what is wrong, where, and what to do.
+"""
+
+
+class MemagentError(Exception):
+    """Base of every error that this project raises on purpose."""
+
+
+class UsageError(MemagentError):
+    """The user's mistake, found before an engine starts: settings, inputs, output location. Exit code 2."""
+
+
+class SettingsError(UsageError):
+    """A knob is unknown, missing, or has a value that can't work."""
+
+
+class InputError(UsageError):
+    """A file, column or row of the input can't be read."""
+
+
+class PromptSetError(UsageError):
+    """A prompt set lacks a slot, a form or a constant, or can't be parsed."""
+
+
+class OutputError(UsageError):
+    """The output location holds something that this run must not touch."""
+
+
+class ReadingError(MemagentError):
+    """One reading can't be finished. It becomes a `failed` row and costs no other reading."""
+
+
+class DocumentError(ReadingError):
+    """The text of one document can't be read: null, wrong encoding, gone since the plan was made."""
+
+
+class QuestionTooLongError(ReadingError):
+    """A question is longer than `question_tokens`."""
+
+
+class PromptTooLongError(ReadingError):
+    """A prompt and its completion budget do not fit the engine's window."""
+
+
+class EngineRequestError(ReadingError):
+    """The engine refused or failed one request, and goes on serving others."""
+
+
+class EngineDeadError(MemagentError):
+    """The engine can serve nothing more. Its actor stops at once; Ray replaces it."""
+
+
+class EngineStartError(UsageError):
+    """The engine can't start with this model or these arguments."""
+
+
+class CountsError(MemagentError):
+    """The tables do not hold one row for each reading that was asked for. Exit code 1."""
+
+
+class RunFailedError(MemagentError):
+    """The run stopped before its readings were done; the same command goes on from the log. Exit code 1."""
