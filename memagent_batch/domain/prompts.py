@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from string import Formatter
 
+from memagent_batch.domain.turns import Completion
 from memagent_batch.errors import PromptSetError
 
 
@@ -43,7 +44,7 @@ Piece = str | Slot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptSet:
-    """The texts of one way to ask. Slots stand in braces: `{question}`, `{memory}`, `{chunk}`; a literal brace is doubled."""
+    """The texts of one way to ask. Slots stand in braces (`{question}`, `{memory}`, `{chunk}`); other braces are doubled."""
 
     name: str
     """Name in `memagent prompts list`, settings and tables."""
@@ -142,6 +143,16 @@ class TokenTemplate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """The memory of a reading, in both forms."""
+
+    token_ids: Sequence[int]
+    """What the next prompt shows."""
+    text: str
+    """What the tables show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PromptTokens:
     """A prompt set as one tokeniser writes it: all that a policy needs to build its prompts."""
 
@@ -149,14 +160,20 @@ class PromptTokens:
     """The `update` turn."""
     answer: TokenTemplate
     """The `answer` turn, in the form that was chosen."""
-    first_memory: tuple[int, ...]
+    first_memory: Memory
     """The memory before the first chunk."""
     control_token_ids: frozenset[int]
     """Tokens that steer a model and never belong in a memory."""
 
-    def plain(self, token_ids: Sequence[int]) -> list[int]:
-        """The tokens without control tokens: what of a completion may stand in a prompt."""
-        return [token for token in token_ids if token not in self.control_token_ids]
+    def remember(self, memory: Memory, completion: Completion) -> Memory:
+        """The memory after an `update` turn: what the model wrote, without control tokens.
+
+        A completion without any text leaves the memory as it was: notes are never lost to a model that said nothing.
+        """
+        if not completion.text.strip():
+            return memory
+        plain = [token for token in completion.token_ids if token not in self.control_token_ids]
+        return Memory(token_ids=plain, text=completion.text)
 
 
 DEFAULT_PROMPTS = PromptSet(

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from memagent_batch.domain.prompts import (
     AnswerForm,
+    Memory,
     Piece,
     PromptSet,
     PromptTokens,
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 SEGMENT_CHARS = 65_536
 """Characters tokenised in one call; bounds what the tokeniser's per-token records take (some 100 bytes a token)."""
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")
+"""Files of which a model folder has at least one."""
 
 SLOT_MARKS = {slot: f"\ue000{slot.value}\ue001" for slot in Slot}
 """Private-use text that stands for a slot while the chat template is rendered."""
@@ -79,7 +83,8 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a short text, read as plain text: markers of the chat template are letters like any other."""
-        return self.encode_document(text).token_ids.tolist()
+        token_ids: list[int] = self.encode_document(text).token_ids.tolist()
+        return token_ids
 
     def encode_document(self, text: str) -> TokenisedText:
         """Token ids and character places of a text of any length, read as plain text.
@@ -111,7 +116,7 @@ class Tokenizer:
         return PromptTokens(
             update=self._template(prompts.update),
             answer=self._template(prompts.answer_text(answer_form)),
-            first_memory=tuple(self.encode(prompts.first_memory)),
+            first_memory=Memory(token_ids=self.encode(prompts.first_memory), text=prompts.first_memory),
             control_token_ids=self._added,
         )
 

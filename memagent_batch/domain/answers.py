@@ -1,0 +1,66 @@
+r"""Takes the answer out of a response. Last step of a reading.
+
+Forms as in the published agent (MemAgent, arXiv 2507.02259): `\boxed{...}`, and a sentence with "the answer is".
+"""
+
+import re
+from enum import StrEnum
+
+
+class Extraction(StrEnum):
+    """How the answer is taken out of the response."""
+
+    AUTO = "auto"
+    """Boxed where there is a box, else the sentence."""
+    BOXED = "boxed"
+    r"""The content of the last complete `\boxed{...}`."""
+    SENTENCE = "sentence"
+    """What follows the last "the answer is", up to the end of its line."""
+    RAW = "raw"
+    """The whole response, without white space around it."""
+
+
+BOX = "\\boxed{"
+SENTENCE = re.compile(r"\bthe answer is\b[ \t]*:?[ \t]*(?P<answer>[^\n]+)", re.IGNORECASE)
+
+
+def extract_answer(response: str, *, extraction: Extraction) -> str | None:
+    """The answer in a response; None where the response does not hold one in that form."""
+    match extraction:
+        case Extraction.BOXED:
+            return _boxed(response)
+        case Extraction.SENTENCE:
+            return _sentence(response)
+        case Extraction.AUTO:
+            boxed = _boxed(response)
+            return _sentence(response) if boxed is None else boxed
+        case Extraction.RAW:
+            return response.strip() or None
+
+
+def _boxed(response: str) -> str | None:
+    """Content of the last box whose braces close."""
+    start = response.rfind(BOX)
+    while start >= 0:
+        content = _closed(response, start + len(BOX))
+        if content is not None:
+            return content.strip() or None
+        start = response.rfind(BOX, 0, start)
+    return None
+
+
+def _closed(response: str, start: int) -> str | None:
+    depth = 1
+    for place in range(start, len(response)):
+        depth += {"{": 1, "}": -1}.get(response[place], 0)
+        if depth == 0:
+            return response[start:place]
+    return None
+
+
+def _sentence(response: str) -> str | None:
+    found = list(SENTENCE.finditer(response))
+    if not found:
+        return None
+    answer = found[-1]["answer"].strip()
+    return (answer[:-1].rstrip() if answer.endswith(".") else answer) or None

@@ -1,0 +1,52 @@
+"""The published memory agent (MemAgent, arXiv 2507.02259): each chunk overwrites the memory; the memory answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from memagent_batch.domain.chunking import Chunk
+from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
+from memagent_batch.domain.readings import Outcome
+from memagent_batch.domain.turns import Generate, Prompt, TurnKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverwritePolicy:
+    """One `update` turn for each chunk, then one `answer` turn: ceil(tokens / chunk_tokens) + 1 turns."""
+
+    kind: ClassVar[str] = "overwrite"
+
+    memory_tokens: int
+    """Budget of the memory, tokens."""
+    answer_tokens: int
+    """Budget of the answer, tokens."""
+
+    async def read(
+        self, chunks: Sequence[Chunk], question: Sequence[int], *, prompts: PromptTokens, generate: Generate
+    ) -> Outcome:
+        """Reads the chunks in order; an empty document is answered from the first memory."""
+        memory = prompts.first_memory
+        for chunk in chunks:
+            completion = await generate(self._update(prompts, question, memory, chunk))
+            memory = prompts.remember(memory, completion)
+        completion = await generate(self._answer(prompts, question, memory))
+        return Outcome(response=completion.text, finish_reason=completion.finish_reason, memory=memory)
+
+    def _update(self, prompts: PromptTokens, question: Sequence[int], memory: Memory, chunk: Chunk) -> Prompt:
+        return Prompt(
+            path=f"update/{chunk.span.index}",
+            kind=TurnKind.UPDATE,
+            token_ids=prompts.update.fill(
+                {Slot.QUESTION: question, Slot.MEMORY: memory.token_ids, Slot.CHUNK: chunk.token_ids}
+            ),
+            max_tokens=self.memory_tokens,
+            span=chunk.span,
+        )
+
+    def _answer(self, prompts: PromptTokens, question: Sequence[int], memory: Memory) -> Prompt:
+        return Prompt(
+            path="answer",
+            kind=TurnKind.ANSWER,
+            token_ids=prompts.answer.fill({Slot.QUESTION: question, Slot.MEMORY: memory.token_ids}),
+            max_tokens=self.answer_tokens,
+        )

@@ -1,0 +1,38 @@
+"""What an engine is: prompts in, completions out."""
+
+from typing import Protocol
+
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.errors import PromptTooLongError
+
+
+class Engine(Protocol):
+    """Turns prompts into completions, many at once, on the event loop that started it."""
+
+    async def start(self) -> None:
+        """Makes the engine ready. Raises EngineStartError where model or arguments can't work."""
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        """The completion of one prompt, drawn with `seed` (0 to 2^31 - 1).
+
+        Raises:
+            PromptTooLongError: prompt and budget exceed the window; nothing was sent.
+            EngineRequestError: this request failed; others go on.
+            EngineDeadError: the engine can serve nothing more.
+        """
+
+    async def stop(self) -> None:
+        """Frees what the engine holds; no process of it is left."""
+
+
+def require_fit(prompt: Prompt, *, window_tokens: int) -> None:
+    """Refuses a prompt that can't fit the window with its completion budget.
+
+    Raises:
+        PromptTooLongError: names the turn, the sizes in tokens and the remedy.
+    """
+    if len(prompt.token_ids) + prompt.max_tokens > window_tokens:
+        raise PromptTooLongError(
+            f"turn {prompt.path}: prompt of {len(prompt.token_ids)} tokens and budget of {prompt.max_tokens} exceed "
+            f"the window of {window_tokens}; lower policy.chunk_tokens, or raise window_tokens if the model allows it"
+        )

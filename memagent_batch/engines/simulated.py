@@ -1,0 +1,46 @@
+"""An engine without a model: answers by rule after a set time. For measuring everything that is not the engine."""
+
+import asyncio
+import time
+
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.engines.engine import require_fit
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.settings import SimulatedSettings
+
+ANSWER_TEXT = "\\boxed{simulated}"
+MEMORY_TEXT = "simulated memory "
+
+
+class SimulatedEngine:
+    """Every memory and every answer is the same text, cut to `completion_tokens` and the prompt's budget."""
+
+    def __init__(self, settings: SimulatedSettings, *, window_tokens: int, tokenizer: Tokenizer) -> None:
+        """Encodes the two texts once."""
+        self._seconds = settings.turn_seconds
+        self._window_tokens = window_tokens
+        memory = tokenizer.encode(MEMORY_TEXT * settings.completion_tokens)[: settings.completion_tokens]
+        self._texts = {
+            TurnKind.UPDATE: (memory, tokenizer.decode(memory)),
+            TurnKind.ANSWER: (tokenizer.encode(ANSWER_TEXT), ANSWER_TEXT),
+        }
+
+    async def start(self) -> None:
+        """Nothing to start."""
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        """The rule's text after the set time; `seed` has no effect."""
+        require_fit(prompt, window_tokens=self._window_tokens)
+        began = time.monotonic()
+        await asyncio.sleep(self._seconds)
+        token_ids, text = self._texts[prompt.kind]
+        return Completion(
+            token_ids=token_ids[: prompt.max_tokens],
+            text=text,
+            finish_reason=FinishReason.STOP,
+            num_prompt_tokens=len(prompt.token_ids),
+            engine_seconds=time.monotonic() - began,
+        )
+
+    async def stop(self) -> None:
+        """Nothing to stop."""

@@ -1,0 +1,259 @@
+"""Every knob of a run, on one page. Job file (YAML) < environment (`MEMAGENT_...`) < command line.
+
+The engines' knobs stand in sections of their own beside `engine`, not in a union under it, so that one of them can be
+overridden alone by the environment or the command line.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    YamlConfigSettingsSource,
+)
+
+from memagent_batch.domain.answers import Extraction
+from memagent_batch.domain.prompts import AnswerForm
+
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class EngineKind(StrEnum):
+    """What turns prompts into completions."""
+
+    VLLM = "vllm"
+    """vLLM inside the actor."""
+    OPENAI = "openai"
+    """An OpenAI-compatible endpoint that takes token-id prompts at /v1/completions."""
+    SIMULATED = "simulated"
+    """Answers by rule after a set time; for measuring everything that is not the engine."""
+
+
+class TableFormat(StrEnum):
+    """File format of `answers` and `memories`."""
+
+    PARQUET = "parquet"
+    """Parquet, zstd."""
+    ARROW = "arrow"
+    """Arrow IPC file, zstd."""
+
+
+class Section(BaseModel):
+    """A group of knobs; unknown ones are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class InputSettings(Section):
+    """Where texts and questions stand in the input."""
+
+    document_id_column: str = "document_id"
+    """Column with the unique id of a document."""
+    text_column: str = "text"
+    """Column with the text of a document."""
+    question_column: str | None = None
+    """Column of the documents that holds a question beside each text; none by default."""
+    carry_columns: tuple[str, ...] = ()
+    """Columns of the documents to carry into `answers`, as text."""
+    format: Literal["auto", "parquet", "jsonl", "csv", "arrow", "text"] = "auto"
+    """File format of the documents; `auto` goes by the file ending."""
+
+
+class PolicySettings(Section):
+    """How a document is read. Budgets in tokens; together with the prompt's own text they must fit `window_tokens`."""
+
+    kind: Literal["overwrite"] = "overwrite"
+    """The policy."""
+    chunk_tokens: Count = 5000
+    """Tokens of a chunk."""
+    overlap_tokens: Annotated[int, Field(ge=0)] = 0
+    """Tokens that a chunk shares with the one before it."""
+    question_tokens: Count = 1024
+    """Longest question, tokens; a longer one becomes a failed row."""
+    memory_tokens: Count = 1024
+    """Budget of the memory, tokens; a memory cut there is counted in `memory_truncations`."""
+    answer_tokens: Count = 1024
+    """Budget of the answer, tokens; an answer cut there has finish_reason `length`."""
+
+
+class SamplingSettings(Section):
+    """How tokens are drawn."""
+
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+    """0 is greedy: the same answers every night."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Nucleus: smallest set of tokens with this probability."""
+    top_k: Annotated[int, Field(ge=-1)] = -1
+    """Number of tokens to draw from; -1 for all."""
+    seed: int = 0
+    """Each turn draws with a seed made from this one, its reading and its turn path."""
+    logprobs: bool = False
+    """Keep the log-probability of each token in the turn log."""
+    samples: Count = 1
+    """Readings of each document and question."""
+
+
+class VllmSettings(Section):
+    """vLLM inside the actor."""
+
+    dtype: str = "auto"
+    """Number format of weights and activations; `auto` takes the model's own."""
+    tensor_parallel_size: Count = 1
+    """GPUs that share each layer."""
+    pipeline_parallel_size: Count = 1
+    """Groups of GPUs that share the layers."""
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Share of a GPU's memory for weights and KV cache."""
+    cpu_kv_cache_gib: Count = 2
+    """KV cache where vLLM runs on CPU, GiB a replica."""
+    max_num_seqs: Count = 256
+    """Most requests in one engine step."""
+    turn_timeout_seconds: Seconds = 1800
+    """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
+    engine_args: dict[str, Any] = {}
+    """Further arguments of vLLM's AsyncEngineArgs, as they are."""
+
+
+class OpenAISettings(Section):
+    """An OpenAI-compatible endpoint."""
+
+    base_url: str = "http://127.0.0.1:8000/v1"
+    """Address up to /v1."""
+    api_key: SecretStr | None = None
+    """Bearer token; better given as MEMAGENT_OPENAI__API_KEY than in a file."""
+    max_concurrency: Count = 64
+    """Requests under way at once, a replica."""
+    timeout_seconds: Seconds = 600
+    """Longest wait for one response."""
+    max_retries: Annotated[int, Field(ge=0)] = 6
+    """Tries after the first, on 408, 409, 429, 5xx, resets and time-outs."""
+    backoff_seconds: Seconds = 1.0
+    """First pause between tries; doubled each time up to 60 s, with jitter; `Retry-After` goes before it."""
+    extra_body: dict[str, Any] = {}
+    """Further fields of every request body, as they are."""
+
+
+class SimulatedSettings(Section):
+    """An engine without a model, for measuring."""
+
+    turn_seconds: Annotated[float, Field(ge=0)] = 0.0
+    """Time of one turn, seconds."""
+    completion_tokens: Count = 16
+    """Tokens of each completion (fewer where the budget is smaller)."""
+
+
+class PoolSettings(Section):
+    """The actor pool: one engine an actor."""
+
+    replicas: Count = 1
+    """Actors at the start."""
+    max_replicas: Count | None = None
+    """Most actors, where the cluster has room; as many as at the start by default."""
+    gpus_per_replica: Annotated[float, Field(ge=0)] | None = None
+    """GPUs of one actor; by default tensor times pipeline parallel where Ray sees GPUs, else 0."""
+    cpus_per_replica: Annotated[float, Field(ge=0)] = 0.5
+    """CPUs that Ray sets aside for one actor."""
+    documents_in_flight: Count = 64
+    """Documents that one actor reads at once."""
+
+
+class LogSettings(Section):
+    """The turn log. A crash costs at most one flush interval of model calls."""
+
+    flush_seconds: Seconds = 5.0
+    """Longest time that a finished turn waits for its file."""
+    flush_bytes: Count = 4 * 1024 * 1024
+    """A flush comes earlier when this many bytes wait."""
+
+
+class Settings(BaseSettings):
+    """All of a run. Every knob has its unit and default beside it."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="MEMAGENT_",
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
+    )
+
+    documents: str
+    """Documents: a file, folder or glob of Parquet, JSONL, CSV, Arrow or text files; a path or any fsspec URL."""
+    questions: str | None = None
+    """Question list: a Parquet, JSONL, CSV, Arrow or text file (one question a line). Rows with a `document_id` are
+    bound to that document, the others are asked of every document."""
+    ask: Annotated[tuple[str, ...], NoDecode] = ()
+    """A question for every document, given here; can be repeated."""
+    output: str
+    """Where log, tables and manifest go: a folder or any fsspec URL. The same output again goes on where it stopped."""
+    storage_options: dict[str, Any] = {}
+    """Arguments of the fsspec file system, such as endpoint_url or key, for inputs and output. Never recorded."""
+    input: InputSettings = InputSettings()
+    """Where texts and questions stand in the input."""
+
+    model: str = "tiny"
+    """Model folder or hub name; `tiny` is the policy that comes with the project. For an endpoint: the name served."""
+    tokenizer: str | None = None
+    """Folder or hub name of the tokeniser, where it is not the model's."""
+    weights_version: str = ""
+    """Free text that is part of the reader fingerprint; for endpoints, whose weights can't be hashed from here."""
+    window_tokens: Count = 8192
+    """Context window that prompts and completions must fit, tokens."""
+    prompt_set: str = "default"
+    """Name of a built-in prompt set, or a file that `memagent prompts import` wrote."""
+    answer_form: AnswerForm = AnswerForm.BOXED
+    """How the model is asked to mark its answer."""
+    extraction: Extraction = Extraction.AUTO
+    """How the answer is taken out of the response."""
+    policy: PolicySettings = PolicySettings()
+    """How a document is read."""
+    sampling: SamplingSettings = SamplingSettings()
+    """How tokens are drawn."""
+
+    engine: EngineKind = EngineKind.VLLM
+    """What turns prompts into completions."""
+    vllm: VllmSettings = VllmSettings()
+    """Knobs of engine `vllm`."""
+    openai: OpenAISettings = OpenAISettings()
+    """Knobs of engine `openai`."""
+    simulated: SimulatedSettings = SimulatedSettings()
+    """Knobs of engine `simulated`."""
+    pool: PoolSettings = PoolSettings()
+    """The actor pool."""
+    log: LogSettings = LogSettings()
+    """The turn log."""
+
+    table_format: TableFormat = TableFormat.PARQUET
+    """File format of `answers` and `memories`."""
+    retry_failed: bool = False
+    """Read failed readings again, and nothing else that is done."""
+    adopt_output: bool = False
+    """Take over an output that was written for other documents or questions; what still fits is not read again."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not (self.questions or self.ask or self.input.question_column):
+            raise ValueError("no question: give --questions, --ask or --input.question_column")
+        if self.policy.overlap_tokens >= self.policy.chunk_tokens:
+            raise ValueError("policy.overlap_tokens must be below policy.chunk_tokens")
+        if self.pool.max_replicas is not None and self.pool.max_replicas < self.pool.replicas:
+            raise ValueError("pool.max_replicas must not be below pool.replicas")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments and command line first, then environment, then the job file of `model_config["yaml_file"]`."""
+        return init_settings, env_settings, YamlConfigSettingsSource(settings_cls)
