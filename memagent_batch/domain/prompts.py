@@ -44,7 +44,7 @@ Piece = str | Slot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptSet:
-    """The texts of one way to ask. Slots stand in braces (`{question}`, `{memory}`, `{chunk}`); other braces are doubled."""
+    """The texts of one way to ask. Slots are `{question}`, `{memory}` and `{chunk}`; other braces are doubled."""
 
     name: str
     """Name in `memagent prompts list`, settings and tables."""

@@ -65,7 +65,7 @@ class Location:
         return bool(self.fs.isdir(self.path))
 
     def files(self) -> list[str]:
-        """Paths of all files below this folder, sorted; none where there is no folder. Half-written ones are left out."""
+        """Paths of all files below this folder, sorted; none where there is no folder; half-written ones left out."""
         if not self.fs.exists(self.path):
             return []
         return sorted(path for path in self.fs.find(self.path) if not Path(path).name.startswith(".tmp-"))
