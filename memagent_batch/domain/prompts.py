@@ -60,12 +60,15 @@ class PromptSet:
     """Where the texts come from, and which checkpoints expect them. Not hashed."""
 
     def __post_init__(self) -> None:
-        """Refuses a set whose texts lack a slot or hold an unknown one."""
+        """Refuses a set whose texts lack a slot, hold an unknown one, or are not valid Unicode."""
         if not self.answers:
             raise PromptSetError(f"prompt set {self.name!r} has no answer text; give one of {[*AnswerForm]}")
         require_slots(self.update, UPDATE_SLOTS, place=f"prompt set {self.name!r}, update text")
         for form, text in self.answers.items():
-            require_slots(text, ANSWER_SLOTS, place=f"prompt set {self.name!r}, answer text {form!r}")
+            require_slots(text, ANSWER_SLOTS, place=f"prompt set {self.name!r}, answer text {form.value!r}")
+        texts = [self.name, self.version, self.first_memory, self.update, *self.answers.values(), self.note]
+        if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
+            raise PromptSetError(f"prompt set {self.name!r} holds a lone surrogate, which is not valid Unicode")
 
     @property
     def sha256(self) -> str:
@@ -115,11 +118,15 @@ def require_slots(text: str, slots: frozenset[Slot], *, place: str) -> None:
     """Checks that the text has each of these slots exactly once, and no other.
 
     Raises:
-        PromptSetError: names the place and the slots that are missing, doubled or foreign.
+        PromptSetError: names the place, the slots that are needed and those that are there.
     """
-    found = sorted(piece for piece in split_slots(text) if isinstance(piece, Slot))
+    try:
+        found = sorted(piece.value for piece in split_slots(text) if isinstance(piece, Slot))
+    except PromptSetError as error:
+        raise PromptSetError(f"{place}: {error}") from error
     if found != sorted(slots):
-        raise PromptSetError(f"{place}: needs each of {sorted(slots)} once, has {found}")
+        needs, has = (", ".join(f"{{{name}}}" for name in names) for names in (sorted(slots), found))
+        raise PromptSetError(f"{place}: needs each of the slots {needs} once, has {has or 'none'}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
