@@ -1,0 +1,154 @@
+"""`memagent prompts`: shows prompt sets, and imports the official ones from a file of the official code."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_settings import CliApp, CliPositionalArg, CliSubCommand, get_subcommand
+
+from memagent_batch.domain.prompts import BUILT_IN_PROMPTS, PromptSet
+from memagent_batch.errors import OutputError, SettingsError
+from memagent_batch.storage.official_prompts import OfficialImport, import_official
+from memagent_batch.storage.prompt_files import load_prompt_set, prompt_set_json, save_prompt_set
+
+
+class Command(BaseModel):
+    """A command of the command line; unknown options are refused."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+class ListPrompts(Command):
+    """Lists the built-in prompt sets: name, version, answer forms, hash."""
+
+    def cli_cmd(self) -> None:
+        """Prints the list."""
+        print(list_prompts())
+
+
+class ShowPrompts(Command):
+    """Shows the texts of a prompt set, with its hash."""
+
+    prompt_set: CliPositionalArg[str]
+    """Name of a built-in prompt set, or a prompt set file (JSON, YAML)."""
+
+    def cli_cmd(self) -> None:
+        """Prints the texts."""
+        print(show_prompts(self.prompt_set))
+
+
+class ImportPrompts(Command):
+    """Makes a prompt set file from a Python file of the official MemAgent code.
+
+    The file is parsed and never run. It has the constants TEMPLATE and TEMPLATE_FINAL or TEMPLATE_FINAL_BOXED. Each
+    text is checked against the hash of the published one.
+    """
+
+    file: CliPositionalArg[Path]
+    """Python file of the official MemAgent code."""
+    output: Path | None = None
+    """Prompt set file to write, replacing one that is there; NAME.json in the current folder by default."""
+    name: str | None = None
+    """Name of the prompt set; by default that of the Python file, without its ending."""
+
+    def cli_cmd(self) -> None:
+        """Prints what was imported, and where it lies."""
+        print(import_prompts(self.file, output=self.output, name=self.name))
+
+
+class Prompts(Command):
+    """Shows and imports prompt sets."""
+
+    list_command: CliSubCommand[ListPrompts] = Field(alias="list")
+    """Lists the built-in prompt sets."""
+    show_command: CliSubCommand[ShowPrompts] = Field(alias="show")
+    """Shows the texts of a prompt set."""
+    import_command: CliSubCommand[ImportPrompts] = Field(alias="import")
+    """Makes a prompt set file from official code."""
+
+    def cli_cmd(self) -> None:
+        """Runs the one that was named.
+
+        Raises:
+            SettingsError: none was named.
+        """
+        if get_subcommand(self, is_required=False) is None:
+            raise SettingsError("prompts: name what to do: list, show or import; --help tells more")
+        CliApp.run_subcommand(self)
+
+
+def list_prompts() -> str:
+    """The built-in prompt sets, one line each."""
+    rows = [("NAME", "VERSION", "ANSWER FORMS", "SHA-256")]
+    rows += [(prompts.name, prompts.version, _forms(prompts), prompts.sha256) for prompts in BUILT_IN_PROMPTS.values()]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*lines, "", "`memagent prompts import FILE` adds the official ones, as a file."])
+
+
+def show_prompts(name_or_path: str) -> str:
+    """A prompt set in full.
+
+    Raises:
+        PromptSetError: there is no such prompt set.
+    """
+    prompts = load_prompt_set(name_or_path)
+    texts = [("first memory", prompts.first_memory), ("update", prompts.update)]
+    texts += [(f"answer, form {form}", text) for form, text in sorted(prompts.answers.items())]
+    return "\n".join([_summary(prompts), *(f"\n--- {title} ---\n{text}" for title, text in texts)])
+
+
+def import_prompts(file: Path, *, output: Path | None = None, name: str | None = None) -> str:
+    """Writes a prompt set file from official code and says what it holds.
+
+    Args:
+        file: Python file of the official code.
+        output: file to write; NAME.json in the current folder by default.
+        name: name of the prompt set.
+
+    Raises:
+        PromptSetError: the code does not hold the texts.
+        OutputError: the file can't be written, or one with other content is in the default place.
+    """
+    imported = import_official(file, name=name)
+    target = output or Path(f"{imported.prompts.name}.json")
+    if output is None:
+        _require_free(target, content=prompt_set_json(imported.prompts))
+    save_prompt_set(imported.prompts, target)
+    return _import_report(imported, target=target)
+
+
+def _require_free(target: Path, *, content: str) -> None:
+    """Refuses to replace a file that the user did not name and that says something else."""
+    if target.exists() and not (target.is_file() and target.read_bytes() == content.encode()):
+        raise OutputError(f"{target} is there already and holds something else; give --output, or another --name")
+
+
+def _import_report(imported: OfficialImport, *, target: Path) -> str:
+    checks = [
+        f"  {check.text:<16} {'published' if check.is_published else 'differs':<10} {check.sha256}  ({check.source})"
+        for check in imported.checks
+    ]
+    if imported.checkpoints:
+        verdict = (
+            f"All texts are the published ones; the checkpoints trained on them: {', '.join(imported.checkpoints)}"
+        )
+    else:
+        verdict = "Some texts differ from the published ones; no published checkpoint was trained on them."
+    use = f"Written to {target}; use it with --prompt-set {target}"
+    return "\n".join([_summary(imported.prompts), "", "texts:", *checks, "", verdict, use])
+
+
+def _summary(prompts: PromptSet) -> str:
+    return "\n".join(
+        [
+            f"name:          {prompts.name}",
+            f"version:       {prompts.version}",
+            f"SHA-256:       {prompts.sha256}",
+            f"answer forms:  {_forms(prompts)}",
+            f"note:          {prompts.note}",
+        ]
+    )
+
+
+def _forms(prompts: PromptSet) -> str:
+    return ", ".join(sorted(prompts.answers))
