@@ -1,0 +1,247 @@
+"""The documents of a run: indexed once without their texts, then fetched one by one where they are read.
+
+The index holds what the plan needs (id, hash, size, place); a text is in memory only while it is hashed or tokenised.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.errors import DocumentError, InputError
+from memagent_batch.settings import InputSettings
+from memagent_batch.storage.formats import READERS, Format
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.records import Column, Kind, Place, Presence, Record, Unreadable, Value
+from memagent_batch.storage.shards import Shard
+
+_INDEX_ROWS = 1024
+"""Most rows of an index table."""
+_INDEX_BYTES = 4 * 1024 * 1024
+"""Most bytes of questions and carried values in an index table, about."""
+CARRY_PREFIX = "carry:"
+"""Goes before the names of carried columns in the index, so that they can't collide with its own."""
+
+
+def _described(name: str, type_: pa.DataType, *, nullable: bool, description: str) -> pa.Field:
+    return pa.field(name, type_, nullable=nullable, metadata={"description": description})
+
+
+INDEX_SCHEMA = pa.schema(
+    [
+        _described("document_id", pa.string(), nullable=False, description="unique id of the document"),
+        _described("document_hash", pa.string(), nullable=True, description="SHA-256 of the text, null on error"),
+        _described("path", pa.string(), nullable=False, description="URI of the file"),
+        _described("format", pa.string(), nullable=False, description="format of the file"),
+        _described("start", pa.int64(), nullable=False, description="row group, from 0; or first byte"),
+        _described("stop", pa.int64(), nullable=False, description="row in the group, from 0; or byte after the last"),
+        _described("num_bytes", pa.int64(), nullable=False, description="size of the text in UTF-8, bytes; 0 on error"),
+        _described("question", pa.string(), nullable=True, description="question beside the text, where asked for"),
+        _described("error", pa.string(), nullable=True, description="why the text can't be read"),
+    ]
+)
+"""One row for each document. Carried columns follow, as text, named `carry:<name>`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedText:
+    """The text of one row of an index, or why it can't be had."""
+
+    row: int
+    """Row in the table that was given, from 0."""
+    text: str | None = None
+    """The text; None on error."""
+    error: DocumentError | None = None
+    """What went wrong; None where the text is there."""
+
+
+def index_schema(settings: InputSettings) -> pa.Schema:
+    """Schema of the index, with the columns to carry."""
+    carried = [pa.field(CARRY_PREFIX + name, pa.string()) for name in settings.carry_columns]
+    return pa.schema([*INDEX_SCHEMA, *carried])
+
+
+def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Mapping[str, Any]) -> Iterator[pa.Table]:
+    """Streams the index of a shard, as tables of `index_schema`; at least one, which may be empty.
+
+    A text that is null or no valid Unicode gets a row with `error`; it concerns that document only.
+
+    Raises:
+        InputError: a file, a column, or any other value can't be read.
+    """
+    schema = index_schema(settings)
+    rows: list[dict[str, Any]] = []
+    num_bytes = 0
+    num_tables = 0
+    for path in shard.paths:
+        location = Location(uri=path, storage_options=storage_options)
+        for record in _document_records(location, shard=shard, settings=settings):
+            rows.append(_index_row(record, path=path, format_=shard.format, settings=settings))
+            num_bytes += sum(len(value) for value in record.values[2:] if isinstance(value, str))
+            if len(rows) >= _INDEX_ROWS or num_bytes >= _INDEX_BYTES:
+                yield pa.Table.from_pylist(rows, schema=schema)
+                rows, num_bytes, num_tables = [], 0, num_tables + 1
+    if rows or not num_tables:
+        yield pa.Table.from_pylist(rows, schema=schema)
+
+
+def fetch_texts(
+    table: pa.Table, *, settings: InputSettings, storage_options: Mapping[str, Any]
+) -> Iterator[FetchedText]:
+    """Streams the texts of the rows of an index, each row exactly once, in the order in which the files hold them.
+
+    Each row group is read once, and one batch of it is held. What can't be read is an error of its rows only.
+
+    Args:
+        table: Rows of `INDEX_SCHEMA`; the columns document_hash, path, format, start, stop and error are used.
+        settings: Where the texts stand in the files; as they were for the index.
+        storage_options: Arguments of the fsspec file system.
+    """
+    wanted: dict[tuple[str, str], dict[Place, list[int]]] = {}
+    columns = table.select(["path", "format", "start", "stop", "error"]).to_pylist()
+    for row, values in enumerate(columns):
+        if values["error"] is not None:
+            yield FetchedText(row=row, error=DocumentError(values["error"]))
+            continue
+        places = wanted.setdefault((values["path"], values["format"]), {})
+        places.setdefault(Place(start=values["start"], stop=values["stop"]), []).append(row)
+    hashes = table["document_hash"].to_pylist()
+    for (path, format_), places in sorted(wanted.items()):
+        location = Location(uri=path, storage_options=storage_options)
+        for place, value in _fetch_file(location, format_=Format(format_), places=places, settings=settings):
+            for row in places[place]:
+                yield _fetched(value, row=row, document_hash=hashes[row], path=path)
+
+
+def require_unique_ids(index: pa.Table) -> None:
+    """Refuses two documents of one id.
+
+    Raises:
+        InputError: names the id and both places.
+    """
+    counts = index.select(["document_id"]).group_by("document_id").aggregate([([], "count_all")])
+    doubled = counts.filter(pc.greater(counts["count_all"], 1))
+    if not doubled.num_rows:
+        return
+    document_id = doubled["document_id"][0].as_py()
+    rows = index.filter(pc.equal(index["document_id"], document_id)).slice(0, 2).to_pylist()
+    more = f", and {doubled.num_rows - 1} more ids are doubled" if doubled.num_rows > 1 else ""
+    raise InputError(
+        f"document_id {document_id!r} is there twice: in {_place_of(rows[0])} and in {_place_of(rows[1])}{more}; "
+        "give every document an id of its own"
+    )
+
+
+def require_carry_columns(settings: InputSettings, *, reserved: Collection[str]) -> None:
+    """Refuses columns to carry that can't stand in `answers`.
+
+    Args:
+        settings: Names the columns.
+        reserved: Names that `answers` has already.
+
+    Raises:
+        InputError: a name is taken, or given twice, or is the text's.
+    """
+    for name in settings.carry_columns:
+        if name in reserved:
+            raise InputError(f"input.carry_columns: `answers` has a column {name!r} of its own; rename yours")
+        if settings.carry_columns.count(name) > 1:
+            raise InputError(f"input.carry_columns names {name!r} twice; once is enough")
+        if name == settings.text_column:
+            raise InputError(f"input.carry_columns: {name!r} is the text itself, which is not carried; leave it out")
+
+
+def _document_columns(settings: InputSettings) -> list[Column]:
+    """The columns to read: id, text, question where asked for, and those to carry."""
+    columns = [
+        Column(
+            name=settings.document_id_column,
+            kind=Kind.IDENTIFIER,
+            presence=Presence.EVERY,
+            knob="input.document_id_column",
+        ),
+        Column(name=settings.text_column, kind=Kind.DOCUMENT, presence=Presence.SOME, knob="input.text_column"),
+    ]
+    if settings.question_column is not None:
+        name = settings.question_column
+        columns.append(Column(name=name, kind=Kind.TEXT, presence=Presence.EVERY, knob="input.question_column"))
+    carried = [
+        Column(name=name, kind=Kind.CARRIED, presence=Presence.SOME, knob="input.carry_columns")
+        for name in settings.carry_columns
+    ]
+    return columns + carried
+
+
+def _document_records(location: Location, *, shard: Shard, settings: InputSettings) -> Iterator[Record]:
+    """Records of one file with the values of `_document_columns`; the id of a text file is its path below the root."""
+    columns = _document_columns(settings)
+    reader = READERS[shard.format]
+    if shard.format is not Format.TEXT:
+        yield from reader.read(location, columns=columns, groups=shard.groups)
+        return
+    if len(columns) > 2:
+        raise InputError(
+            f"{location.uri}: a text file has no column {columns[2].name!r}; leave out --{columns[2].knob}, "
+            "or write the documents as Parquet, JSONL or CSV"
+        )
+    for record in reader.read(location, columns=columns[1:], groups=None):
+        document_id = location.uri.removeprefix(shard.root)
+        yield Record(place=record.place, where=record.where, values=(document_id, *record.values))
+
+
+def _index_row(record: Record, *, path: str, format_: Format, settings: InputSettings) -> dict[str, Any]:
+    document_id, text, *others = record.values
+    row = {
+        "document_id": document_id,
+        "path": path,
+        "format": format_.value,
+        "start": record.place.start,
+        "stop": record.place.stop,
+        "num_bytes": 0,
+    }
+    if settings.question_column is not None:
+        row["question"] = others.pop(0)
+    row |= dict(zip((CARRY_PREFIX + name for name in settings.carry_columns), others, strict=True))
+    if isinstance(text, str):
+        return row | {"document_hash": text_hash(text), "num_bytes": len(text.encode())}
+    reason = text.reason if isinstance(text, Unreadable) else "the text is null"
+    return row | {"error": f"{record.where}: {reason}"}
+
+
+def _fetch_file(
+    location: Location, *, format_: Format, places: Collection[Place], settings: InputSettings
+) -> Iterator[tuple[Place, Value]]:
+    """Values at all `places`; those of a file that can't be read any more are `Unreadable`."""
+    column = Column(name=settings.text_column, kind=Kind.DOCUMENT, presence=Presence.SOME)
+    left = set(places)
+    reason = "its row is gone"
+    try:
+        for place, value in READERS[format_].fetch(location, column=column, places=sorted(places)):
+            left.remove(place)
+            yield place, value
+    except InputError as error:
+        reason = str(error)
+    for place in sorted(left):
+        yield place, Unreadable(reason=reason)
+
+
+def _fetched(value: Value, *, row: int, document_hash: str, path: str) -> FetchedText:
+    if isinstance(value, str) and text_hash(value) == document_hash:
+        return FetchedText(row=row, text=value)
+    reason = f" ({value.reason})" if isinstance(value, Unreadable) else ""
+    error = DocumentError(f"{path}: the document changed since the plan was made{reason}; run again")
+    return FetchedText(row=row, error=error)
+
+
+def _place_of(row: Mapping[str, Any]) -> str:
+    """Where a row of the index stands, for a person."""
+    match Format(row["format"]):
+        case Format.TEXT:
+            return str(row["path"])
+        case Format.PARQUET | Format.ARROW:
+            return f"{row['path']}, row group {row['start']}, row {row['stop']} (both counted from 0)"
+        case _:
+            return f"{row['path']}, bytes {row['start']} to {row['stop']}"

@@ -1,0 +1,214 @@
+"""Finds the input files and cuts them into shards, each of which one task indexes."""
+
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from memagent_batch.errors import InputError
+from memagent_batch.settings import InputSettings
+from memagent_batch.storage.columnar import open_grouped
+from memagent_batch.storage.formats import Format, format_of
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.records import reading
+
+_SHARD_BYTES = 128 * 1024 * 1024
+"""Size that a shard is aimed at, bytes: a second or two of reading and hashing."""
+_SHARD_FILES = 256
+"""Most files of a shard: each costs a request to an object store."""
+_FOOTER_THREADS = 16
+"""Footers of large files that are read at once."""
+_MAGIC = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputFile:
+    """A file of the input."""
+
+    path: str
+    """Full URI."""
+    root: str
+    """URI prefix, up to a slash, that ids of text documents leave out."""
+    size_bytes: int
+    """Size, bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """Part of the documents that one task indexes: some files of one format, or some row groups of one file."""
+
+    paths: tuple[str, ...]
+    """Full URIs of the files."""
+    format: Format
+    """Their format."""
+    root: str
+    """URI prefix, up to a slash, that ids of text documents leave out."""
+    size_bytes: int
+    """Size in the files, bytes; about right for row groups."""
+    groups: tuple[int, int] | None = None
+    """First row group and the one after the last, of the one file; all by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FormattedFile:
+    file: InputFile
+    format: Format
+
+
+def list_shards(documents: Location, *, settings: InputSettings) -> list[Shard]:
+    """Shards of the documents, in the order of their paths within each format.
+
+    Args:
+        documents: A file, a folder (read with all below it) or a glob. Hidden files, and names that start with `_`,
+            are left out of folders and globs.
+        settings: Format of the files; `auto` goes by each file's ending.
+
+    Raises:
+        InputError: there is no file, or one whose ending is not known, or a large one that can't be opened.
+    """
+    remedy = "move it away, or say what the files are with --input.format"
+    formatted = [
+        _FormattedFile(
+            file=file,
+            format=format_of(file.path, remedy=remedy) if settings.format == "auto" else Format(settings.format),
+        )
+        for file in list_files(documents)
+    ]
+    formatted.sort(key=attrgetter("format"))
+    large = [item for item in formatted if _is_large(item)]
+    with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
+        sizes = threads.map(_group_bytes, large, [documents.storage_options] * len(large))
+        split = {item.file.path: list(_split(item, sizes=size)) for item, size in zip(large, sizes, strict=True)}
+    shards: list[Shard] = []
+    for format_, items in groupby(formatted, key=attrgetter("format")):
+        small: list[InputFile] = []
+        for item in items:
+            if item.file.path in split:
+                shards.extend(split[item.file.path])
+            else:
+                small.append(item.file)
+        shards.extend(_packed(small, format_=format_))
+    return shards
+
+
+def list_files(location: Location) -> list[InputFile]:
+    """Files of a file, folder or glob, sorted by path.
+
+    Raises:
+        InputError: there is none, or the location can't be reached.
+    """
+    with reading(location.uri):
+        fs, path = _connected(location)
+        info = _info(location)
+        if info is not None and info["type"] != "directory":
+            uri = location.uri if "::" in location.uri else str(fs.unstrip_protocol(path))
+            name = posixpath.basename(path)
+            return [InputFile(path=uri, root=uri.removesuffix(name), size_bytes=int(info.get("size") or 0))]
+        if info is None and not _MAGIC & set(path):
+            raise InputError(f"{location.uri}: no such file or folder; check the path")
+        root = f"{path}/" if info is not None else _glob_root(path)
+        found = fs.find(path, detail=True) if info is not None else _expand(location)
+        files = [
+            _input_file(location, info=entry, root=root) for entry in found.values() if _is_shown(entry, root=root)
+        ]
+    if not files:
+        raise InputError(f"{location.uri} holds no files (hidden ones and names that start with _ are left out)")
+    return sorted(files, key=attrgetter("path"))
+
+
+def _connected(location: Location) -> tuple[Any, str]:
+    try:
+        return location.fs, location.path
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"{location.uri}: no file system for it ({error}); check the protocol and --storage_options"
+        ) from error
+
+
+def _info(location: Location) -> Mapping[str, Any] | None:
+    """What is at the location itself; None where nothing is."""
+    try:
+        info: Mapping[str, Any] = location.fs.info(location.path)
+    except FileNotFoundError:
+        return None
+    return info
+
+
+def _expand(location: Location) -> dict[str, Mapping[str, Any]]:
+    """What a glob matches; folders with all below them, so that no document is left out unseen."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for path, info in location.fs.glob(location.path, detail=True).items():
+        found.update(location.fs.find(path, detail=True) if info["type"] == "directory" else {path: info})
+    return found
+
+
+def _glob_root(path: str) -> str:
+    """The folders of a glob before its first wildcard, up to a slash."""
+    parts = path.split("/")
+    fixed = next(index for index, part in enumerate(parts) if _MAGIC & set(part))
+    return "".join(f"{part}/" for part in parts[:fixed])
+
+
+def _is_shown(info: Mapping[str, Any], *, root: str) -> bool:
+    parts = str(info["name"]).removeprefix(root).split("/")
+    return bool(parts[-1]) and not any(part.startswith((".", "_")) for part in parts)
+
+
+def _input_file(location: Location, *, info: Mapping[str, Any], root: str) -> InputFile:
+    name = str(info["name"])
+    if info["type"] != "file":
+        info = location.fs.info(name)
+        if info["type"] == "directory":
+            raise InputError(f"{name} is a link to a folder; name that folder itself, or copy it here")
+    path = str(location.fs.unstrip_protocol(name))
+    prefix = path.removesuffix(name.removeprefix(root))
+    return InputFile(path=path, root=prefix, size_bytes=int(info.get("size") or 0))
+
+
+def _is_large(item: _FormattedFile) -> bool:
+    return item.format in (Format.PARQUET, Format.ARROW) and item.file.size_bytes > _SHARD_BYTES
+
+
+def _group_bytes(item: _FormattedFile, storage_options: Mapping[str, Any]) -> tuple[int, ...]:
+    """Size of each row group, bytes."""
+    with open_grouped(Location(uri=item.file.path, storage_options=storage_options)) as file:
+        return file.group_bytes
+
+
+def _split(item: _FormattedFile, *, sizes: Sequence[int]) -> Iterator[Shard]:
+    """Shards of a large file, of as many row groups as come to `_SHARD_BYTES`."""
+    start = 0
+    num_bytes = 0
+    for group, size in enumerate(sizes):
+        num_bytes += size
+        if num_bytes >= _SHARD_BYTES or group == len(sizes) - 1:
+            yield Shard(
+                paths=(item.file.path,),
+                format=item.format,
+                root=item.file.root,
+                size_bytes=num_bytes,
+                groups=(start, group + 1),
+            )
+            start, num_bytes = group + 1, 0
+
+
+def _packed(files: Iterable[InputFile], *, format_: Format) -> Iterator[Shard]:
+    """Shards of small files, several together."""
+    pack: list[InputFile] = []
+    for file in files:
+        num_bytes = sum(other.size_bytes for other in pack)
+        if pack and (len(pack) == _SHARD_FILES or num_bytes + file.size_bytes > _SHARD_BYTES):
+            yield _pack(pack, format_=format_)
+            pack = []
+        pack.append(file)
+    if pack:
+        yield _pack(pack, format_=format_)
+
+
+def _pack(files: Sequence[InputFile], *, format_: Format) -> Shard:
+    paths = tuple(file.path for file in files)
+    size_bytes = sum(file.size_bytes for file in files)
+    return Shard(paths=paths, format=format_, root=files[0].root, size_bytes=size_bytes)
