@@ -15,13 +15,16 @@ class Extraction(StrEnum):
     BOXED = "boxed"
     r"""The content of the last complete `\boxed{...}`."""
     SENTENCE = "sentence"
-    """What follows the last "the answer is", up to the end of its line."""
+    """What follows the last "the answer is", up to the end of its line, without Markdown emphasis and full stop."""
     RAW = "raw"
     """The whole response, without white space around it."""
 
 
 BOX = "\\boxed{"
-SENTENCE = re.compile(r"\bthe answer is\b[ \t]*:?[ \t]*(?P<answer>[^\n]+)", re.IGNORECASE)
+SENTENCE = re.compile(r"\bthe answer is\b[ \t*]*:?", re.IGNORECASE)
+
+EMPHASIS = " \t\r*"
+"""White space and Markdown's stars, which surround an answer and are no part of it."""
 
 
 def extract_answer(response: str, *, extraction: Extraction) -> str | None:
@@ -59,8 +62,12 @@ def _closed(response: str, start: int) -> str | None:
 
 
 def _sentence(response: str) -> str | None:
-    found = list(SENTENCE.finditer(response))
-    if not found:
-        return None
-    answer = found[-1]["answer"].strip()
-    return (answer[:-1].rstrip() if answer.endswith(".") else answer) or None
+    """What the last such sentence says that says anything."""
+    end = len(response)
+    for found in reversed(list(SENTENCE.finditer(response))):
+        line = response[found.end() : end].split("\n", 1)[0]
+        answer = line.strip(EMPHASIS).removesuffix(".").strip(EMPHASIS)
+        if answer:
+            return answer
+        end = found.start()
+    return None

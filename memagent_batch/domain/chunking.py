@@ -59,15 +59,25 @@ def chunk_spans(
         num_chars: length of the text in characters (code points).
         chunk_tokens: tokens in a chunk.
         overlap_tokens: tokens shared with the chunk before.
+
+    Raises:
+        ValueError: `chunk_tokens` is not above `overlap_tokens`, or one of them is negative.
     """
-
-    def char_at(token: int) -> int:
-        if token == 0:
-            return 0
-        return num_chars if token >= len(token_chars) else int(token_chars[token])
-
     windows = token_windows(len(token_chars), chunk_tokens=chunk_tokens, overlap_tokens=overlap_tokens)
     return [
-        ChunkSpan(index=index, token_start=start, token_end=end, char_start=char_at(start), char_end=char_at(end))
+        ChunkSpan(
+            index=index,
+            token_start=start,
+            token_end=end,
+            char_start=_char_at(start, token_chars, num_chars=num_chars),
+            char_end=_char_at(end, token_chars, num_chars=num_chars),
+        )
         for index, (start, end) in enumerate(windows)
     ]
+
+
+def _char_at(token: int, token_chars: Sequence[int], *, num_chars: int) -> int:
+    """Where a chunk that begins with this token begins in the text; the text's own ends at the document's ends."""
+    if token == 0:
+        return 0
+    return num_chars if token >= len(token_chars) else int(token_chars[token])

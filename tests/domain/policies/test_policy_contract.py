@@ -1,0 +1,125 @@
+"""What every policy keeps to, whatever its algorithm. A new policy is added by giving its knobs here."""
+
+import asyncio
+import pickle
+from collections.abc import Sequence
+from dataclasses import FrozenInstanceError, fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent_batch.domain.chunking import Chunk, chunk_spans
+from memagent_batch.domain.policies import POLICIES
+from memagent_batch.domain.policies.overwrite import OverwritePolicy
+from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
+from memagent_batch.domain.readings import Outcome, Policy
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+
+KINDS = sorted(POLICIES)
+INSTANCES: dict[str, Policy] = {"overwrite": OverwritePolicy(memory_tokens=4, answer_tokens=6)}
+QUESTION = (50, 51)
+PROMPTS = PromptTokens(
+    update=TokenTemplate(pieces=((1,), Slot.QUESTION, (2,), Slot.MEMORY, (3,), Slot.CHUNK, (4,))),
+    answer=TokenTemplate(pieces=((5,), Slot.QUESTION, (6,), Slot.MEMORY, (7,))),
+    first_memory=Memory(token_ids=(8, 9), text="none"),
+    control_token_ids=frozenset({99}),
+)
+
+
+class FakeModel:
+    """Writes tokens that depend on its prompt alone, and keeps the prompts it saw."""
+
+    def __init__(self) -> None:
+        self.prompts: list[Prompt] = []
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        self.prompts.append(prompt)
+        await asyncio.sleep(0)
+        token_ids = [1000 + sum(prompt.token_ids) % 997, 99]
+        return Completion(token_ids=token_ids, text=f"text {token_ids[0]}", finish_reason=FinishReason.STOP)
+
+
+async def fail(prompt: Prompt) -> Completion:
+    raise TimeoutError(prompt.path)
+
+
+def chunks_of(num_tokens: int, *, chunk_tokens: int) -> list[Chunk]:
+    token_ids = [100 + token for token in range(num_tokens)]
+    spans = chunk_spans(range(num_tokens), num_chars=num_tokens, chunk_tokens=chunk_tokens)
+    return [Chunk(span=span, token_ids=token_ids[span.token_start : span.token_end]) for span in spans]
+
+
+def read(kind: str, chunks: Sequence[Chunk]) -> tuple[Outcome, list[Prompt]]:
+    model = FakeModel()
+    outcome = asyncio.run(INSTANCES[kind].read(chunks, QUESTION, prompts=PROMPTS, generate=model.generate))
+    return outcome, model.prompts
+
+
+def test_every_policy_has_an_instance_under_contract() -> None:
+    assert sorted(INSTANCES) == KINDS
+    assert all(type(INSTANCES[kind]) is POLICIES[kind] and INSTANCES[kind].kind == kind for kind in KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(num_tokens=st.integers(0, 40), chunk_tokens=st.integers(1, 12))
+def test_policy_asked_for_a_document_gives_each_turn_a_path_of_its_own(
+    kind: str, num_tokens: int, chunk_tokens: int
+) -> None:
+    _, prompts = read(kind, chunks_of(num_tokens, chunk_tokens=chunk_tokens))
+    paths = [prompt.path for prompt in prompts]
+    assert len(set(paths)) == len(paths) > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(num_tokens=st.integers(0, 40), chunk_tokens=st.integers(1, 12))
+def test_policy_asked_twice_asks_for_the_same_turns(kind: str, num_tokens: int, chunk_tokens: int) -> None:
+    chunks = chunks_of(num_tokens, chunk_tokens=chunk_tokens)
+    first, second = read(kind, chunks), read(kind, chunks)
+    assert sorted(first[1], key=str) == sorted(second[1], key=str)
+    assert first[0] == second[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_policy_shows_every_token_of_the_document_to_the_model(kind: str) -> None:
+    _, prompts = read(kind, chunks_of(23, chunk_tokens=5))
+    shown = {token for prompt in prompts for token in prompt.token_ids}
+    assert set(range(100, 123)) <= shown
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_policy_asks_with_positive_budgets_and_ends_with_an_answer(kind: str) -> None:
+    outcome, prompts = read(kind, chunks_of(23, chunk_tokens=5))
+    assert all(prompt.max_tokens > 0 for prompt in prompts)
+    assert [prompt.kind for prompt in prompts].count(TurnKind.ANSWER) == 1
+    assert outcome.response.startswith("text ")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_policy_given_a_document_without_tokens_still_answers(kind: str) -> None:
+    outcome, prompts = read(kind, [])
+    assert outcome.response
+    assert prompts[-1].kind is TurnKind.ANSWER
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_policy_whose_model_fails_lets_the_error_through(kind: str) -> None:
+    with pytest.raises(TimeoutError):
+        asyncio.run(INSTANCES[kind].read(chunks_of(9, chunk_tokens=5), QUESTION, prompts=PROMPTS, generate=fail))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_policy_and_all_that_it_handles_survives_pickling(kind: str) -> None:
+    chunks = chunks_of(9, chunk_tokens=5)
+    outcome, prompts = read(kind, chunks)
+    completion = asyncio.run(FakeModel().generate(prompts[0]))
+    for value in (INSTANCES[kind], chunks, outcome, prompts, completion):
+        assert pickle.loads(pickle.dumps(value)) == value
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_policy_knobs_can_not_change_while_it_reads(kind: str) -> None:
+    policy = INSTANCES[kind]
+    name = fields(POLICIES[kind])[0].name
+    with pytest.raises(FrozenInstanceError):
+        setattr(policy, name, 1)

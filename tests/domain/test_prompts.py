@@ -1,0 +1,148 @@
+import pickle
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent_batch.domain.prompts import (
+    ANSWER_SLOTS,
+    BUILT_IN_PROMPTS,
+    DEFAULT_PROMPTS,
+    UPDATE_SLOTS,
+    AnswerForm,
+    Memory,
+    PromptSet,
+    PromptTokens,
+    Slot,
+    TokenTemplate,
+    require_slots,
+    split_slots,
+)
+from memagent_batch.domain.turns import Completion, FinishReason
+from memagent_batch.errors import PromptSetError
+
+CONTROL = 99
+PROMPTS = PromptSet(
+    name="mine",
+    version="1",
+    first_memory="none",
+    update="{question} {memory} {chunk}",
+    answers={AnswerForm.BOXED: "{question} {memory} \\boxed{{}}"},
+)
+TOKENS = PromptTokens(
+    update=TokenTemplate(pieces=((1,), Slot.QUESTION, Slot.MEMORY, (2, 3), Slot.CHUNK)),
+    answer=TokenTemplate(pieces=(Slot.QUESTION, (4,), Slot.MEMORY)),
+    first_memory=Memory(token_ids=(7,), text="none"),
+    control_token_ids=frozenset({CONTROL}),
+)
+
+
+def completion(token_ids: list[int], text: str) -> Completion:
+    return Completion(token_ids=token_ids, text=text, finish_reason=FinishReason.STOP)
+
+
+def test_split_slots_of_a_text_gives_pieces_and_slots_in_order() -> None:
+    assert split_slots("Q: {question}\nM: {memory}") == ["Q: ", Slot.QUESTION, "\nM: ", Slot.MEMORY]
+
+
+@given(fixed=st.text(max_size=40))
+def test_split_slots_of_doubled_braces_gives_single_ones(fixed: str) -> None:
+    pieces = split_slots(fixed.replace("{", "{{").replace("}", "}}") + "{memory}")
+    assert "".join(pieces[:-1]) == fixed
+    assert pieces[-1] is Slot.MEMORY
+
+
+@pytest.mark.parametrize("text", ["{other}", "{}", "{memory", "memory}", "{memory!r}", "{memory:>4}", "{memory.text}"])
+def test_split_slots_of_an_unknown_or_broken_slot_is_refused(text: str) -> None:
+    with pytest.raises(PromptSetError, match=r"slots are \{question\}, \{memory\}, \{chunk\}"):
+        split_slots(text)
+
+
+@pytest.mark.parametrize("text", ["{question} {memory}", "{question} {memory} {chunk} {chunk}", "", "{x}"])
+def test_require_slots_of_a_text_without_each_once_names_the_place(text: str) -> None:
+    with pytest.raises(PromptSetError, match="my text"):
+        require_slots(text, UPDATE_SLOTS, place="my text")
+
+
+def test_require_slots_of_a_foreign_slot_is_refused() -> None:
+    with pytest.raises(PromptSetError, match=r"\{chunk\}"):
+        require_slots("{question} {memory} {chunk}", ANSWER_SLOTS, place="answer text")
+
+
+def test_prompt_set_without_an_answer_text_is_refused() -> None:
+    with pytest.raises(PromptSetError, match="no answer text"):
+        replace(PROMPTS, answers={})
+
+
+def test_prompt_set_with_a_lone_surrogate_is_refused() -> None:
+    with pytest.raises(PromptSetError, match="surrogate"):
+        replace(PROMPTS, first_memory="a\ud800")
+
+
+def test_prompt_set_hash_changes_with_each_text() -> None:
+    changed = [
+        replace(PROMPTS, name="other"),
+        replace(PROMPTS, version="2"),
+        replace(PROMPTS, first_memory="nothing"),
+        replace(PROMPTS, update="{question} {memory} {chunk}!"),
+        replace(PROMPTS, answers={AnswerForm.BOXED: "{question} {memory}"}),
+        replace(PROMPTS, answers={AnswerForm.SENTENCE: PROMPTS.answers[AnswerForm.BOXED]}),
+    ]
+    assert len({prompts.sha256 for prompts in [PROMPTS, *changed]}) == 7
+
+
+def test_prompt_set_hash_leaves_out_note_and_order() -> None:
+    both = {AnswerForm.BOXED: "{question} {memory} 1", AnswerForm.SENTENCE: "{question} {memory} 2"}
+    first = replace(PROMPTS, answers=both, note="a")
+    second = replace(PROMPTS, answers=dict(reversed(both.items())), note="b")
+    assert first.sha256 == second.sha256
+
+
+def test_answer_text_of_a_form_that_is_missing_names_those_it_has() -> None:
+    with pytest.raises(PromptSetError, match="boxed"):
+        PROMPTS.answer_text(AnswerForm.SENTENCE)
+
+
+def test_built_in_prompts_all_have_both_forms_and_their_own_name() -> None:
+    assert BUILT_IN_PROMPTS["default"] is DEFAULT_PROMPTS
+    for name, prompts in BUILT_IN_PROMPTS.items():
+        assert (prompts.name, set(prompts.answers)) == (name, set(AnswerForm))
+
+
+def test_default_prompts_show_their_fields_in_the_published_order() -> None:
+    slots = [piece for piece in split_slots(DEFAULT_PROMPTS.update) if isinstance(piece, Slot)]
+    assert slots == [Slot.QUESTION, Slot.MEMORY, Slot.CHUNK]
+    for text in DEFAULT_PROMPTS.answers.values():
+        assert [piece for piece in split_slots(text) if isinstance(piece, Slot)] == [Slot.QUESTION, Slot.MEMORY]
+
+
+def test_token_template_filled_replaces_each_slot_and_keeps_the_rest() -> None:
+    filled = TOKENS.update.fill({Slot.QUESTION: [10, 11], Slot.MEMORY: [], Slot.CHUNK: (12,)})
+    assert filled == [1, 10, 11, 2, 3, 12]
+    assert TOKENS.update.num_fixed_tokens == 3
+
+
+@given(question=st.lists(st.integers(0, 9)), memory=st.lists(st.integers(0, 9)), chunk=st.lists(st.integers(0, 9)))
+def test_token_template_filled_is_as_long_as_its_parts(
+    question: list[int], memory: list[int], chunk: list[int]
+) -> None:
+    values = {Slot.QUESTION: question, Slot.MEMORY: memory, Slot.CHUNK: chunk}
+    lengths = sum(len(value) for value in values.values())
+    assert len(TOKENS.update.fill(values)) == TOKENS.update.num_fixed_tokens + lengths
+
+
+def test_remember_a_completion_takes_its_tokens_without_control_tokens() -> None:
+    memory = TOKENS.remember(TOKENS.first_memory, completion([5, CONTROL, 6, CONTROL], "new"))
+    assert (list(memory.token_ids), memory.text) == ([5, 6], "new")
+
+
+@pytest.mark.parametrize(("token_ids", "text"), [([], ""), ([CONTROL], ""), ([1, 2], " \n")])
+def test_remember_a_completion_without_text_keeps_the_memory(token_ids: list[int], text: str) -> None:
+    before = Memory(token_ids=[5], text="notes")
+    assert TOKENS.remember(before, completion(token_ids, text)) == before
+
+
+def test_prompts_sent_to_another_process_stay_equal() -> None:
+    assert pickle.loads(pickle.dumps(TOKENS)) == TOKENS
+    assert pickle.loads(pickle.dumps(PROMPTS)) == PROMPTS
