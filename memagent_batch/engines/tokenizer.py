@@ -62,8 +62,9 @@ class Tokenizer:
         self._full = _load(model)
         backend = json.loads(self._full.backend_tokenizer.to_str())
         self.sha256 = hashlib.sha256(json.dumps(backend, sort_keys=True).encode()).hexdigest()
-        self._added = frozenset(int(token["id"]) for token in backend["added_tokens"])
         self._plain = _plain_tokenizer(backend)
+        self._inner = _inner_tokenizer(backend)
+        self._control = _control_token_ids(backend, self._plain)
 
     @property
     def chat_template_sha256(self) -> str:
@@ -72,8 +73,8 @@ class Tokenizer:
 
     @property
     def control_token_ids(self) -> frozenset[int]:
-        """Tokens that steer the model: every added token, special or not."""
-        return self._added
+        """Tokens that steer the model: added tokens, special or not, that no plain text is written with."""
+        return self._control
 
     @property
     def end_token_id(self) -> int | None:
@@ -100,7 +101,7 @@ class Tokenizer:
         if not ids:
             return TokenisedText(token_ids=np.empty(0, np.int32), token_chars=np.empty(0, np.int64))
         token_ids = np.concatenate(ids)
-        if self._added and np.isin(token_ids, list(self._added)).any():
+        if self._control and np.isin(token_ids, list(self._control)).any():
             raise DocumentError(
                 "the tokeniser reads a part of the text as a control token; the model can't be used on it"
             )
@@ -108,7 +109,7 @@ class Tokenizer:
 
     def decode(self, token_ids: list[int]) -> str:
         """Text of the tokens, without control tokens."""
-        plain = [token for token in token_ids if token not in self._added]
+        plain = [token for token in token_ids if token not in self._control]
         return str(self._full.decode(plain, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
     def prompt_tokens(self, prompts: PromptSet, *, answer_form: AnswerForm) -> PromptTokens:
@@ -117,16 +118,17 @@ class Tokenizer:
             update=self._template(prompts.update),
             answer=self._template(prompts.answer_text(answer_form)),
             first_memory=Memory(token_ids=self.encode(prompts.first_memory), text=prompts.first_memory),
-            control_token_ids=self._added,
+            control_token_ids=self._control,
         )
 
     def _encode_segment(self, segment: str, *, start: int) -> "tokenizers.Encoding":
         try:
-            return self._plain.encode(segment, add_special_tokens=False)
+            segment.encode()
         except UnicodeEncodeError as error:
             raise DocumentError(
                 f"the text holds a lone surrogate at character {start + error.start}; it is not valid Unicode"
             ) from error
+        return self._plain.encode(segment, add_special_tokens=False)
 
     def _template(self, text: str) -> TokenTemplate:
         marked = "".join(SLOT_MARKS[piece] if isinstance(piece, Slot) else piece for piece in split_slots(text))
@@ -140,11 +142,15 @@ class Tokenizer:
                 f"the chat template of {self.model} shows a prompt's slots {found}: one is lost or doubled"
             )
         return TokenTemplate(
-            pieces=tuple(piece if isinstance(piece, Slot) else self._encode_piece(piece) for piece in pieces)
+            pieces=tuple(
+                piece if isinstance(piece, Slot) else self._encode_piece(piece, is_first=index == 0)
+                for index, piece in enumerate(pieces)
+            )
         )
 
-    def _encode_piece(self, piece: str) -> tuple[int, ...]:
-        return tuple(self._full.backend_tokenizer.encode(piece, add_special_tokens=False).ids)
+    def _encode_piece(self, piece: str, *, is_first: bool) -> tuple[int, ...]:
+        tokenizer = self._full.backend_tokenizer if is_first else self._inner
+        return tuple(tokenizer.encode(piece, add_special_tokens=False).ids)
 
 
 @lru_cache(maxsize=2)
@@ -174,10 +180,37 @@ def _load(model: str) -> Any:
 
 def _plain_tokenizer(backend: dict[str, Any]) -> "tokenizers.Tokenizer":
     """The same tokeniser without added tokens, so that it knows no markers; and without trimmed offsets."""
+    return _inner_tokenizer({**backend, "added_tokens": [], "post_processor": None})
+
+
+def _inner_tokenizer(backend: dict[str, Any]) -> "tokenizers.Tokenizer":
+    """The same tokeniser for text from the middle of a prompt: it puts no space of its own before the first word."""
     from tokenizers import Tokenizer as BackendTokenizer
 
-    stripped = {**backend, "added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
-    return BackendTokenizer.from_str(json.dumps(stripped))
+    inner = {**backend, "truncation": None, "padding": None}
+    inner |= {part: _without_prefix(backend.get(part)) for part in ("normalizer", "pre_tokenizer")}
+    return BackendTokenizer.from_str(json.dumps(inner))
+
+
+def _without_prefix(part: Any) -> Any:
+    """A normaliser or pre-tokeniser, as tokenizer.json writes it, that adds nothing at the start of a text."""
+    if not isinstance(part, dict) or part.get("type") == "Prepend":
+        return None
+    for steps in ("normalizers", "pretokenizers"):
+        if steps in part:
+            kept = [_without_prefix(step) for step in part[steps]]
+            return {**part, steps: [step for step in kept if step is not None]}
+    changes = {"add_prefix_space": False, "prepend_scheme": "never"}
+    return {**part, **{knob: value for knob, value in changes.items() if knob in part}}
+
+
+def _control_token_ids(backend: dict[str, Any], plain: "tokenizers.Tokenizer") -> frozenset[int]:
+    """Added tokens, but for the ones that plain text is written with too, such as line breaks in some vocabularies."""
+    return frozenset(
+        int(token["id"])
+        for token in backend["added_tokens"]
+        if token["special"] or plain.encode(token["content"], add_special_tokens=False).ids != [token["id"]]
+    )
 
 
 def _segments(text: str) -> Iterator[tuple[int, str]]:
@@ -190,12 +223,10 @@ def _segments(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _word_end(text: str, start: int, end: int) -> int:
-    """Last place before `end` where a space follows a letter or digit; `end` itself where there is none."""
-    space = text.rfind(" ", start + 1, end)
-    while space > start:
-        if text[space - 1].isalnum():
-            return space
-        space = text.rfind(" ", start + 1, space)
+    """Last place before `end` where white space follows a letter or digit; `end` itself where there is none."""
+    for place in range(end - 1, start, -1):
+        if text[place] in " \n" and text[place - 1].isalnum():
+            return place
     return end
 
 
