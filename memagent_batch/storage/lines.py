@@ -83,15 +83,16 @@ class JsonlReader:
         but not one that no line of the file has.
         """
         first: tuple[str, ...] = ()
-        missing = [column for column in columns if column.presence is not Presence.OPTIONAL]
+        every = [column for column in columns if column.presence is Presence.EVERY]
+        missing = [column for column in columns if column.presence is Presence.SOME]
         with open_lines(location) as lines:
             for place, line in _placed_lines(lines):
                 where = f"{location.uri}, line {lines.num_lines} (counted from 1)"
                 item = _json_object(line, where=where)
                 first = first or tuple(item)
                 missing = [column for column in missing if column.name not in item]
-                for column in missing:
-                    if column.presence is Presence.EVERY:
+                for column in every:
+                    if column.name not in item:
                         refuse_missing(column, there=tuple(item), where=where)
                 values = tuple(convert(item.get(column.name), column=column, where=where) for column in columns)
                 yield Record(place=place, where=where, values=values)

@@ -101,8 +101,8 @@ def list_files(location: Location) -> list[InputFile]:
         InputError: there is none, or the location can't be reached.
     """
     with reading(location.uri):
-        fs, path = _connected(location)
         info = _info(location)
+        fs, path = location.fs, location.path
         if info is not None and info["type"] != "directory":
             uri = location.uri if "::" in location.uri else str(fs.unstrip_protocol(path))
             name = posixpath.basename(path)
@@ -119,28 +119,35 @@ def list_files(location: Location) -> list[InputFile]:
     return sorted(files, key=attrgetter("path"))
 
 
-def _connected(location: Location) -> tuple[Any, str]:
-    try:
-        return location.fs, location.path
-    except (ValueError, TypeError) as error:
-        raise InputError(
-            f"{location.uri}: no file system for it ({error}); check the protocol and --storage_options"
-        ) from error
-
-
 def _info(location: Location) -> Mapping[str, Any] | None:
-    """What is at the location itself; None where nothing is."""
+    """What is at the location itself; None where nothing is. The first touch of its file system.
+
+    Raises:
+        InputError: there is no such file system, or not with these options.
+    """
     try:
         info: Mapping[str, Any] = location.fs.info(location.path)
     except FileNotFoundError:
         return None
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"{location.uri}: its file system can't be used ({error}); check the protocol and --storage_options"
+        ) from error
     return info
 
 
 def _expand(location: Location) -> dict[str, Mapping[str, Any]]:
-    """What a glob matches; folders with all below them, so that no document is left out unseen."""
+    """What a glob matches; folders with all below them, so that no document is left out unseen.
+
+    Raises:
+        InputError: the pattern is malformed.
+    """
     found: dict[str, Mapping[str, Any]] = {}
-    for path, info in location.fs.glob(location.path, detail=True).items():
+    try:
+        matches = location.fs.glob(location.path, detail=True)
+    except ValueError as error:
+        raise InputError(f"{location.uri}: {error}; correct the pattern") from error
+    for path, info in matches.items():
         found.update(location.fs.find(path, detail=True) if info["type"] == "directory" else {path: info})
     return found
 

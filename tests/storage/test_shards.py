@@ -1,0 +1,191 @@
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.errors import InputError
+from memagent_batch.settings import InputSettings
+from memagent_batch.storage import shards
+from memagent_batch.storage.formats import Format
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.shards import Shard, list_files, list_shards
+
+AUTO = InputSettings()
+
+
+def _touch(folder: Path, *names: str, size_bytes: int = 1) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"x" * size_bytes)
+
+
+def _ids(location: Location) -> list[str]:
+    return [file.path.removeprefix(file.root) for file in list_files(location)]
+
+
+def _list(uri: object, settings: InputSettings = AUTO) -> list[Shard]:
+    return list_shards(Location(uri=str(uri)), settings=settings)
+
+
+def test_list_files_folder_is_read_with_all_below_it_but_hidden_names(tmp_path: Path) -> None:
+    _touch(tmp_path, "b.txt", "a/c.txt", "a/d e#%20.txt", ".hidden", "_SUCCESS", "_tmp/x.txt", "a/.git/x.txt", "z")
+    assert _ids(Location(uri=str(tmp_path))) == ["a/c.txt", "a/d e#%20.txt", "b.txt", "z"]
+    assert _ids(Location(uri=f"file://{tmp_path}/")) == ["a/c.txt", "a/d e#%20.txt", "b.txt", "z"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("*.txt", ["b.txt"]),
+        ("*/*.txt", ["a/c.txt"]),
+        ("**/*.txt", ["a/c.txt", "a/e/f.txt", "b.txt"]),
+        ("a/*", ["c.txt", "e/f.txt"]),
+        ("a/[cd].txt", ["c.txt"]),
+    ],
+)
+def test_list_files_glob_is_relative_to_the_folder_before_its_wildcard(
+    pattern: str, expected: list[str], tmp_path: Path
+) -> None:
+    _touch(tmp_path, "b.txt", "a/c.txt", "a/e/f.txt", "_no.txt")
+    assert _ids(Location(uri=f"{tmp_path}/{pattern}")) == expected
+
+
+def test_list_files_one_file_is_taken_whatever_its_name(tmp_path: Path) -> None:
+    _touch(tmp_path, "_a[1].txt", size_bytes=7)
+    (file,) = list_files(Location(uri=str(tmp_path / "_a[1].txt")))
+    assert (file.path, file.size_bytes) == (f"file://{tmp_path}/_a[1].txt", 7)
+    assert file.path.removeprefix(file.root) == "_a[1].txt"
+
+
+def test_list_files_relative_path_becomes_one_that_any_process_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _touch(tmp_path, "docs/a.txt")
+    monkeypatch.chdir(tmp_path)
+    for uri in ("docs", "docs/a.txt", "docs/*.txt"):
+        (file,) = list_files(Location(uri=uri))
+        assert file.path == f"file://{tmp_path}/docs/a.txt"
+
+
+def test_list_files_link_to_a_file_is_followed_and_to_a_folder_refused(tmp_path: Path) -> None:
+    _touch(tmp_path, "elsewhere/a.txt", size_bytes=5)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "link.txt").symlink_to(tmp_path / "elsewhere" / "a.txt")
+    (file,) = list_files(Location(uri=str(tmp_path / "docs")))
+    assert file.size_bytes == 5
+    (tmp_path / "docs" / "folder").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="docs/folder is a link to a folder"):
+        list_files(Location(uri=str(tmp_path / "docs")))
+
+
+@pytest.mark.parametrize("name", ["gone", "gone.parquet", "gone/*.parquet", "**.txt", ""])
+def test_list_files_nothing_there_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=str(tmp_path)):
+        list_files(Location(uri=f"{tmp_path}/{name}"))
+
+
+@pytest.mark.parametrize(("uri", "options"), [("nosuch://b/k", {}), ("s3://b/k", {"nosuch": 1})])
+def test_list_files_file_system_that_is_not_there_is_refused(uri: str, options: dict[str, int]) -> None:
+    with pytest.raises(InputError, match=uri):
+        list_files(Location(uri=uri, storage_options=options))
+
+
+def test_list_shards_mixed_folder_has_shards_of_one_format_each(tmp_path: Path) -> None:
+    _touch(tmp_path, "a.txt", "b.jsonl", "c.txt", "d.parquet", "e.csv", "f.arrow")
+    found = {shard.format: [path.rsplit("/")[-1] for path in shard.paths] for shard in _list(tmp_path)}
+    assert found == {
+        Format.ARROW: ["f.arrow"],
+        Format.CSV: ["e.csv"],
+        Format.JSONL: ["b.jsonl"],
+        Format.PARQUET: ["d.parquet"],
+        Format.TEXT: ["a.txt", "c.txt"],
+    }
+
+
+def test_list_shards_unknown_ending_in_a_folder_is_refused_with_file_and_knob(tmp_path: Path) -> None:
+    _touch(tmp_path, "a.parquet", "notes.pdf")
+    with pytest.raises(InputError, match=r"notes\.pdf: .*--input\.format"):
+        _list(tmp_path)
+
+
+def test_list_shards_format_knob_goes_before_the_endings(tmp_path: Path) -> None:
+    _touch(tmp_path, "a.log", "b.parquet")
+    (shard,) = _list(tmp_path, InputSettings(format="text"))
+    assert shard.format is Format.TEXT
+    assert len(shard.paths) == 2
+
+
+def test_list_shards_many_small_files_share_shards(tmp_path: Path) -> None:
+    _touch(tmp_path, *(f"{index:04}.txt" for index in range(600)))
+    found = _list(tmp_path)
+    assert len(found) == 3
+    assert [path for shard in found for path in shard.paths] == [
+        f"file://{tmp_path}/{index:04}.txt" for index in range(600)
+    ]
+    assert sum(shard.size_bytes for shard in found) == 600
+
+
+def test_list_shards_files_together_stay_under_the_aim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "_SHARD_BYTES", 10)
+    _touch(tmp_path, "a.txt", "b.txt", "c.txt", size_bytes=4)
+    _touch(tmp_path, "d.txt", size_bytes=50)
+    assert [len(shard.paths) for shard in _list(tmp_path)] == [2, 1, 1]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_list_shards_large_file_is_cut_between_row_groups(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "_SHARD_BYTES", 2500)
+    table = pa.table({"text": [f"{index:04}" * 250 for index in range(10)]})
+    if ending == "parquet":
+        pq.write_table(table, tmp_path / "a.parquet", row_group_size=1, compression="none")
+    else:
+        with pa.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as writer:
+            writer.write_table(table, max_chunksize=1)
+    _touch(tmp_path, f"b.{ending}")
+    found = _list(tmp_path)
+    groups = [shard.groups for shard in found if shard.groups]
+    assert len(groups) > 2
+    assert [group for pair in groups for group in range(*pair)] == list(range(10))
+    assert [shard.paths for shard in found if not shard.groups] == [(f"file://{tmp_path}/b.{ending}",)]
+
+
+def test_list_shards_large_file_that_is_damaged_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "_SHARD_BYTES", 10)
+    _touch(tmp_path, "a.parquet", size_bytes=100)
+    with pytest.raises(InputError, match=r"a\.parquet can't be read"):
+        _list(tmp_path)
+
+
+def test_shard_pickled_comes_back_equal(tmp_path: Path) -> None:
+    _touch(tmp_path, "a.txt")
+    found = _list(tmp_path)
+    assert pickle.loads(pickle.dumps(found)) == found
+
+
+@pytest.mark.s3
+def test_list_shards_bucket_prefix_and_glob_find_the_same_files(s3_bucket: Location) -> None:
+    for key in ("in/a.txt", "in/b/c.txt", "in/_x.txt"):
+        (s3_bucket / key).write_bytes(b"text")
+    s3_bucket.fs.pipe_file(f"{s3_bucket.path}/in/folder/", b"")
+    (shard,) = list_shards(s3_bucket / "in", settings=AUTO)
+    assert shard.paths == (f"{s3_bucket.uri}/in/a.txt", f"{s3_bucket.uri}/in/b/c.txt")
+    assert shard.root == f"{s3_bucket.uri}/in/"
+    assert list_shards(s3_bucket / "in/**/*.txt", settings=AUTO) == [shard]
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("name", ["gone", "gone.parquet", "gone/*.txt"])
+def test_list_shards_nothing_in_the_bucket_is_refused_by_name(name: str, s3_bucket: Location) -> None:
+    with pytest.raises(InputError, match=s3_bucket.uri):
+        list_shards(s3_bucket / name, settings=AUTO)
+
+
+@pytest.mark.s3
+def test_list_shards_bucket_that_is_not_there_is_refused_by_name(s3_bucket: Location) -> None:
+    location = Location(uri="s3://no-such-bucket/in", storage_options=s3_bucket.storage_options)
+    with pytest.raises(InputError, match="s3://no-such-bucket/in"):
+        list_shards(location, settings=AUTO)
