@@ -56,6 +56,10 @@ class EngineStartError(UsageError):
     """The engine can't start with this model or these arguments."""
 
 
+class StorageError(MemagentError):
+    """The output location can't be written; nothing may count as done that is not kept."""
+
+
 class CountsError(MemagentError):
     """The tables do not hold one row for each reading that was asked for. Exit code 1."""
 

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import (
     BaseSettings,
-    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     YamlConfigSettingsSource,
@@ -158,8 +157,8 @@ class PoolSettings(Section):
     """GPUs of one actor; by default tensor times pipeline parallel where Ray sees GPUs, else 0."""
     cpus_per_replica: Annotated[float, Field(ge=0)] = 0.5
     """CPUs that Ray sets aside for one actor."""
-    documents_in_flight: Count = 64
-    """Documents that one actor reads at once."""
+    readings_in_flight: Count = 64
+    """Readings that one actor keeps going at once."""
 
 
 class LogSettings(Section):
@@ -188,7 +187,7 @@ class Settings(BaseSettings):
     questions: str | None = None
     """Question list: a Parquet, JSONL, CSV, Arrow or text file (one question a line). Rows with a `document_id` are
     bound to that document, the others are asked of every document."""
-    ask: Annotated[tuple[str, ...], NoDecode] = ()
+    ask: tuple[str, ...] = ()
     """A question for every document, given here; can be repeated."""
     output: str
     """Where log, tables and manifest go: a folder or any fsspec URL. The same output again goes on where it stopped."""

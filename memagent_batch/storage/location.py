@@ -11,6 +11,8 @@ from typing import IO, Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
+from memagent_batch.errors import StorageError
+
 
 @dataclass(frozen=True, kw_only=True)
 class Location:
@@ -83,10 +85,19 @@ class Location:
         """Writes the file whole or not at all, over one that is there.
 
         An object store's PUT is that already; on a disk a temporary file is synced and takes the name.
+
+        Raises:
+            StorageError: nothing was written; names the place and the cause.
         """
-        if not self.is_local:
-            self.fs.pipe_file(self.path, data)
-            return
+        try:
+            if self.is_local:
+                self._write_local(data)
+            else:
+                self.fs.pipe_file(self.path, data)
+        except Exception as error:  # the boundary to every file system's own exceptions
+            raise StorageError(f"{self.uri} can't be written: {type(error).__name__}: {error}") from error
+
+    def _write_local(self, data: bytes) -> None:
         target = Path(self.path)
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.parent / f".tmp-{uuid.uuid4().hex}"

@@ -1,0 +1,27 @@
+"""`memagent answer`, and `python -m jobs.answer` for `ray job submit`: settings in, pipeline called."""
+
+import json
+import sys
+from collections.abc import Sequence
+from functools import partial
+
+from jobs.arguments import parse_settings, run_command
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Answers the questions over the documents; returns the exit code."""
+    return run_command(partial(_answer, sys.argv[1:] if arguments is None else arguments))
+
+
+def _answer(arguments: Sequence[str]) -> None:
+    settings = parse_settings(
+        arguments, command="memagent answer", description="Answers questions over documents of any length."
+    )
+    from pipelines.answer import answer  # here, so that --help needs neither ray nor an engine
+
+    manifest = answer(settings)
+    print(json.dumps({"output": settings.output, **manifest["counts"], "seconds": manifest["seconds"]}))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""Settings of a job from its YAML file, the environment and the command line; errors as a user reads them."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+from pydantic_settings import CliApp, CliSettingsSource, SettingsConfigDict
+from pydantic_settings.exceptions import SettingsError as SourceError
+
+from memagent_batch.errors import MemagentError, SettingsError, UsageError
+from memagent_batch.settings import Settings
+
+EXIT_FAILED = 1
+"""The run stopped, or its counts do not close; the same command goes on."""
+EXIT_USAGE = 2
+"""The user's mistake; nothing was read."""
+ENV_PREFIX = "MEMAGENT_"
+
+
+def parse_settings(arguments: Sequence[str], *, command: str, description: str) -> Settings:
+    """Settings of a run: job file (`--config`) < environment (`MEMAGENT_...`) < command line.
+
+    Raises:
+        SettingsError: a knob is unknown, missing or wrong; names it.
+    """
+    options = argparse.ArgumentParser(add_help=False, prog=command)
+    options.add_argument("--config", type=Path, default=None)
+    options.add_argument("--ask", action="append")  # here, since the settings' own parser would split it at commas
+    known, rest = options.parse_known_args(arguments)
+    _require_known_environment()
+
+    class Job(Settings):
+        model_config = SettingsConfigDict(yaml_file=_existing(known.config), cli_prog_name=command)
+
+    Job.__doc__ = f"{description} Knobs can also stand in a YAML file (--config FILE) or in MEMAGENT_... variables."
+    try:
+        job = CliApp.run(
+            Job,
+            **({"ask": tuple(known.ask)} if known.ask else {}),
+            cli_args=rest,
+            cli_settings_source=CliSettingsSource(
+                Job,
+                cli_parse_args=False,
+                cli_kebab_case=True,
+                cli_implicit_flags=True,
+                cli_hide_none_type=True,
+                cli_avoid_json=True,
+                cli_prog_name=command,
+            ),
+        )
+    except ValidationError as error:
+        raise SettingsError(_readable(error)) from error
+    except (SourceError, yaml.YAMLError) as error:
+        raise SettingsError(f"settings can't be read: {error}") from error
+    return Settings.model_construct(**{name: getattr(job, name) for name in Settings.model_fields})
+
+
+def run_command(command: Callable[[], None]) -> int:
+    """Runs a command and returns its exit code; a known error is one line on stderr, without a traceback."""
+    try:
+        command()
+    except UsageError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return EXIT_USAGE
+    except MemagentError as error:
+        sys.stderr.write(f"failed: {error}\n")
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped; the same command goes on from here\n")
+        return 130
+    return 0
+
+
+def _existing(config: Path | None) -> Path | None:
+    if config is not None and not config.is_file():
+        raise SettingsError(f"--config: there is no file {config}")
+    return config
+
+
+def _require_known_environment() -> None:
+    for name in os.environ:
+        if name.startswith(ENV_PREFIX):
+            knob = name.removeprefix(ENV_PREFIX).split("__")[0].lower()
+            if knob not in Settings.model_fields:
+                raise SettingsError(f"environment variable {name}: there is no knob {knob!r}; see --help")
+
+
+def _readable(error: ValidationError) -> str:
+    """Each wrong knob on a line, by the name that it has on the command line."""
+    lines = []
+    for problem in error.errors():
+        knob = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"{knob}: there is no such knob; see --help")
+        elif problem["type"] == "missing":
+            lines.append(f"{knob}: missing; give --{knob.replace('_', '-')}, or set it in the job file")
+        else:
+            lines.append(f"{knob}: {problem['msg'].removeprefix('Value error, ')}" if knob else problem["msg"])
+    return "\n  ".join(lines)

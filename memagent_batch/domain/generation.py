@@ -1,0 +1,98 @@
+"""What wraps `generate` around an engine: replay from the log, recording, accounting. Each keeps the same signature."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from memagent_batch.domain.addresses import token_hash
+from memagent_batch.domain.turns import Completion, FinishReason, Generate, Prompt, TurnKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldTurn:
+    """A turn that the log holds."""
+
+    prompt_hash: str
+    """Hash of the prompt that it answered."""
+    completion: Completion
+    """What the engine returned then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaying:
+    """Answers from the log what the log holds, and asks `generate` for the rest."""
+
+    generate: Generate
+    """Where turns come from that the log does not hold."""
+    held: Mapping[str, HeldTurn]
+    """Turns of this reading by path."""
+
+    async def __call__(self, prompt: Prompt) -> Completion:
+        """A held turn answers only the very prompt that it was logged for."""
+        turn = self.held.get(prompt.path)
+        if turn is not None and turn.prompt_hash == token_hash(prompt.token_ids):
+            return replace(turn.completion, replayed=True)
+        return await self.generate(prompt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """Hands every finished turn to `record`."""
+
+    generate: Generate
+    """Where turns come from."""
+    record: Callable[[Prompt, Completion], None]
+    """Takes a turn; must not block."""
+
+    async def __call__(self, prompt: Prompt) -> Completion:
+        """The completion, after it was recorded."""
+        completion = await self.generate(prompt)
+        self.record(prompt, completion)
+        return completion
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Counts what a reading's turns cost. Mutable: it is the running sum of one reading."""
+
+    generate: Generate
+    """Where turns come from."""
+    num_turns: int = field(default=0, init=False)
+    """Turns, replayed ones included."""
+    num_replayed_turns: int = field(default=0, init=False)
+    """Turns that the log answered."""
+    num_prompt_tokens: int = field(default=0, init=False)
+    """Prompt tokens of all turns."""
+    num_cached_prompt_tokens: int = field(default=0, init=False)
+    """Of these, held by the engine's prefix cache."""
+    num_completion_tokens: int = field(default=0, init=False)
+    """Completion tokens of all turns."""
+    engine_seconds: float = field(default=0.0, init=False)
+    """Time inside the engine, summed over turns."""
+    memory_truncations: int = field(default=0, init=False)
+    """Update turns that were cut at their budget."""
+
+    async def __call__(self, prompt: Prompt) -> Completion:
+        """The completion, after it was counted."""
+        completion = await self.generate(prompt)
+        self.num_turns += 1
+        self.num_replayed_turns += completion.replayed
+        self.num_prompt_tokens += completion.num_prompt_tokens
+        self.num_cached_prompt_tokens += completion.num_cached_prompt_tokens
+        self.num_completion_tokens += len(completion.token_ids)
+        self.engine_seconds += completion.engine_seconds
+        cut = completion.finish_reason == FinishReason.LENGTH
+        self.memory_truncations += prompt.kind == TurnKind.UPDATE and cut
+        return completion
+
+    def counts(self) -> dict[str, int | float]:
+        """The sums, by the names of the tables' columns."""
+        names = [
+            "num_turns",
+            "num_replayed_turns",
+            "num_prompt_tokens",
+            "num_cached_prompt_tokens",
+            "num_completion_tokens",
+            "engine_seconds",
+            "memory_truncations",
+        ]
+        return {name: getattr(self, name) for name in names}

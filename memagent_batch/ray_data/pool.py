@@ -1,0 +1,30 @@
+"""Size of the actor pool: how many engines, what each takes of the cluster, how much work waits at each."""
+
+import ray
+from ray.data import ActorPoolStrategy
+
+from memagent_batch.settings import EngineKind, PoolSettings, Settings
+
+
+def actor_pool(pool: PoolSettings) -> ActorPoolStrategy:
+    """A pool whose actors keep their readings going while finished ones wait for the log, and more wait behind.
+
+    Twice as many documents as readings are inside an actor, so that those that wait for a flush hold no place; as many
+    again are queued. The pool grows only where queued over running is at least 1.75 (Ray Data 2.60).
+    """
+    inside = 2 * pool.readings_in_flight
+    return ActorPoolStrategy(
+        min_size=pool.replicas,
+        max_size=pool.max_replicas or pool.replicas,
+        max_tasks_in_flight_per_actor=2 * inside,
+        max_concurrent_calls_per_actor=inside,
+    )
+
+
+def replica_gpus(settings: Settings) -> float:
+    """GPUs of one actor: as set, or what vLLM's parallel sizes need where the cluster has GPUs."""
+    if settings.pool.gpus_per_replica is not None:
+        return settings.pool.gpus_per_replica
+    if settings.engine != EngineKind.VLLM or not ray.cluster_resources().get("GPU"):
+        return 0
+    return settings.vllm.tensor_parallel_size * settings.vllm.pipeline_parallel_size

@@ -1,0 +1,105 @@
+"""What a run has done so far: readers report to one small actor, the driver shows a line."""
+
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Any, Self
+
+import ray
+from tqdm import tqdm
+
+from memagent_batch.storage.plan import PendingWork
+
+REPORT_SECONDS = 1.0
+"""Pause between a reader's reports, and between the driver's looks."""
+
+LOG_SECONDS = 30.0
+"""Pause between lines where the output is no terminal."""
+
+COUNTS = ("turns", "prompt_tokens", "cached_tokens", "completion_tokens", "readings", "failed", "document_chars")
+
+
+@ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=0)
+class ProgressBoard:
+    """Sums of what the readers report. Shown, never relied upon."""
+
+    def __init__(self) -> None:
+        """All sums are zero."""
+        self._sums = dict.fromkeys(COUNTS, 0)
+
+    def add(self, counts: dict[str, int]) -> None:
+        """Adds a reader's counts since its last report."""
+        for name, count in counts.items():
+            self._sums[name] += count
+
+    def sums(self) -> dict[str, int]:
+        """All sums."""
+        return dict(self._sums)
+
+
+class ProgressLine:
+    """A line in a terminal, plain log lines elsewhere: readings, turns, tokens a second, time to go."""
+
+    def __init__(self, board: Any, *, asked: int, pending: PendingWork) -> None:
+        """Starts from the readings that need no turn; some characters stand for the bytes that are left."""
+        self._board = board
+        self._asked = asked
+        self._done = asked - pending.readings
+        self._pending_chars = max(pending.num_bytes, 1)
+        self._began = time.monotonic()
+        self._said = self._began
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True, name="progress")
+        self._terminal = sys.stderr.isatty()
+        self._bar: Any = None
+
+    def __enter__(self) -> Self:
+        """Begins to show."""
+        if self._terminal:
+            self._bar = tqdm(total=self._asked, initial=self._done, unit="reading", dynamic_ncols=True, leave=True)
+        else:
+            sys.stderr.write(f"readings {self._done}/{self._asked}: starting\n")
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Shows the last state and ends."""
+        self._stop.set()
+        self._thread.join()
+        if kind is None:
+            self._show(last=True)
+        if self._bar is not None:
+            self._bar.close()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(REPORT_SECONDS):
+            self._show(last=False)
+
+    def _show(self, *, last: bool) -> None:
+        try:
+            sums = ray.get(self._board.sums.remote(), timeout=10)
+        except (ray.exceptions.RayError, TimeoutError):
+            return  # the board restarts, or the cluster is going down: the run itself says so
+        seconds = time.monotonic() - self._began
+        done = self._done + sums["readings"]
+        tokens = sums["prompt_tokens"] + sums["completion_tokens"]
+        rate = f"{sums['turns']} turns, {tokens / seconds:,.0f} tokens/s, {sums['failed']} failed"
+        share = sums["document_chars"] / self._pending_chars
+        to_go = f"{_duration(seconds / share - seconds)} to go" if 0 < share < 1 else ""
+        if self._bar is not None:
+            self._bar.bar_format = "readings {n_fmt}/{total_fmt} |{bar}| {elapsed} {postfix}"
+            self._bar.n = done
+            self._bar.set_postfix_str(", ".join(part for part in (rate, to_go) if part))
+        elif last or time.monotonic() - self._said >= LOG_SECONDS:
+            self._said = time.monotonic()
+            parts = [f"readings {done}/{self._asked}", rate, _duration(seconds), to_go]
+            sys.stderr.write(", ".join(part for part in parts if part) + "\n")
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"

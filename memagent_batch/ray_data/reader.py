@@ -1,0 +1,242 @@
+"""The actor: one engine, many readings at once on one event loop, everything that ends kept in the turn log."""
+
+import asyncio
+import os
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.generation import HeldTurn, Recording, Replaying, Tally
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.engines.engine import Engine
+from memagent_batch.errors import DocumentError, EngineDeadError, MemagentError, QuestionTooLongError, ReadingError
+from memagent_batch.ray_data.documents import DocumentChunks, PlannedDocument, planned_document
+from memagent_batch.ray_data.progress import COUNTS, REPORT_SECONDS
+from memagent_batch.ray_data.suspects import Suspects
+from memagent_batch.settings import Settings
+from memagent_batch.storage.turn_index import ReadingKey, Row, read_turns, reading_key
+from memagent_batch.storage.turn_log import TurnLogWriter
+from memagent_batch.wiring import make_engine, make_output, make_policy, make_prompt_tokens, make_tokenizer
+
+LAST_FLUSH_SECONDS = 30.0
+"""Longest wait for the log's last flush when the engine has died."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderTask:
+    """What every reader of a run knows."""
+
+    settings: Settings
+    """All knobs."""
+    run_id: str
+    """The run."""
+    reader_fingerprint: str
+    """The reader's identity, part of every address."""
+    questions: Any
+    """Object reference to the question list, `QUESTION_SCHEMA` with `question_hash`."""
+    board: Any
+    """Actor handle of the ProgressBoard."""
+
+
+class Reader:
+    """Ray Data UDF: tokenised documents in, one row for each ended reading out. Lives as long as its engine."""
+
+    def __init__(self, task: ReaderTask) -> None:
+        """Loads tokeniser and prompts; the engine starts with the first document, on the loop that serves it."""
+        self._task = task
+        self._settings = task.settings
+        self._questions: pa.Table = ray.get(task.questions)
+        self._tokenizer = make_tokenizer(self._settings)
+        self._prompts = make_prompt_tokens(self._settings)
+        self._policy = make_policy(self._settings)
+        self._output = make_output(self._settings)
+        self._writer_id = uuid.uuid4().hex[:12]
+        self._counts = dict.fromkeys(COUNTS, 0)
+        self._active = 0
+        self._starting: asyncio.Future[Engine] | None = None
+
+    async def __call__(self, batch: pa.Table) -> pa.Table:
+        """Reads one document for all its questions. Never raises for what concerns a reading alone."""
+        engine = await self._started()
+        document = planned_document(batch)
+        held = await self._held(document)
+        readings = [self._read(engine, document, held, question, sample) for question, sample in document.readings]
+        statuses = await asyncio.gather(*readings)
+        return pa.table({"document_id": [document.document_id] * len(statuses), "status": pa.array(statuses)})
+
+    async def _started(self) -> Engine:
+        if self._starting is None:
+            self._starting = asyncio.ensure_future(self._start())
+        return await asyncio.shield(self._starting)
+
+    async def _start(self) -> Engine:
+        settings = self._settings
+        self._slots = asyncio.Semaphore(settings.pool.readings_in_flight)
+        self._log = TurnLogWriter(
+            self._output, run_id=self._task.run_id, writer_id=self._writer_id, settings=settings.log
+        )
+        self._suspects = Suspects(output=self._output, run_id=self._task.run_id)
+        await asyncio.to_thread(self._suspects.load)
+        engine = make_engine(settings)
+        await engine.start()
+        self._reporting = asyncio.create_task(self._report())
+        return engine
+
+    async def _held(self, document: PlannedDocument) -> dict[ReadingKey, dict[str, Row]]:
+        if not document.turn_files:
+            return {}
+        read = partial(
+            read_turns, reader_fingerprint=self._task.reader_fingerprint, document_hashes=[document.document_hash]
+        )
+        return await asyncio.to_thread(read, self._output, document.turn_files)
+
+    async def _read(
+        self,
+        engine: Engine,
+        document: PlannedDocument,
+        held: dict[ReadingKey, dict[str, Row]],
+        question: int,
+        sample: int,
+    ) -> str:
+        async with self._slots:
+            self._active += 1
+            address = self._address(document, question, sample)
+            turns = held.get(reading_key(address), {})
+            result = await self._result(engine, document, address, turns, question=question)
+            self._active -= 1
+        durable = asyncio.ensure_future(self._log.record_outcome(address, result))
+        if self._active == 0:
+            self._log.flush_soon()
+        await durable
+        self._counts["readings"] += 1
+        self._counts["failed"] += result["status"] == Status.FAILED
+        return str(result["status"])
+
+    def _address(self, document: PlannedDocument, question: int, sample: int) -> ReadingAddress:
+        return ReadingAddress(
+            document_hash=document.document_hash,
+            question_hash=self._questions["question_hash"][question].as_py(),
+            sample=sample,
+            reader_fingerprint=self._task.reader_fingerprint,
+        )
+
+    async def _result(
+        self,
+        engine: Engine,
+        document: PlannedDocument,
+        address: ReadingAddress,
+        turns: dict[str, Row],
+        *,
+        question: int,
+    ) -> dict[str, Any]:
+        """The reading's row of the outcome log. The one place where an exception becomes a failed reading."""
+        ask = partial(engine_turn, engine, address, seed=self._settings.sampling.seed)
+        recording = Recording(
+            generate=self._suspects.guard(ask, address=address), record=partial(self._record, address)
+        )
+        held = {path: held_turn(row) for path, row in turns.items()}
+        tally = Tally(generate=Replaying(generate=recording, held=held))
+        counting = Recording(generate=tally, record=self._count)
+        started_at = datetime.now(UTC)
+        found: dict[str, Any] = {"status": Status.OK}
+        try:
+            outcome = await self._policy.read(
+                self._chunks(document), self._question(question), prompts=self._prompts, generate=counting
+            )
+            found |= {
+                "response": outcome.response,
+                "memory": outcome.memory.text,
+                "finish_reason": outcome.finish_reason,
+            }
+        except EngineDeadError:
+            await self._die()
+        except ReadingError as error:
+            found = failure(error)
+        except MemagentError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a policy's own fault concerns the reading alone; its row shows it
+            found = failure(error)
+        return {
+            **found,
+            **tally.counts(),
+            "num_document_tokens": document.chunks.num_tokens,
+            "num_chunks": len(document.chunks),
+            "started_at": started_at,
+            "finished_at": datetime.now(UTC),
+            "model": self._settings.model,
+        }
+
+    def _chunks(self, document: PlannedDocument) -> DocumentChunks:
+        if document.error is not None:
+            raise DocumentError(document.error)
+        return document.chunks
+
+    def _question(self, row: int) -> list[int]:
+        token_ids = self._tokenizer.encode(self._questions["question"][row].as_py())
+        budget = self._settings.policy.question_tokens
+        if len(token_ids) > budget:
+            raise QuestionTooLongError(
+                f"question {self._questions['question_id'][row].as_py()!r} has {len(token_ids)} tokens, "
+                f"policy.question_tokens is {budget}; shorten it or raise the knob"
+            )
+        return token_ids
+
+    def _record(self, address: ReadingAddress, prompt: Prompt, completion: Completion) -> None:
+        self._log.record_turn(address, prompt, completion)
+
+    def _count(self, prompt: Prompt, completion: Completion) -> None:
+        self._counts["turns"] += not completion.replayed
+        if not completion.replayed:
+            self._counts["prompt_tokens"] += completion.num_prompt_tokens
+            self._counts["cached_tokens"] += completion.num_cached_prompt_tokens
+            self._counts["completion_tokens"] += len(completion.token_ids)
+        if prompt.span is not None:
+            self._counts["document_chars"] += prompt.span.char_end - prompt.span.char_start
+
+    async def _report(self) -> None:
+        while True:
+            await asyncio.sleep(REPORT_SECONDS)
+            counts, self._counts = self._counts, dict.fromkeys(COUNTS, 0)
+            if any(counts.values()):
+                self._task.board.add.remote(counts)
+
+    async def _die(self) -> None:
+        """Keeps what is finished, then stops the process: Ray starts another one and gives it the same documents."""
+        try:
+            await asyncio.to_thread(self._suspects.save, writer_id=self._writer_id)
+            await asyncio.wait_for(self._log.close(), timeout=LAST_FLUSH_SECONDS)
+        finally:
+            os._exit(1)
+
+
+async def engine_turn(engine: Engine, address: ReadingAddress, prompt: Prompt, *, seed: int) -> Completion:
+    """One turn with its own seed."""
+    return await engine.complete(prompt, seed=address.turn_seed(prompt.path, seed=seed))
+
+
+def held_turn(row: Row) -> HeldTurn:
+    """A row of the turn log as a turn to replay."""
+    return HeldTurn(
+        prompt_hash=row["prompt_hash"],
+        completion=Completion(
+            token_ids=row["token_ids"],
+            text=row["text"],
+            finish_reason=FinishReason(row["finish_reason"]),
+            logprobs=row["logprobs"],
+            num_prompt_tokens=row["num_prompt_tokens"],
+            num_cached_prompt_tokens=row["num_cached_prompt_tokens"],
+            engine_seconds=row["engine_seconds"],
+        ),
+    )
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """What a failed row says."""
+    return {"status": Status.FAILED, "error_type": type(error).__name__, "error_message": str(error)}

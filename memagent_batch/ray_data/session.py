@@ -1,0 +1,60 @@
+"""Ray, as long loops need it: connects to a cluster or starts one here, and sets Ray Data's knobs."""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import ray
+from ray.data import DataContext
+
+from memagent_batch.errors import MemagentError, RunFailedError
+
+CPU_SHARE = 0.5
+"""CPUs of one indexing, tokenising or writing task; low enough that they start beside the engines on two cores."""
+
+
+@contextmanager
+def ray_session() -> Iterator[None]:
+    """Connects to the cluster of RAY_ADDRESS (as in `ray job submit`), or starts one on this machine for the run."""
+    started = not ray.is_initialized()
+    if started:
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+        here = "RAY_ADDRESS" not in os.environ
+        ray.init(
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=True,
+            **({"include_dashboard": False} if here else {}),
+        )
+    set_long_loops(DataContext.get_current())
+    try:
+        yield
+    except ray.exceptions.RayError as error:
+        raise own_error(error) from error
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def own_error(error: BaseException) -> MemagentError:
+    """This project's error inside one of Ray's, as the task raised it; else a RunFailedError with Ray's own words."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MemagentError):
+            return cause
+        cause = getattr(cause, "cause", None) or cause.__cause__
+    return RunFailedError(f"Ray stopped the run: {str(error).strip()}; the same command goes on from the log")
+
+
+def set_long_loops(context: DataContext) -> None:
+    """Sets what Ray Data's defaults get wrong for readings that take hours."""
+    context.execution_no_progress_timeout_s = -1  # a 10 M-token document returns no row for hours
+    context.max_errored_blocks = 0  # nothing is dropped
+    context.actor_task_retry_on_errors = False  # the engine is the one layer that retries
+    context.max_consecutive_actor_init_deaths = 3
+    context.enable_progress_bars = False  # the run has its own progress line
+    context.print_on_execution_start = False
+    context.wait_for_min_actors_s = -1
+    logging.getLogger("ray.data").setLevel(logging.ERROR)

@@ -1,0 +1,112 @@
+"""CPU tasks before the engine: index shards, then turn texts into tokens and chunk spans."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.domain.chunking import chunk_spans
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.errors import DocumentError
+from memagent_batch.ray_data.documents import planned_document
+from memagent_batch.settings import Settings
+from memagent_batch.storage.documents import FetchedText, fetch_texts, index_shard
+from memagent_batch.storage.plan import WORK_COLUMNS
+from memagent_batch.wiring import make_tokenizer
+
+SPAN = pa.struct(
+    [
+        ("index", pa.int32()),
+        ("token_start", pa.int64()),
+        ("token_end", pa.int64()),
+        ("char_start", pa.int64()),
+        ("char_end", pa.int64()),
+    ]
+)
+
+TOKENISED = pa.schema(
+    [
+        pa.field("document_id", pa.string()),
+        pa.field("document_hash", pa.string()),
+        pa.field("token_ids", pa.large_list(pa.int32())),
+        pa.field("spans", pa.list_(SPAN)),
+        pa.field("error", pa.string()),
+        *WORK_COLUMNS,
+    ]
+)
+"""A document on its way to the reader: its tokens once, whatever the number of its questions."""
+
+
+def index_shards(batch: dict[str, Any], *, settings: Settings) -> Iterator[pa.Table]:
+    """Ray Data UDF: shards in, rows of the document index out; holds one batch of texts at a time."""
+    for shard in batch["shard"]:
+        yield from index_shard(shard, settings=settings.input, storage_options=settings.storage_options)
+
+
+def tokenise(bundle: pa.Table, *, settings: Settings) -> Iterator[pa.Table]:
+    """Ray Data UDF: a bundle of planned documents in, tokenised documents out, one table each."""
+    tokenizer = make_tokenizer(settings)
+    work = bundle.select(["document_id", "document_hash", *WORK_COLUMNS.names]).to_pylist()
+    for fetched in fetch_texts(bundle, settings=settings.input, storage_options=settings.storage_options):
+        yield _tokenised(tokenizer, fetched, work[fetched.row], settings=settings)
+
+
+COUNTED = pa.schema(
+    [
+        pa.field("document_id", pa.string()),
+        pa.field("num_tokens", pa.int64()),
+        pa.field("num_chunks", pa.int64()),
+        pa.field("num_chunk_tokens", pa.int64()),
+        pa.field("num_readings", pa.int64()),
+        pa.field("error", pa.string()),
+    ]
+)
+"""What a plan tells of one document; `num_chunk_tokens` counts overlaps twice."""
+
+
+def count_tokens(part: pa.Table, *, settings: Settings) -> pa.Table:
+    """Ray Data UDF: a part of the plan in, the length of each document out; no tokens are kept."""
+    readable = part.filter(pc.is_null(part["error"]))
+    unreadable = part.filter(pc.is_valid(part["error"])).select(["document_id", "error"]).to_pylist()
+    counted = [
+        {
+            "document_id": document.document_id,
+            "num_tokens": document.chunks.num_tokens,
+            "num_chunks": len(document.chunks),
+            "num_chunk_tokens": document.chunks.num_shown_tokens,
+            "num_readings": len(document.readings),
+            "error": document.error,
+        }
+        for document in map(planned_document, tokenise(readable, settings=settings))
+    ]
+    zeros = dict.fromkeys(["num_tokens", "num_chunks", "num_chunk_tokens", "num_readings"], 0)
+    return pa.Table.from_pylist([*counted, *[{**zeros, **row} for row in unreadable]], schema=COUNTED)
+
+
+def _tokenised(tokenizer: Tokenizer, fetched: FetchedText, work: dict[str, Any], *, settings: Settings) -> pa.Table:
+    if fetched.text is None:
+        return _row(work, token_ids=pa.array([], pa.int32()), spans=[], error=str(fetched.error))
+    try:
+        tokens = tokenizer.encode_document(fetched.text)
+    except DocumentError as error:
+        return _row(work, token_ids=pa.array([], pa.int32()), spans=[], error=str(error))
+    spans = chunk_spans(
+        tokens.token_chars.data,
+        num_chars=len(fetched.text),
+        chunk_tokens=settings.policy.chunk_tokens,
+        overlap_tokens=settings.policy.overlap_tokens,
+    )
+    return _row(work, token_ids=pa.array(tokens.token_ids), spans=[asdict(span) for span in spans], error=None)
+
+
+def _row(work: dict[str, Any], *, token_ids: pa.Array, spans: list[dict[str, int]], error: str | None) -> pa.Table:
+    offsets = pa.array([0, len(token_ids)], pa.int64())
+    columns = {
+        **{name: pa.array([value], TOKENISED.field(name).type) for name, value in work.items()},
+        "token_ids": pa.LargeListArray.from_arrays(offsets, token_ids),
+        "spans": pa.array([spans], TOKENISED.field("spans").type),
+        "error": pa.array([error], pa.string()),
+    }
+    return pa.table({name: columns[name] for name in TOKENISED.names}, schema=TOKENISED)

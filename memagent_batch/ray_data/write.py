@@ -1,0 +1,48 @@
+"""CPU tasks after the engine: parts of the plan in, files of `answers` and `memories` out."""
+
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from memagent_batch.domain.readings import Status
+from memagent_batch.storage.tables import ANSWERS_FOLDER, MEMORIES_FOLDER, Projection, project, table_bytes
+
+SUMS = ("num_document_tokens", "num_turns", "num_prompt_tokens", "num_cached_prompt_tokens", "num_completion_tokens")
+"""Columns of `answers` whose totals the manifest gives."""
+
+REPORT = pa.schema(
+    [
+        pa.field("answers_file", pa.string()),
+        pa.field("memories_file", pa.string()),
+        pa.field("num_answers", pa.int64()),
+        pa.field("num_ok", pa.int64()),
+        pa.field("num_memories", pa.int64()),
+        pa.field("missing", pa.list_(pa.string())),
+        *[pa.field(name, pa.int64()) for name in SUMS],
+    ]
+)
+"""What a written part reports."""
+
+
+def write_tables(part: pa.Table, *, projection: Projection, questions: Any) -> pa.Table:
+    """Ray Data UDF: one part of the plan in, its two files written, one row of `REPORT` out.
+
+    A part has the same file names at every try, so a repeated task replaces its own files. `questions` is an object
+    reference to the question list.
+    """
+    tables = project(part.drop_columns(["part"]), ray.get(questions), projection=projection)
+    name = f"part-{part['part'][0].as_py():05d}.{projection.table_format.value}"
+    for folder, table in ((ANSWERS_FOLDER, tables.answers), (MEMORIES_FOLDER, tables.memories)):
+        place = projection.output / f"{folder}/{name}"
+        place.write_bytes(table_bytes(table, table_format=projection.table_format))
+    report = {
+        "answers_file": f"{ANSWERS_FOLDER}/{name}",
+        "memories_file": f"{MEMORIES_FOLDER}/{name}",
+        "num_answers": tables.answers.num_rows,
+        "num_ok": tables.answers["status"].to_pylist().count(Status.OK),
+        "num_memories": tables.memories.num_rows,
+        "missing": tables.missing,
+        **{name: sum(value or 0 for value in tables.answers[name].to_pylist()) for name in SUMS},
+    }
+    return pa.Table.from_pylist([report], schema=REPORT)

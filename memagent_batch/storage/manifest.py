@@ -1,0 +1,110 @@
+"""What an output location says of itself: `run.json` while a run lasts, `manifest.json` when its counts have closed."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+from memagent_batch.errors import OutputError
+from memagent_batch.settings import Settings
+from memagent_batch.storage.location import Location
+
+RUN_FILE = "run.json"
+MANIFEST_FILE = "manifest.json"
+FORMAT = "memagent-batch/1"
+"""Changes with every change of layout that an older version can't read."""
+
+PACKAGES = ("memagent-batch", "ray", "pyarrow", "transformers")
+"""Packages whose versions a manifest names; the engine's is added where it runs here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """The latest run in an output location. Written before the first reading."""
+
+    run_id: str
+    """The run."""
+    started_at: str
+    """When it began, ISO 8601, UTC."""
+    documents: str
+    """URI of the documents."""
+    questions: list[str]
+    """URI of the question list, questions given directly, and the inline column, in this order."""
+    asked: int
+    """Readings asked for."""
+    reader_fingerprint: str
+    """The reader's identity."""
+    settings: dict[str, Any]
+    """All knobs, without secrets."""
+    format: str = FORMAT
+    """Layout of the location."""
+
+
+def claim_output(output: Location, settings: Settings) -> None:
+    """Checks that a run may write here: an empty place, or one that the same job wrote before.
+
+    Raises:
+        OutputError: the place holds something else; says what, and what to do.
+    """
+    record = read_json(output / RUN_FILE)
+    if record is None:
+        files = output.files()
+        if files:
+            raise OutputError(
+                f"output: {output.uri} holds other files ({files[0]}, {len(files)} in all) and no {RUN_FILE}; "
+                "choose an empty folder"
+            )
+        return
+    if record.get("format") != FORMAT:
+        raise OutputError(
+            f"output: {output.uri} has the layout {record.get('format')!r}, this version writes {FORMAT!r}"
+        )
+    asked = (settings.documents, asked_questions(settings))
+    if (record["documents"], record["questions"]) != asked and not settings.adopt_output:
+        raise OutputError(
+            f"output: {output.uri} belongs to a run over documents {record['documents']} and questions "
+            f"{record['questions']}; choose another output, or say --adopt-output to go on in this one"
+        )
+
+
+def asked_questions(settings: Settings) -> list[str]:
+    """Where the questions come from, for `run.json`."""
+    return [text for text in (settings.questions, *settings.ask, settings.input.question_column) if text]
+
+
+def public_settings(settings: Settings) -> dict[str, Any]:
+    """All knobs as JSON, without secrets."""
+    return settings.model_dump(mode="json", exclude={"storage_options": True, "openai": {"api_key"}})
+
+
+def package_versions(*extra: str) -> dict[str, str]:
+    """Versions of what made the tables."""
+    return {name: version(name) for name in (*PACKAGES, *extra)}
+
+
+def write_json(place: Location, value: Mapping[str, Any]) -> None:
+    """Writes a JSON file, whole or not at all."""
+    place.write_bytes(json.dumps(value, indent=2, ensure_ascii=False).encode())
+
+
+def write_run_record(output: Location, record: RunRecord) -> None:
+    """Writes `run.json`."""
+    write_json(output / RUN_FILE, asdict(record))
+
+
+def read_json(place: Location) -> dict[str, Any] | None:
+    """A JSON file's object; None where there is no file.
+
+    Raises:
+        OutputError: the file is not JSON.
+    """
+    if not place.exists():
+        return None
+    try:
+        value = json.loads(place.read_bytes())
+    except ValueError as error:
+        raise OutputError(f"{place.uri} is not valid JSON: {error}; restore it or choose another output") from error
+    if not isinstance(value, dict):
+        raise OutputError(f"{place.uri} is not a JSON object; restore it or choose another output")
+    return value

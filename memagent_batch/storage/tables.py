@@ -1,0 +1,178 @@
+"""The tables `answers` and `memories`: projections of plan and turn log, and of nothing else."""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+
+from memagent_batch.domain.answers import Extraction, extract_answer
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.turns import TurnKind
+from memagent_batch.settings import TableFormat
+from memagent_batch.storage.documents import CARRY_PREFIX
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.schemas import ANSWERS, MEMORIES
+from memagent_batch.storage.turn_index import Row, read_outcomes, read_turns
+from memagent_batch.storage.turn_log import parquet_bytes
+
+ANSWERS_FOLDER = "answers"
+MEMORIES_FOLDER = "memories"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """What turns a part of the plan into rows."""
+
+    output: Location
+    """The run's location."""
+    run_id: str
+    """The run; rows of older readings keep the id of the run that read them."""
+    reader_fingerprint: str
+    """Whose turns and outcomes are taken."""
+    model: str
+    """Name of the model, for rows of readings that never reached it."""
+    first_memory: str
+    """The memory before the first chunk."""
+    extraction: Extraction
+    """How answers are taken out of responses."""
+    table_format: TableFormat
+    """File format."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartTables:
+    """The rows of one part of the plan."""
+
+    answers: pa.Table
+    """`ANSWERS` and the carried columns."""
+    memories: pa.Table
+    """`MEMORIES`."""
+    missing: list[str]
+    """Readings asked for that the log has no outcome of."""
+
+
+def project(part: pa.Table, questions: pa.Table, *, projection: Projection) -> PartTables:
+    """The rows of a part of the plan (a table of `Plan.parts`), from the log files that the part names."""
+    fingerprint = projection.reader_fingerprint
+    outcome_files = sorted({file for files in part["outcome_files"].to_pylist() for file in files})
+    turn_files = sorted({file for files in part["turn_files"].to_pylist() for file in files})
+    hashes = [value for value in part["document_hash"].to_pylist() if value is not None]
+    outcomes = read_outcomes(projection.output, outcome_files, reader_fingerprint=fingerprint)
+    turns = read_turns(projection.output, turn_files, reader_fingerprint=fingerprint, document_hashes=hashes)
+    answers: list[Row] = []
+    memories: list[Row] = []
+    missing: list[str] = []
+    asked = questions.to_pylist()
+    for document, question, sample in _readings(part, asked):
+        key = (document["document_hash"], question["question_hash"], sample)
+        names = {"document_id": document["document_id"], "question_id": question["question_id"], "sample": sample}
+        answer = _answer(document, outcomes.get(key), projection=projection)
+        if answer is None:
+            missing.append(f"document {names['document_id']!r}, question {names['question_id']!r}, sample {sample}")
+            continue
+        answers.append(
+            {**answer, **names, "question": question["question"], "question_hash": key[1], **_carried(document)}
+        )
+        memories.extend(_memories(turns.get(key, {}), names=names, first_memory=projection.first_memory))
+    carried = [pa.field(name, pa.string()) for name in carried_columns(part.schema)]
+    return PartTables(
+        answers=pa.Table.from_pylist(answers, schema=pa.schema([*ANSWERS, *carried])),
+        memories=pa.Table.from_pylist(memories, schema=MEMORIES),
+        missing=missing,
+    )
+
+
+def carried_columns(schema: pa.Schema) -> list[str]:
+    """Names of the carried input columns of a document index."""
+    return [name.removeprefix(CARRY_PREFIX) for name in schema.names if name.startswith(CARRY_PREFIX)]
+
+
+def table_bytes(table: pa.Table, *, table_format: TableFormat) -> bytes:
+    """The table as one file, zstd."""
+    if table_format == TableFormat.PARQUET:
+        return parquet_bytes(table)
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def count_rows(folder: Location, files: Sequence[str]) -> int:
+    """Rows that the table files really hold, by their own footers."""
+    return sum(_num_rows(folder, path) for path in files)
+
+
+def _num_rows(folder: Location, path: str) -> int:
+    with folder.at(path).open() as stream:
+        if path.endswith(".parquet"):
+            return int(pq.ParquetFile(stream).metadata.num_rows)
+        reader = pa.ipc.open_file(stream)
+        return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
+
+
+def _readings(part: pa.Table, asked: Sequence[Row]) -> Iterator[tuple[Row, Row, int]]:
+    for document in part.drop_columns(["outcome_files", "turn_files"]).to_pylist():
+        for reading in document["readings"]:
+            yield document, asked[reading["question"]], reading["sample"]
+
+
+def _answer(document: Row, outcome: Row | None, *, projection: Projection) -> Row | None:
+    if document["error"] is not None:
+        return {**_unread(projection), "document_hash": document["document_hash"], "error_message": document["error"]}
+    if outcome is None:
+        return None
+    row: Row = {name: value for name, value in outcome.items() if name in ANSWERS.names}
+    if row["status"] == Status.OK:
+        row["answer"] = extract_answer(row["response"], extraction=projection.extraction)
+        if row["answer"] is None:
+            row["error_type"] = "AnswerNotFound"
+            row["error_message"] = f"the response holds no answer in the form {projection.extraction.value!r}"
+    return row
+
+
+def _unread(projection: Projection) -> Row:
+    """The row of a document that never reached a reader."""
+    zeros = [field.name for field in ANSWERS if field.name.startswith("num_") and not field.nullable]
+    return {
+        **dict.fromkeys(zeros, 0),
+        "run_id": projection.run_id,
+        "status": Status.FAILED,
+        "memory_truncations": 0,
+        "engine_seconds": 0.0,
+        "finished_at": datetime.now(UTC),
+        "reader_fingerprint": projection.reader_fingerprint,
+        "model": projection.model,
+        "error_type": "DocumentError",
+    }
+
+
+def _carried(document: Row) -> Row:
+    return {name.removeprefix(CARRY_PREFIX): value for name, value in document.items() if name.startswith(CARRY_PREFIX)}
+
+
+def _memories(turns: Mapping[str, Row], *, names: Mapping[str, Any], first_memory: str) -> Iterator[Row]:
+    """The audit trail of one reading: turns in the order in which the document was read."""
+    memory = first_memory
+    for number, row in enumerate(sorted(turns.values(), key=_reading_order)):
+        before = memory
+        if row["kind"] == TurnKind.UPDATE and row["text"].strip():
+            memory = row["text"]
+        kept = {name: value for name, value in row.items() if name in MEMORIES.names}
+        yield {
+            **kept,
+            **names,
+            "turn": number,
+            "memory": memory,
+            "changed": memory != before,
+            "num_tokens": len(row["token_ids"]),
+        }
+
+
+def _reading_order(row: Row) -> tuple[bool, int]:
+    """Chunks in order, then what shows no chunk."""
+    return (row["chunk_index"] is None, row["chunk_index"] or 0)

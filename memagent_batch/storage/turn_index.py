@@ -1,0 +1,145 @@
+"""Reads the turn log: what is done, what was begun, and where it stands. Holds keys and file numbers, never texts."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.readings import Status
+from memagent_batch.errors import OutputError
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.schemas import OUTCOME_LOG, TURN_LOG
+from memagent_batch.storage.turn_log import OUTCOMES_FOLDER, TURNS_FOLDER
+
+READ_THREADS = 16
+"""Log files read at once; an object store answers in some 50 ms, so 16 read about 300 a second."""
+
+ReadingKey = tuple[str, str, int]
+"""Document hash, question hash, sample: an address under one reader fingerprint."""
+
+
+Row = dict[str, Any]
+"""A log row by column name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedOutcome:
+    """Where the outcome that stands for a reading is kept."""
+
+    status: Status
+    """How the reading ended."""
+    file: str
+    """Log file that holds the row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnIndex:
+    """What a log holds under one reader fingerprint."""
+
+    reader_fingerprint: str
+    """The reader that is asked about; other readers' turns are passed over."""
+    outcomes: dict[ReadingKey, LoggedOutcome] = field(default_factory=dict)
+    """Readings that ended."""
+    turn_files: dict[str, list[str]] = field(default_factory=dict)
+    """Turn files by document hash."""
+
+
+def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
+    """Reads the keys of the whole log: memory grows by some 300 bytes a reading, not with turns.
+
+    Raises:
+        OutputError: a log file can't be read; names it.
+    """
+    index = TurnIndex(reader_fingerprint=reader_fingerprint)
+    best: dict[ReadingKey, tuple[bool, float]] = {}
+    keys = ["document_hash", "question_hash", "sample", "status", "finished_at"]
+    for file, table in _read_all(output / OUTCOMES_FOLDER, columns=keys, reader_fingerprint=reader_fingerprint):
+        for row in table.to_pylist():
+            key = (row["document_hash"], row["question_hash"], row["sample"])
+            rank = _rank(Status(row["status"]), row["finished_at"].timestamp())
+            if key not in best or rank > best[key]:
+                best[key] = rank
+                index.outcomes[key] = LoggedOutcome(status=Status(row["status"]), file=file)
+    turn_files: dict[str, list[str]] = defaultdict(list)
+    for file, table in _read_all(
+        output / TURNS_FOLDER, columns=["document_hash"], reader_fingerprint=reader_fingerprint
+    ):
+        for document_hash in pc.unique(table["document_hash"]).to_pylist():
+            turn_files[document_hash].append(file)
+    index.turn_files.update(turn_files)
+    return index
+
+
+def read_outcomes(output: Location, files: Iterable[str], *, reader_fingerprint: str) -> dict[ReadingKey, Row]:
+    """The outcome rows in these files that stand, one for each reading: the first `ok`, else the last `failed`."""
+    rows: dict[ReadingKey, Row] = {}
+    for table in _read_files(output, files, columns=OUTCOME_LOG.names, reader_fingerprint=reader_fingerprint):
+        for row in table.to_pylist():
+            key = (row["document_hash"], row["question_hash"], row["sample"])
+            if key not in rows or _row_rank(row) > _row_rank(rows[key]):
+                rows[key] = row
+    return rows
+
+
+def read_turns(
+    output: Location, files: Iterable[str], *, reader_fingerprint: str, document_hashes: Sequence[str]
+) -> dict[ReadingKey, dict[str, Row]]:
+    """The turns of these documents in these files, by reading and turn path.
+
+    Where a turn was logged twice, the one that finished first is taken: the rule is the same at every replay.
+    """
+    readings: dict[ReadingKey, dict[str, Row]] = defaultdict(dict)
+    wanted = pa.array(document_hashes, pa.string())
+    for table in _read_files(output, files, columns=TURN_LOG.names, reader_fingerprint=reader_fingerprint):
+        for row in table.filter(pc.is_in(table["document_hash"], wanted)).to_pylist():
+            turns = readings[(row["document_hash"], row["question_hash"], row["sample"])]
+            held = turns.get(row["path"])
+            if held is None or row["finished_at"] < held["finished_at"]:
+                turns[row["path"]] = row
+    return readings
+
+
+def reading_key(address: ReadingAddress) -> ReadingKey:
+    """The key of an address under its own fingerprint."""
+    return (address.document_hash, address.question_hash, address.sample)
+
+
+def _rank(status: Status, finished_at: float) -> tuple[bool, float]:
+    """The first `ok` stands, whatever comes later; of failures the last one."""
+    return (True, -finished_at) if status == Status.OK else (False, finished_at)
+
+
+def _row_rank(row: Row) -> tuple[bool, float]:
+    return _rank(Status(row["status"]), row["finished_at"].timestamp())
+
+
+def _read_all(folder: Location, *, columns: list[str], reader_fingerprint: str) -> Iterator[tuple[str, pa.Table]]:
+    files = [path for path in folder.files() if path.endswith(".parquet")]
+    yield from zip(
+        files, _read_files(folder, files, columns=columns, reader_fingerprint=reader_fingerprint), strict=True
+    )
+
+
+def _read_files(
+    folder: Location, files: Iterable[str], *, columns: list[str], reader_fingerprint: str
+) -> Iterator[pa.Table]:
+    read = partial(_read_file, folder, columns=columns, reader_fingerprint=reader_fingerprint)
+    with ThreadPoolExecutor(READ_THREADS) as threads:
+        yield from threads.map(read, files)
+
+
+def _read_file(folder: Location, path: str, *, columns: list[str], reader_fingerprint: str) -> pa.Table:
+    try:
+        table = pq.read_table(path, filesystem=folder.fs, columns=list(dict.fromkeys([*columns, "reader_fingerprint"])))
+    except (OSError, pa.ArrowException) as error:
+        raise OutputError(
+            f"log file {path} can't be read: {error}; restore it, or delete it to read its turns again"
+        ) from error
+    return table.filter(pc.equal(table["reader_fingerprint"], reader_fingerprint))

@@ -1,0 +1,84 @@
+"""The main job: read -> plan -> tokenise -> read documents -> write. Every reading asked for gets exactly one row."""
+
+from typing import Any
+
+import ray
+
+from memagent_batch.ray_data.pool import actor_pool, replica_gpus
+from memagent_batch.ray_data.progress import ProgressBoard, ProgressLine
+from memagent_batch.ray_data.reader import Reader, ReaderTask
+from memagent_batch.ray_data.session import CPU_SHARE, ray_session
+from memagent_batch.ray_data.tokenise import tokenise
+from memagent_batch.ray_data.write import write_tables
+from memagent_batch.settings import Settings
+from memagent_batch.storage.manifest import claim_output
+from memagent_batch.storage.plan import Plan, count_pending
+from memagent_batch.storage.turn_index import TurnIndex, scan_log
+from memagent_batch.wiring import identify_reader, make_output
+from pipelines.close import Run, begin_run, clear_tables, close_run
+from pipelines.plan import make_plan
+
+
+def answer(settings: Settings) -> dict[str, Any]:
+    """Reads every document for its questions and returns the manifest.
+
+    Raises:
+        UsageError: the user's mistake, found before an engine starts.
+        CountsError: the tables do not hold one row for each reading.
+    """
+    output = make_output(settings)
+    claim_output(output, settings)
+    reader = identify_reader(settings)
+    with ray_session():
+        plan = make_plan(settings)
+        run = begin_run(output, settings, reader=reader, asked=plan.num_readings)
+        read_documents(plan, scan_log(output, reader_fingerprint=reader.fingerprint), settings=settings, run=run)
+        index = scan_log(output, reader_fingerprint=reader.fingerprint)
+        clear_tables(output)
+        return close_run(run, reports=write(plan, index, run=run))
+
+
+def read_documents(plan: Plan, index: TurnIndex, *, settings: Settings, run: Run) -> None:
+    """Reads what the log does not answer yet. Every reading is in the log when this returns."""
+    bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
+    if not bundles:
+        return
+    board = ProgressBoard.remote()
+    task = ReaderTask(
+        settings=settings,
+        run_id=run.run_id,
+        reader_fingerprint=run.reader.fingerprint,
+        questions=ray.put(plan.hashed_questions()),
+        board=board,
+    )
+    rows = (
+        ray.data.from_arrow(bundles)
+        .map_batches(
+            tokenise, fn_kwargs={"settings": settings}, batch_size=None, batch_format="pyarrow", num_cpus=CPU_SHARE
+        )
+        .repartition(target_num_rows_per_block=1)
+        .map_batches(
+            Reader,
+            fn_constructor_args=(task,),
+            batch_size=1,
+            batch_format="pyarrow",
+            compute=actor_pool(settings.pool),
+            num_cpus=settings.pool.cpus_per_replica,
+            num_gpus=replica_gpus(settings),
+        )
+    )
+    with ProgressLine(board, asked=run.asked, pending=count_pending(bundles)):
+        for _ in rows.iter_batches(batch_size=None, batch_format="pyarrow"):
+            pass
+
+
+def write(plan: Plan, index: TurnIndex, *, run: Run) -> list[dict[str, Any]]:
+    """Projects plan and log into the tables; returns a report for each part."""
+    rows = ray.data.from_arrow(run.parts(plan, index)).map_batches(
+        write_tables,
+        fn_kwargs={"projection": run.projection, "questions": ray.put(plan.hashed_questions())},
+        batch_size=None,
+        batch_format="pyarrow",
+        num_cpus=CPU_SHARE,
+    )
+    return [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]

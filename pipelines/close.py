@@ -1,0 +1,147 @@
+"""Begins and closes a run: its record at the start, its manifest when the counts close."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from memagent_batch.errors import CountsError
+from memagent_batch.ray_data.write import SUMS
+from memagent_batch.settings import Settings
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.manifest import (
+    FORMAT,
+    MANIFEST_FILE,
+    RunRecord,
+    asked_questions,
+    package_versions,
+    public_settings,
+    write_json,
+    write_run_record,
+)
+from memagent_batch.storage.plan import Plan
+from memagent_batch.storage.tables import ANSWERS_FOLDER, MEMORIES_FOLDER, Projection, count_rows
+from memagent_batch.storage.turn_index import TurnIndex
+from memagent_batch.storage.turn_log import new_run_id
+from memagent_batch.wiring import ReaderIdentity, make_prompt_set
+
+SHOWN_MISSING = 20
+"""Missing readings that an error names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One execution over a plan."""
+
+    run_id: str
+    """Its id."""
+    output: Location
+    """Where it writes."""
+    settings: Settings
+    """All knobs."""
+    reader: ReaderIdentity
+    """The reader."""
+    asked: int
+    """Readings asked for."""
+    started_at: datetime
+    """When it began, UTC."""
+    projection: Projection
+    """How rows are made of the log."""
+
+    def parts(self, plan: Plan, index: TurnIndex) -> list[pa.Table]:
+        """The plan in numbered parts, one for each file of the tables."""
+        return [
+            part.append_column("part", pa.array([number] * part.num_rows, pa.int64()))
+            for number, part in enumerate(plan.parts(index))
+        ]
+
+
+def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, asked: int) -> Run:
+    """Writes `run.json`: from here on the location belongs to this job."""
+    run_id, started_at = new_run_id(), datetime.now(UTC)
+    record = RunRecord(
+        run_id=run_id,
+        started_at=started_at.isoformat(),
+        documents=settings.documents,
+        questions=asked_questions(settings),
+        asked=asked,
+        reader_fingerprint=reader.fingerprint,
+        settings=public_settings(settings),
+    )
+    write_run_record(output, record)
+    projection = Projection(
+        output=output,
+        run_id=run_id,
+        reader_fingerprint=reader.fingerprint,
+        model=settings.model,
+        first_memory=make_prompt_set(settings).first_memory,
+        extraction=settings.extraction,
+        table_format=settings.table_format,
+    )
+    return Run(
+        run_id=run_id,
+        output=output,
+        settings=settings,
+        reader=reader,
+        asked=asked,
+        started_at=started_at,
+        projection=projection,
+    )
+
+
+def clear_tables(output: Location) -> None:
+    """Removes the tables of the run before; what they say is in the log. Without a manifest they do not count."""
+    for name in (MANIFEST_FILE, ANSWERS_FOLDER, MEMORIES_FOLDER):
+        (output / name).delete()
+
+
+def close_run(run: Run, *, reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Checks that the counts close, and writes the manifest.
+
+    Raises:
+        CountsError: the files do not hold one row for each reading asked for; names the missing ones.
+    """
+    counts = _counts(run, reports)
+    missing = [reading for report in reports for reading in report["missing"]]
+    if missing or counts["asked"] != counts["ok"] + counts["failed"] or counts["asked"] != counts["answers_rows"]:
+        shown = "; ".join(missing[:SHOWN_MISSING])
+        raise CountsError(
+            f"the counts do not close: {counts}. {len(missing)} readings have no outcome in the log: {shown}. "
+            "Run the same command again to read them"
+        )
+    finished_at = datetime.now(UTC)
+    manifest = {
+        "format": FORMAT,
+        "run_id": run.run_id,
+        "counts": counts,
+        "totals": {name: sum(report[name] for report in reports) for name in SUMS},
+        "files": {name: [report[f"{name}_file"] for report in reports] for name in (ANSWERS_FOLDER, MEMORIES_FOLDER)},
+        "reader_fingerprint": run.reader.fingerprint,
+        "reader": run.reader.parts,
+        "settings": public_settings(run.settings),
+        "versions": package_versions(),
+        "started_at": run.started_at.isoformat(),
+        "finished_at": finished_at.isoformat(),
+        "seconds": round((finished_at - run.started_at).total_seconds(), 3),
+    }
+    write_json(run.output / MANIFEST_FILE, manifest)
+    return manifest
+
+
+def _counts(run: Run, reports: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Readings asked, ok and failed, beside the rows that the files themselves hold."""
+    ok = sum(report["num_ok"] for report in reports)
+    return {
+        "asked": run.asked,
+        "ok": ok,
+        "failed": sum(report["num_answers"] for report in reports) - ok,
+        "answers_rows": _rows(run, ANSWERS_FOLDER),
+        "memories_rows": _rows(run, MEMORIES_FOLDER),
+    }
+
+
+def _rows(run: Run, folder: str) -> int:
+    place = run.output / folder
+    return count_rows(place, place.files())

@@ -1,0 +1,116 @@
+"""Read and plan: which documents and questions there are, refused here where they can't be read."""
+
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.ray_data.session import CPU_SHARE, ray_session
+from memagent_batch.ray_data.tokenise import count_tokens, index_shards
+from memagent_batch.settings import Settings
+from memagent_batch.storage.documents import index_schema, require_carry_columns, require_unique_ids
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.manifest import claim_output
+from memagent_batch.storage.plan import Plan
+from memagent_batch.storage.questions import read_questions, require_known_documents
+from memagent_batch.storage.schemas import ANSWERS
+from memagent_batch.storage.shards import list_shards
+from memagent_batch.storage.turn_index import TurnIndex, scan_log
+from memagent_batch.wiring import identify_reader, make_output, make_prompt_tokens, make_tokenizer
+
+
+def plan_run(settings: Settings) -> dict[str, Any]:
+    """What `answer` would read and cost; refuses what `answer` would refuse, and writes nothing."""
+    output = make_output(settings)
+    claim_output(output, settings)
+    reader = identify_reader(settings)
+    with ray_session():
+        plan = make_plan(settings)
+        return summarise_plan(plan, scan_log(output, reader_fingerprint=reader.fingerprint), settings)
+
+
+def make_plan(settings: Settings) -> Plan:
+    """Indexes the documents in parallel, and joins them with the questions.
+
+    Raises:
+        InputError: a file, column or row can't be used; names it.
+    """
+    documents = Location(uri=settings.documents, storage_options=settings.storage_options)
+    listed = Location(uri=settings.questions, storage_options=settings.storage_options) if settings.questions else None
+    require_carry_columns(settings.input, reserved=ANSWERS.names)
+    questions = read_questions(listed, ask=settings.ask)
+    shards = list_shards(documents, settings=settings.input)
+    rows = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards)).map_batches(
+        index_shards, fn_kwargs={"settings": settings}, batch_size=1, num_cpus=CPU_SHARE
+    )
+    index = pa.concat_tables(
+        [
+            table.cast(index_schema(settings.input))
+            for table in rows.iter_batches(batch_size=None, batch_format="pyarrow")
+        ]
+    ).combine_chunks()
+    require_unique_ids(index)
+    require_known_documents(questions, index)
+    plan = Plan(index, questions, samples=settings.sampling.samples)
+    if not plan.questions.num_rows:
+        raise InputError("no question is asked: the question list is empty, and no document brings one")
+    require_questions_fit(plan, settings)
+    return plan
+
+
+def require_questions_fit(plan: Plan, settings: Settings) -> None:
+    """Checks that no question is too long for the window whatever the document.
+
+    A question over `policy.question_tokens` that would still fit is no reason to refuse a run: its readings fail.
+
+    Raises:
+        SettingsError: names the question and its length in tokens.
+    """
+    prompts, policy = make_prompt_tokens(settings), settings.policy
+    taken = prompts.update.num_fixed_tokens + policy.chunk_tokens + 2 * policy.memory_tokens
+    room = settings.window_tokens - taken
+    for row in plan.questions.select(["question_id", "question"]).to_pylist():
+        if len(row["question"].encode()) <= policy.question_tokens:
+            continue  # no tokeniser writes more tokens than bytes
+        num_tokens = len(make_tokenizer(settings).encode(row["question"]))
+        if num_tokens > max(room, policy.question_tokens):
+            raise SettingsError(
+                f"question {row['question_id']!r} has {num_tokens} tokens; beside memory, chunk and budget the window of "
+                f"{settings.window_tokens} leaves {room}: shorten the question, lower policy.chunk_tokens, or raise "
+                "window_tokens"
+            )
+
+
+def summarise_plan(plan: Plan, index: TurnIndex, settings: Settings) -> dict[str, Any]:
+    """What the run would cost, in documents, readings, turns and tokens. Tokenises every document once."""
+    bundles = list(plan.parts(index))
+    lengths = ray.data.from_arrow(bundles).map_batches(
+        count_tokens, fn_kwargs={"settings": settings}, batch_size=None, batch_format="pyarrow", num_cpus=CPU_SHARE
+    )
+    counts = plan.counts(index)
+    prompts, policy = make_prompt_tokens(settings), settings.policy
+    documents = [
+        row for batch in lengths.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()
+    ]
+    largest = max(documents, key=lambda row: row["num_tokens"], default=None)
+    turns = sum(row["num_readings"] * (row["num_chunks"] + 1) for row in documents)
+    updates = sum(row["num_readings"] * row["num_chunks"] for row in documents)
+    chunk_tokens = sum(row["num_readings"] * row["num_chunk_tokens"] for row in documents)
+    answers = turns - updates
+    fixed = updates * prompts.update.num_fixed_tokens + answers * prompts.answer.num_fixed_tokens
+    return {
+        "documents": plan.documents.num_rows,
+        "unreadable_documents": sum(row["error"] is not None for row in documents),
+        "questions": plan.questions.num_rows,
+        "readings": counts.asked,
+        "readings_done": counts.done,
+        "readings_failed": counts.failed,
+        "readings_to_do": counts.pending,
+        "document_tokens": sum(row["num_tokens"] for row in documents),
+        "largest_document": largest and {"document_id": largest["document_id"], "tokens": largest["num_tokens"]},
+        "turns": turns,
+        "prompt_tokens_at_least": fixed + chunk_tokens,
+        "prompt_tokens_at_most": fixed + chunk_tokens + turns * (policy.question_tokens + policy.memory_tokens),
+        "completion_tokens_at_most": updates * policy.memory_tokens + answers * policy.answer_tokens,
+    }
