@@ -1,0 +1,90 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic_settings import CliApp
+
+from jobs.prompts import Prompts, import_prompts, list_prompts, show_prompts
+from memagent_batch.domain.prompts import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
+from memagent_batch.errors import OutputError, PromptSetError, SettingsError
+from memagent_batch.storage.prompt_files import load_prompt_set
+
+CODE = "TEMPLATE = '{prompt} {memory} {chunk}'\nTEMPLATE_FINAL = '{prompt} {memory}'\n"
+HEAVY = ("ray", "vllm", "torch", "transformers")
+
+
+@pytest.fixture
+def official(tmp_path: Path) -> Path:
+    path = tmp_path / "official.py"
+    path.write_text(CODE)
+    return path
+
+
+def run(*arguments: str) -> None:
+    CliApp.run(Prompts, cli_args=list(arguments))
+
+
+def test_list_prompts_shows_every_built_in_set_with_its_hash() -> None:
+    listed = list_prompts()
+    assert all(prompts.sha256 in listed and name in listed for name, prompts in BUILT_IN_PROMPTS.items())
+
+
+def test_show_prompts_holds_hash_version_and_every_text() -> None:
+    shown = show_prompts("default")
+    texts = [DEFAULT_PROMPTS.sha256, DEFAULT_PROMPTS.first_memory, DEFAULT_PROMPTS.update]
+    assert all(text in shown for text in [*texts, *DEFAULT_PROMPTS.answers.values()])
+
+
+def test_import_prompts_writes_a_set_that_can_be_shown(official: Path, tmp_path: Path) -> None:
+    target = tmp_path / "new" / "mine.json"
+    report = import_prompts(official, output=target, name="mine")
+    assert load_prompt_set(str(target)).name == "mine"
+    assert load_prompt_set(str(target)).sha256 in report
+    assert "differs" in report
+    assert "no published checkpoint" in report
+    assert "{question} {memory} {chunk}" in show_prompts(str(target))
+
+
+def test_import_prompts_without_output_writes_here_and_replaces_only_the_same(
+    official: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert import_prompts(official) == import_prompts(official)
+    assert load_prompt_set("official.json").name == "official"
+    official.write_text(CODE.replace("{prompt} {memory}'", "{prompt} {memory}!'"))
+    with pytest.raises(OutputError, match="--output"):
+        import_prompts(official)
+
+
+def test_prompts_command_line_runs_each_command(
+    official: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "mine.json"
+    run("list")
+    assert "default" in capsys.readouterr().out
+    run("import", str(official), "--output", str(target), "--name", "mine")
+    assert str(target) in capsys.readouterr().out
+    run("show", str(target))
+    assert load_prompt_set(str(target)).sha256 in capsys.readouterr().out
+
+
+def test_prompts_command_line_without_a_command_names_them() -> None:
+    with pytest.raises(SettingsError, match="list, show or import"):
+        run()
+
+
+def test_prompts_command_line_with_an_unknown_set_lets_the_error_through() -> None:
+    with pytest.raises(PromptSetError, match="nope"):
+        run("show", "nope")
+
+
+def test_prompts_command_line_with_an_unknown_option_exits_with_2() -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run("list", "--no-such")
+
+
+def test_prompts_command_imports_no_engine_and_no_cluster() -> None:
+    code = f"import sys, jobs.prompts; print([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
