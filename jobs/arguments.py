@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
@@ -37,10 +38,11 @@ def parse_settings(arguments: Sequence[str], *, command: str, description: str) 
         model_config = SettingsConfigDict(yaml_file=_existing(known.config), cli_prog_name=command)
 
     Job.__doc__ = f"{description} Knobs can also stand in a YAML file (--config FILE) or in MEMAGENT_... variables."
+    given: dict[str, Any] = {"ask": tuple(known.ask)} if known.ask else {}
     try:
         job = CliApp.run(
             Job,
-            **({"ask": tuple(known.ask)} if known.ask else {}),
+            **given,
             cli_args=rest,
             cli_settings_source=CliSettingsSource(
                 Job,

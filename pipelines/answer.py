@@ -5,7 +5,7 @@ from typing import Any
 import ray
 
 from memagent_batch.ray_data.pool import actor_pool, replica_gpus
-from memagent_batch.ray_data.progress import ProgressBoard, ProgressLine
+from memagent_batch.ray_data.progress import ProgressLine, start_board
 from memagent_batch.ray_data.reader import Reader, ReaderTask
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import tokenise
@@ -43,7 +43,7 @@ def read_documents(plan: Plan, index: TurnIndex, *, settings: Settings, run: Run
     bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
     if not bundles:
         return
-    board = ProgressBoard.remote()
+    board = start_board()
     task = ReaderTask(
         settings=settings,
         run_id=run.run_id,

@@ -20,7 +20,6 @@ LOG_SECONDS = 30.0
 COUNTS = ("turns", "prompt_tokens", "cached_tokens", "completion_tokens", "readings", "failed", "document_chars")
 
 
-@ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=0)
 class ProgressBoard:
     """Sums of what the readers report. Shown, never relied upon."""
 
@@ -36,6 +35,11 @@ class ProgressBoard:
     def sums(self) -> dict[str, int]:
         """All sums."""
         return dict(self._sums)
+
+
+def start_board() -> Any:
+    """A ProgressBoard as an actor that takes no CPU; returns its handle."""
+    return ray.remote(num_cpus=0, max_restarts=-1)(ProgressBoard).remote()
 
 
 class ProgressLine:

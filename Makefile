@@ -1,0 +1,50 @@
+# Every command sets up what it needs: `.venv` by uv, from the locked requirements.
+PYTHON := .venv/bin/python
+DEMO_OUT ?= demo
+REQUIREMENTS := requirements/cpu.txt
+# A local folder of wheels (PIP_FIND_LINKS) if there is one; else uv's own way to torch for CPU.
+TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend cpu)
+
+.PHONY: setup fmt check test test-fast demo bench docs lock train-tiny
+
+setup: .venv/.done
+
+.venv/.done: $(REQUIREMENTS) pyproject.toml
+	command -v uv >/dev/null || python3 -m pip install --quiet uv
+	test -x $(PYTHON) || uv venv --quiet --python 3.11 .venv
+	uv pip install --quiet --python $(PYTHON) $(TORCH) --no-deps -r $(REQUIREMENTS)
+	uv pip install --quiet --python $(PYTHON) --no-deps -e .
+	touch $@
+
+demo: setup
+	$(PYTHON) -m jobs.demo --output $(DEMO_OUT)
+
+test: setup
+	$(PYTHON) -m pytest -m "not gpu"
+
+test-fast: setup
+	$(PYTHON) -m pytest -m "not gpu and not vllm and not ray and not s3 and not slow"
+
+check: setup
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+fmt: setup
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+bench: setup
+	$(PYTHON) -m benchmarks.overhead
+	$(PYTHON) -m benchmarks.memory
+
+docs: setup
+	.venv/bin/mkdocs build --strict
+
+train-tiny: setup
+	$(PYTHON) -m pipelines.train_tiny --output memagent_batch/models/tiny
+
+lock:
+	uv pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 --extra cpu --extra dev pyproject.toml -o requirements/cpu.txt
+	uv pip compile --quiet --python-version 3.11 --extra gpu pyproject.toml -o requirements/gpu.txt
