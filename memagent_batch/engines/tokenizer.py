@@ -132,10 +132,7 @@ class Tokenizer:
 
     def _template(self, text: str) -> TokenTemplate:
         marked = "".join(SLOT_MARKS[piece] if isinstance(piece, Slot) else piece for piece in split_slots(text))
-        rendered = self._full.apply_chat_template(
-            [{"role": "user", "content": marked}], tokenize=False, add_generation_prompt=True
-        )
-        pieces = _split_marks(rendered)
+        pieces = _split_marks(self._render(marked))
         found = sorted(piece for piece in pieces if isinstance(piece, Slot))
         if found != sorted(piece for piece in split_slots(text) if isinstance(piece, Slot)):
             raise PromptSetError(
@@ -147,6 +144,16 @@ class Tokenizer:
                 for index, piece in enumerate(pieces)
             )
         )
+
+    def _render(self, content: str) -> str:
+        """One user message as the chat template shows it, up to where the model begins to write."""
+        from jinja2 import TemplateError
+
+        message = {"role": "user", "content": content}
+        try:
+            return str(self._full.apply_chat_template([message], tokenize=False, add_generation_prompt=True))
+        except TemplateError as error:
+            raise SettingsError(f"model: the chat template of {self.model} shows no user message: {error}") from error
 
     def _encode_piece(self, piece: str, *, is_first: bool) -> tuple[int, ...]:
         tokenizer = self._full.backend_tokenizer if is_first else self._inner
@@ -160,22 +167,46 @@ def load_tokenizer(model: str) -> Tokenizer:
 
 
 def _load(model: str) -> Any:
-    from transformers import AutoTokenizer
-
     folder = Path(model)
     if folder.exists() and not (folder / "tokenizer.json").exists() and not (folder / "tokenizer_config.json").exists():
         raise SettingsError(
             f"model: the folder {model} has no tokenizer.json; copy the model's tokenizer files into it"
         )
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model)
-    except (OSError, ValueError, KeyError) as error:
+        tokenizer = _tokenizer_class(model).from_pretrained(model)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
         raise SettingsError(f"model: no tokeniser can be loaded from {model}: {error}") from error
     if not tokenizer.is_fast:
         raise SettingsError(f"model: {model} has no fast tokeniser (tokenizer.json), which character spans need")
     if not tokenizer.chat_template:
         raise SettingsError(f"model: {model} has no chat template; use an instruct model, or add chat_template.jinja")
     return tokenizer
+
+
+def _tokenizer_class(model: str) -> Any:
+    """The class that takes tokenizer.json as it stands; where there is none, the one that converts other files.
+
+    The first imports in 2 s of CPU time, the second imports torch, 11 s: in every process that tokenises.
+    """
+    if not _has_tokenizer_json(model):
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast
+
+
+def _has_tokenizer_json(model: str) -> bool:
+    if Path(model).exists():
+        return (Path(model) / "tokenizer.json").is_file()
+    from huggingface_hub import hf_hub_download
+
+    try:
+        hf_hub_download(model, "tokenizer.json")
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _plain_tokenizer(backend: dict[str, Any]) -> "tokenizers.Tokenizer":

@@ -1,5 +1,7 @@
 import json
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -86,15 +88,15 @@ def test_encode_nothing_gives_no_tokens(tokenizer: Tokenizer) -> None:
     assert len(tokenizer.encode_document("").token_chars) == 0
 
 
-@pytest.mark.parametrize("unit", [SAMPLE, WORDS, "word\n", "a b ", "12 "])
+@pytest.mark.parametrize("unit", [SAMPLE, WORDS, "word\n"])
 def test_encode_document_of_several_segments_gives_the_ids_of_one_encode(tokenizer: Tokenizer, unit: str) -> None:
-    text = unit * (3 * SEGMENT_CHARS // len(unit) + 7)
+    text = unit * (2 * SEGMENT_CHARS // len(unit) + 7)
     assert tokenizer.encode_document(text).token_ids.tolist() == whole_ids(tokenizer, text)
 
 
-@pytest.mark.parametrize("unit", ["x", "北京市，", "🏔", "- ", "  "])
+@pytest.mark.parametrize("unit", ["x", "北京，", "- "])
 def test_encode_document_without_a_place_to_cut_loses_nothing(tokenizer: Tokenizer, unit: str) -> None:
-    text = unit * (2 * SEGMENT_CHARS // len(unit) + 7)
+    text = unit * (SEGMENT_CHARS // len(unit) + 7)
     assert tokenizer.decode(tokenizer.encode_document(text).token_ids.tolist()) == text
 
 
@@ -182,6 +184,13 @@ def test_chat_template_that_drops_the_content_is_refused(tmp_path: Path) -> None
         tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
 
 
+@pytest.mark.parametrize("chat_template", ["{% if %}", "{{ raise_exception('needs a system message') }}"])
+def test_chat_template_that_fails_is_refused(tmp_path: Path, chat_template: str) -> None:
+    tokenizer = Tokenizer(save_model(tmp_path, byte_level_backend(), chat_template=chat_template))
+    with pytest.raises(SettingsError, match="chat template"):
+        tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
+
+
 def test_model_without_chat_template_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="chat template"):
         Tokenizer(save_model(tmp_path, byte_level_backend(), chat_template=None))
@@ -193,9 +202,10 @@ def test_model_folder_without_tokenizer_is_refused(tmp_path: Path) -> None:
         Tokenizer(str(tmp_path))
 
 
-def test_model_folder_with_a_broken_tokenizer_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ['{"version": ', "{}", "[]", '{"model": {"type": "None"}}', "\0"])
+def test_model_folder_with_a_broken_tokenizer_is_refused(tmp_path: Path, content: str) -> None:
     model = save_model(tmp_path, byte_level_backend())
-    (tmp_path / "tokenizer.json").write_text('{"version": ')
+    (tmp_path / "tokenizer.json").write_text(content)
     with pytest.raises(SettingsError, match="tokeniser"):
         Tokenizer(model)
 
@@ -208,6 +218,15 @@ def test_hashes_change_with_vocabulary_and_chat_template(tokenizer: Tokenizer, t
     assert (same.sha256, same.chat_template_sha256) == (tokenizer.sha256, tokenizer.chat_template_sha256)
     assert other.sha256 != tokenizer.sha256
     assert other.chat_template_sha256 != tokenizer.chat_template_sha256
+
+
+def test_loading_a_tokenizer_imports_no_torch(tokenizer: Tokenizer) -> None:
+    code = (
+        "import sys; from memagent_batch.engines.tokenizer import Tokenizer; "
+        "Tokenizer(sys.argv[1]).encode('text'); print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tokenizer.model], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_load_tokenizer_twice_loads_once(tokenizer: Tokenizer) -> None:
