@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as BackendTokenizer
@@ -77,6 +77,7 @@ def test_encode_control_text_gives_plain_tokens_that_decode_to_it(tokenizer: Tok
     assert tokenizer.decode(token_ids) == CONTROL_TEXT
 
 
+@settings(deadline=None)
 @given(text=st.text(max_size=60))
 def test_encode_any_text_decodes_to_the_same_text(tokenizer: Tokenizer, text: str) -> None:
     plain = "".join(character for character in text if character.isascii())
