@@ -31,7 +31,7 @@ def answer(settings: Settings) -> dict[str, Any]:
     reader = identify_reader(settings)
     with ray_session():
         plan = make_plan(settings)
-        run = begin_run(output, settings, reader=reader, asked=plan.num_readings)
+        run = begin_run(output, settings, reader=reader, plan=plan)
         read_documents(plan, scan_log(output, reader_fingerprint=reader.fingerprint), settings=settings, run=run)
         index = scan_log(output, reader_fingerprint=reader.fingerprint)
         clear_tables(output)
@@ -48,7 +48,6 @@ def read_documents(plan: Plan, index: TurnIndex, *, settings: Settings, run: Run
         settings=settings,
         run_id=run.run_id,
         reader_fingerprint=run.reader.fingerprint,
-        questions=ray.put(plan.hashed_questions()),
         board=board,
     )
     rows = (
@@ -76,7 +75,7 @@ def write(plan: Plan, index: TurnIndex, *, run: Run) -> list[dict[str, Any]]:
     """Projects plan and log into the tables; returns a report for each part."""
     rows = ray.data.from_arrow(run.parts(plan, index)).map_batches(
         write_tables,
-        fn_kwargs={"projection": run.projection, "questions": ray.put(plan.hashed_questions())},
+        fn_kwargs={"projection": run.projection},
         batch_size=None,
         batch_format="pyarrow",
         num_cpus=CPU_SHARE,

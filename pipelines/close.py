@@ -10,6 +10,7 @@ import pyarrow as pa
 from memagent_batch.errors import CountsError
 from memagent_batch.ray_data.write import SUMS
 from memagent_batch.settings import Settings
+from memagent_batch.storage.asked import write_asked
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import (
     FORMAT,
@@ -58,7 +59,7 @@ class Run:
         ]
 
 
-def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, asked: int) -> Run:
+def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, plan: Plan) -> Run:
     """Writes `run.json`: from here on the location belongs to this job."""
     run_id, started_at = new_run_id(), datetime.now(UTC)
     record = RunRecord(
@@ -66,11 +67,12 @@ def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, a
         started_at=started_at.isoformat(),
         documents=settings.documents,
         questions=asked_questions(settings),
-        asked=asked,
+        asked=plan.num_readings,
         reader_fingerprint=reader.fingerprint,
         settings=public_settings(settings),
     )
     write_run_record(output, record)
+    write_asked(output, plan.hashed_questions(), run_id=run_id)
     projection = Projection(
         output=output,
         run_id=run_id,
@@ -85,7 +87,7 @@ def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, a
         output=output,
         settings=settings,
         reader=reader,
-        asked=asked,
+        asked=plan.num_readings,
         started_at=started_at,
         projection=projection,
     )

@@ -76,8 +76,8 @@ def require_questions_fit(plan: Plan, settings: Settings) -> None:
         num_tokens = len(make_tokenizer(settings).encode(row["question"]))
         if num_tokens > max(room, policy.question_tokens):
             raise SettingsError(
-                f"question {row['question_id']!r} has {num_tokens} tokens; beside memory, chunk and budget the window of "
-                f"{settings.window_tokens} leaves {room}: shorten the question, lower policy.chunk_tokens, or raise "
+                f"question {row['question_id']!r} has {num_tokens} tokens; beside memory, chunk and budget the window "
+                f"of {settings.window_tokens} leaves {room}: shorten the question, lower policy.chunk_tokens, or raise "
                 "window_tokens"
             )
 

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import ray
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.generation import HeldTurn, Recording, Replaying, Tally
@@ -21,6 +20,7 @@ from memagent_batch.ray_data.documents import DocumentChunks, PlannedDocument, p
 from memagent_batch.ray_data.progress import COUNTS, REPORT_SECONDS
 from memagent_batch.ray_data.suspects import Suspects
 from memagent_batch.settings import Settings
+from memagent_batch.storage.asked import read_asked
 from memagent_batch.storage.turn_index import ReadingKey, Row, read_turns, reading_key
 from memagent_batch.storage.turn_log import TurnLogWriter
 from memagent_batch.wiring import make_engine, make_output, make_policy, make_prompt_tokens, make_tokenizer
@@ -39,8 +39,6 @@ class ReaderTask:
     """The run."""
     reader_fingerprint: str
     """The reader's identity, part of every address."""
-    questions: Any
-    """Object reference to the question list, `QUESTION_SCHEMA` with `question_hash`."""
     board: Any
     """Actor handle of the ProgressBoard."""
 
@@ -52,11 +50,11 @@ class Reader:
         """Loads tokeniser and prompts; the engine starts with the first document, on the loop that serves it."""
         self._task = task
         self._settings = task.settings
-        self._questions: pa.Table = ray.get(task.questions)
         self._tokenizer = make_tokenizer(self._settings)
         self._prompts = make_prompt_tokens(self._settings)
         self._policy = make_policy(self._settings)
         self._output = make_output(self._settings)
+        self._questions = read_asked(self._output, run_id=task.run_id)
         self._writer_id = uuid.uuid4().hex[:12]
         self._counts = dict.fromkeys(COUNTS, 0)
         self._active = 0

@@ -1,11 +1,9 @@
 """CPU tasks after the engine: parts of the plan in, files of `answers` and `memories` out."""
 
-from typing import Any
-
 import pyarrow as pa
-import ray
 
 from memagent_batch.domain.readings import Status
+from memagent_batch.storage.asked import read_asked
 from memagent_batch.storage.tables import ANSWERS_FOLDER, MEMORIES_FOLDER, Projection, project, table_bytes
 
 SUMS = ("num_document_tokens", "num_turns", "num_prompt_tokens", "num_cached_prompt_tokens", "num_completion_tokens")
@@ -25,13 +23,13 @@ REPORT = pa.schema(
 """What a written part reports."""
 
 
-def write_tables(part: pa.Table, *, projection: Projection, questions: Any) -> pa.Table:
+def write_tables(part: pa.Table, *, projection: Projection) -> pa.Table:
     """Ray Data UDF: one part of the plan in, its two files written, one row of `REPORT` out.
 
-    A part has the same file names at every try, so a repeated task replaces its own files. `questions` is an object
-    reference to the question list.
+    A part has the same file names at every try, so a repeated task replaces its own files.
     """
-    tables = project(part.drop_columns(["part"]), ray.get(questions), projection=projection)
+    questions = read_asked(projection.output, run_id=projection.run_id)
+    tables = project(part.drop_columns(["part"]), questions, projection=projection)
     name = f"part-{part['part'][0].as_py():05d}.{projection.table_format.value}"
     for folder, table in ((ANSWERS_FOLDER, tables.answers), (MEMORIES_FOLDER, tables.memories)):
         place = projection.output / f"{folder}/{name}"
