@@ -15,7 +15,7 @@ from memagent_batch.errors import DocumentError, InputError
 from memagent_batch.settings import InputSettings
 from memagent_batch.storage.formats import READERS, Format
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.records import Column, Kind, Place, Presence, Record, Unreadable, Value
+from memagent_batch.storage.records import Column, Kind, Place, Presence, Record, Unreadable, Value, convert
 from memagent_batch.storage.shards import Shard
 
 _INDEX_ROWS = 1024
@@ -76,9 +76,9 @@ def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Mappi
     rows: list[dict[str, Any]] = []
     num_bytes = 0
     num_tables = 0
-    for path in shard.paths:
+    for path, name in zip(shard.paths, shard.names, strict=True):
         location = Location(uri=path, storage_options=storage_options)
-        for record in _document_records(location, shard=shard, settings=settings):
+        for record in _document_records(location, name=name, shard=shard, settings=settings):
             rows.append(_index_row(record, path=path, format_=shard.format, settings=settings))
             num_bytes += sum(len(value) for value in record.values[2:] if isinstance(value, str))
             if len(rows) >= _INDEX_ROWS or num_bytes >= _INDEX_BYTES:
@@ -175,8 +175,8 @@ def _document_columns(settings: InputSettings) -> list[Column]:
     return columns + carried
 
 
-def _document_records(location: Location, *, shard: Shard, settings: InputSettings) -> Iterator[Record]:
-    """Records of one file with the values of `_document_columns`; the id of a text file is its path below the root."""
+def _document_records(location: Location, *, name: str, shard: Shard, settings: InputSettings) -> Iterator[Record]:
+    """Records of one file with the values of `_document_columns`; the id of a text file is its name."""
     columns = _document_columns(settings)
     reader = READERS[shard.format]
     if shard.format is not Format.TEXT:
@@ -188,7 +188,7 @@ def _document_records(location: Location, *, shard: Shard, settings: InputSettin
             "or write the documents as Parquet, JSONL or CSV"
         )
     for record in reader.read(location, columns=columns[1:], groups=None):
-        document_id = location.uri.removeprefix(shard.root)
+        document_id = convert(name, column=columns[0], where=record.where)
         yield Record(place=record.place, where=record.where, values=(document_id, *record.values))
 
 

@@ -55,21 +55,22 @@ _ENDINGS: Mapping[str, Format] = {
 _COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip"})
 
 
-def format_of(path: str, *, remedy: str) -> Format:
+def format_of(name: str, *, where: str, remedy: str) -> Format:
     """The format that a file's ending stands for.
 
     Args:
-        path: Path or URI.
+        name: Name of the file.
+        where: Full URI, for messages.
         remedy: What the user can do where the ending is none of ours.
 
     Raises:
         InputError: the ending is none of ours.
     """
-    ending = posixpath.splitext(path)[1].lower()
+    ending = posixpath.splitext(name)[1].lower()
     if ending in _COMPRESSED:
-        raise InputError(f"{path}: compressed files can't be read at any place; unpack it, or write it as Parquet")
+        raise InputError(f"{where}: compressed files can't be read at any place; unpack it, or write it as Parquet")
     if ending not in _ENDINGS:
-        raise InputError(f"{path}: no known file ending ({', '.join(_ENDINGS)}); {remedy}")
+        raise InputError(f"{where}: no known file ending ({', '.join(_ENDINGS)}); {remedy}")
     return _ENDINGS[ending]
 
 

@@ -30,8 +30,8 @@ class InputFile:
 
     path: str
     """Full URI."""
-    root: str
-    """URI prefix, up to a slash, that ids of text documents leave out."""
+    name: str
+    """Path below the folder or glob root that was asked for; the id of a text document."""
     size_bytes: int
     """Size, bytes."""
 
@@ -42,10 +42,10 @@ class Shard:
 
     paths: tuple[str, ...]
     """Full URIs of the files."""
+    names: tuple[str, ...]
+    """Their paths below the folder or glob root that was asked for; the ids of text documents."""
     format: Format
     """Their format."""
-    root: str
-    """URI prefix, up to a slash, that ids of text documents leave out."""
     size_bytes: int
     """Size in the files, bytes; about right for row groups."""
     groups: tuple[int, int] | None = None
@@ -73,7 +73,9 @@ def list_shards(documents: Location, *, settings: InputSettings) -> list[Shard]:
     formatted = [
         _FormattedFile(
             file=file,
-            format=format_of(file.path, remedy=remedy) if settings.format == "auto" else Format(settings.format),
+            format=format_of(file.name, where=file.path, remedy=remedy)
+            if settings.format == "auto"
+            else Format(settings.format),
         )
         for file in list_files(documents)
     ]
@@ -104,9 +106,7 @@ def list_files(location: Location) -> list[InputFile]:
         info = _info(location)
         fs, path = location.fs, location.path
         if info is not None and info["type"] != "directory":
-            uri = location.uri if "::" in location.uri else str(fs.unstrip_protocol(path))
-            name = posixpath.basename(path)
-            return [InputFile(path=uri, root=uri.removesuffix(name), size_bytes=int(info.get("size") or 0))]
+            return [_input_file(location, info={**info, "name": path}, root=posixpath.dirname(path).rstrip("/") + "/")]
         if info is None and not _MAGIC & set(path):
             raise InputError(f"{location.uri}: no such file or folder; check the path")
         root = f"{path}/" if info is not None else _glob_root(path)
@@ -170,9 +170,20 @@ def _input_file(location: Location, *, info: Mapping[str, Any], root: str) -> In
         info = location.fs.info(name)
         if info["type"] == "directory":
             raise InputError(f"{name} is a link to a folder; name that folder itself, or copy it here")
-    path = str(location.fs.unstrip_protocol(name))
-    prefix = path.removesuffix(name.removeprefix(root))
-    return InputFile(path=path, root=prefix, size_bytes=int(info.get("size") or 0))
+    return InputFile(
+        path=_uri(location, name=name), name=name.removeprefix(root), size_bytes=int(info.get("size") or 0)
+    )
+
+
+def _uri(location: Location, *, name: str) -> str:
+    """The URI of a file of the location that any process can open: with its host, and the archive it lies in."""
+    head, chain, target = location.uri.partition("::")
+    if "://" not in head:  # simplecache::s3://bucket/key
+        head, chain, target = location.uri, "", ""
+    head = head.rstrip("/") if location.path else head
+    if location.is_local or not head.endswith(location.path):
+        return str(location.fs.unstrip_protocol(name))
+    return head.removesuffix(location.path) + name + chain + target
 
 
 def _is_large(item: _FormattedFile) -> bool:
@@ -195,7 +206,7 @@ def _split(item: _FormattedFile, *, sizes: Sequence[int]) -> Iterator[Shard]:
             yield Shard(
                 paths=(item.file.path,),
                 format=item.format,
-                root=item.file.root,
+                names=(item.file.name,),
                 size_bytes=num_bytes,
                 groups=(start, group + 1),
             )
@@ -216,6 +227,9 @@ def _packed(files: Iterable[InputFile], *, format_: Format) -> Iterator[Shard]:
 
 
 def _pack(files: Sequence[InputFile], *, format_: Format) -> Shard:
-    paths = tuple(file.path for file in files)
-    size_bytes = sum(file.size_bytes for file in files)
-    return Shard(paths=paths, format=format_, root=files[0].root, size_bytes=size_bytes)
+    return Shard(
+        paths=tuple(file.path for file in files),
+        names=tuple(file.name for file in files),
+        format=format_,
+        size_bytes=sum(file.size_bytes for file in files),
+    )

@@ -52,6 +52,17 @@ def test_read_rows_of_several_groups_have_places_that_fetch_them_again(write: Wr
     assert dict(ColumnarReader().fetch(location, column=TEXT, places=sorted(wanted))) == wanted
 
 
+def test_fetch_rows_of_a_large_row_group_are_found_in_any_of_its_batches(tmp_path: Path) -> None:
+    texts = [str(index) for index in range(700)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "f")
+    location = Location(uri=str(tmp_path / "f"))
+    places = [record.place for record in ColumnarReader().read(location, columns=(TEXT,), groups=None)]
+    assert places == [Place(start=0, stop=row) for row in range(700)]
+    for rows in ([0], [255, 256], [256], [511, 512, 699]):
+        fetched = ColumnarReader().fetch(location, column=TEXT, places=[places[row] for row in rows])
+        assert [value for _, value in fetched] == [str(row) for row in rows]
+
+
 @WRITERS
 def test_read_range_of_groups_gives_their_rows_only(write: Write, tmp_path: Path) -> None:
     write(pa.table({"text": list("abcdefg")}), tmp_path / "f")

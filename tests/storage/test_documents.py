@@ -1,7 +1,8 @@
 import csv
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,20 +25,21 @@ from memagent_batch.storage.documents import (
 )
 from memagent_batch.storage.formats import Format
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.shards import Shard, list_shards
+from memagent_batch.storage.shards import list_shards
 
 PLAIN = InputSettings()
 
 
+def _table(texts: Sequence[str | None]) -> pa.Table:
+    return pa.table({"text": pa.array(texts, pa.string()), "document_id": [f"d{index}" for index in range(len(texts))]})
+
+
 def _write_parquet(texts: Sequence[str | None], folder: Path) -> None:
-    ids = [f"d{index}" for index in range(len(texts))]
-    table = pa.table({"text": pa.array(texts, pa.string()), "document_id": pa.array(ids, pa.string())})
-    pq.write_table(table, folder / "a.parquet", row_group_size=3)
+    pq.write_table(_table(texts), folder / "a.parquet", row_group_size=3)
 
 
 def _write_arrow(texts: Sequence[str | None], folder: Path) -> None:
-    ids = [f"d{index}" for index in range(len(texts))]
-    table = pa.table({"text": pa.array(texts, pa.string()), "document_id": pa.array(ids, pa.string())})
+    table = _table(texts)
     with pa.ipc.new_file(str(folder / "a.arrow"), table.schema) as writer:
         writer.write_table(table, max_chunksize=3)
 
@@ -70,8 +72,6 @@ WRITERS = {
     Format.TEXT: _write_text,
 }
 EACH_FORMAT = pytest.mark.parametrize("format_", list(WRITERS))
-TABLES = pytest.mark.parametrize("write", [_write_parquet, _write_arrow, _write_jsonl])
-Write = Callable[[Sequence[str | None], Path], None]
 
 
 def _index(location: Location, knobs: InputSettings = PLAIN) -> pa.Table:
@@ -90,7 +90,7 @@ def _fetch(index: pa.Table, location: Location, knobs: InputSettings = PLAIN) ->
 
 
 @EACH_FORMAT
-@given(texts=st.lists(st.text(), min_size=1, max_size=8).filter(lambda texts: not texts[0].startswith("\ufeff")))
+@given(texts=st.lists(st.text(), min_size=1, max_size=8))
 @settings(deadline=None, max_examples=25)
 def test_index_and_fetch_any_texts_come_back_with_ids_and_hashes(format_: Format, texts: list[str]) -> None:
     if format_ is Format.TEXT:
@@ -111,17 +111,16 @@ def test_index_and_fetch_any_texts_come_back_with_ids_and_hashes(format_: Format
         assert found[f"d{number}"] == text
 
 
-@TABLES
-def test_index_null_text_is_a_row_with_an_error(write: Write, tmp_path: Path) -> None:
-    write(["a", None, ""], tmp_path)
+@pytest.mark.parametrize("format_", [Format.PARQUET, Format.ARROW, Format.JSONL])
+def test_index_null_text_is_a_row_with_an_error(format_: Format, tmp_path: Path) -> None:
+    WRITERS[format_](["a", None, ""], tmp_path)
     index = _index(Location(uri=str(tmp_path)))
     assert index["document_hash"].to_pylist() == [text_hash("a"), None, text_hash("")]
     errors = index["error"].to_pylist()
     assert (errors[0], errors[2]) == (None, None)
     assert "null" in errors[1]
     missing = _fetch(index, Location(uri=str(tmp_path)))[1]
-    assert missing.text is None
-    assert "null" in str(missing.error)
+    assert (missing.text, "null" in str(missing.error)) == (None, True)
 
 
 def test_index_text_file_of_invalid_utf8_is_a_row_with_an_error_that_names_the_byte(tmp_path: Path) -> None:
@@ -130,8 +129,7 @@ def test_index_text_file_of_invalid_utf8_is_a_row_with_an_error_that_names_the_b
     good, bad = _index(Location(uri=str(tmp_path))).to_pylist()
     assert (good["document_id"], good["document_hash"], good["error"]) == ("a.txt", text_hash("good"), None)
     assert (bad["document_id"], bad["document_hash"]) == ("b.txt", None)
-    assert "b.txt" in bad["error"]
-    assert "byte 2" in bad["error"]
+    assert "b.txt: invalid UTF-8 at byte 2" in bad["error"]
 
 
 def test_index_text_files_of_a_folder_are_named_by_their_path_in_it(tmp_path: Path) -> None:
@@ -191,16 +189,9 @@ def test_index_file_without_documents_is_one_empty_table(tmp_path: Path) -> None
 
 def test_index_row_group_ranges_add_up_to_the_file(tmp_path: Path) -> None:
     _write_parquet(list("abcdefgh"), tmp_path)
-    path = f"file://{tmp_path}/a.parquet"
-    tables = [
-        table
-        for groups in ((0, 1), (1, 3))
-        for table in index_shard(
-            Shard(paths=(path,), format=Format.PARQUET, root="", size_bytes=0, groups=groups),
-            settings=PLAIN,
-            storage_options={},
-        )
-    ]
+    (shard,) = list_shards(Location(uri=str(tmp_path)), settings=PLAIN)
+    parts = [replace(shard, groups=groups) for groups in ((0, 1), (1, 3))]
+    tables = [table for part in parts for table in index_shard(part, settings=PLAIN, storage_options={})]
     assert pa.concat_tables(tables).to_pylist() == _index(Location(uri=str(tmp_path))).to_pylist()
 
 
@@ -242,7 +233,7 @@ def test_fetch_file_with_fewer_rows_gives_every_row_once(format_: Format, tmp_pa
         path.unlink()
     WRITERS[format_](["aaa", "bbb"], tmp_path)
     fetched = _fetch(index, location, knobs)
-    assert [item.row for item in fetched] == [0, 1, 2, 3, 4]
+    assert [item.row for item in fetched] == list(range(5))
     assert [item.text for item in fetched] == ["aaa", "bbb", None, None, None]
     assert all(item.error is not None for item in fetched[2:])
 

@@ -19,15 +19,15 @@ from memagent_batch.storage.formats import Format, format_of
     ],
 )
 def test_format_of_known_ending_is_its_format(path: str, expected: Format) -> None:
-    assert format_of(path, remedy="") is expected
+    assert format_of(path, where=path, remedy="") is expected
 
 
 def test_format_of_unknown_ending_is_refused_with_the_remedy() -> None:
     with pytest.raises(InputError, match=r"a\.pdf: .*do this"):
-        format_of("a.pdf", remedy="do this")
+        format_of("a.pdf", where="x/a.pdf", remedy="do this")
 
 
 @pytest.mark.parametrize("path", ["a.jsonl.gz", "a.csv.zst", "a.zip"])
 def test_format_of_compressed_file_is_refused_with_unpacking(path: str) -> None:
     with pytest.raises(InputError, match="unpack"):
-        format_of(path, remedy="")
+        format_of(path, where=path, remedy="")

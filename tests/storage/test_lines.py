@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.errors import InputError
+from memagent_batch.storage import lines
 from memagent_batch.storage.lines import ByteLines, CsvReader, JsonlReader
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.records import Column, Kind, Place, Presence, Record, RecordReader, Unreadable
@@ -159,8 +160,10 @@ def test_fetch_bytes_that_are_no_record_any_more_concern_that_record_only(reader
     assert isinstance(values[3], Unreadable)
 
 
-def test_fetch_records_far_apart_are_all_found(tmp_path: Path) -> None:
-    texts = ["a", "b" * 20_000_000, "c", "d" * 300_000, "e"]
+def test_fetch_records_far_apart_are_all_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "_SPAN_BYTES", 1000)
+    monkeypatch.setattr(lines, "_GAP_BYTES", 100)
+    texts = ["a", "b" * 2000, "c", "d" * 200, "e"]
     with (tmp_path / "f").open("w", newline="") as stream:
         csv.writer(stream).writerows([["text"], *([text] for text in texts)])
     location = Location(uri=str(tmp_path / "f"))

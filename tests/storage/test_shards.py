@@ -1,4 +1,5 @@
 import pickle
+import zipfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from memagent_batch.settings import InputSettings
 from memagent_batch.storage import shards
 from memagent_batch.storage.formats import Format
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.shards import Shard, list_files, list_shards
+from memagent_batch.storage.shards import InputFile, Shard, list_files, list_shards
 
 AUTO = InputSettings()
 
@@ -22,7 +23,7 @@ def _touch(folder: Path, *names: str, size_bytes: int = 1) -> None:
 
 
 def _ids(location: Location) -> list[str]:
-    return [file.path.removeprefix(file.root) for file in list_files(location)]
+    return [file.name for file in list_files(location)]
 
 
 def _list(uri: object, settings: InputSettings = AUTO) -> list[Shard]:
@@ -55,8 +56,7 @@ def test_list_files_glob_is_relative_to_the_folder_before_its_wildcard(
 def test_list_files_one_file_is_taken_whatever_its_name(tmp_path: Path) -> None:
     _touch(tmp_path, "_a[1].txt", size_bytes=7)
     (file,) = list_files(Location(uri=str(tmp_path / "_a[1].txt")))
-    assert (file.path, file.size_bytes) == (f"file://{tmp_path}/_a[1].txt", 7)
-    assert file.path.removeprefix(file.root) == "_a[1].txt"
+    assert file == InputFile(path=f"file://{tmp_path}/_a[1].txt", name="_a[1].txt", size_bytes=7)
 
 
 def test_list_files_relative_path_becomes_one_that_any_process_finds(
@@ -78,6 +78,23 @@ def test_list_files_link_to_a_file_is_followed_and_to_a_folder_refused(tmp_path:
     (tmp_path / "docs" / "folder").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InputError, match="docs/folder is a link to a folder"):
         list_files(Location(uri=str(tmp_path / "docs")))
+
+
+@pytest.mark.parametrize("uri", ["zip://::{}", "zip://in::{}", "zip://in/*.txt::{}", "zip://in/a.txt::{}"])
+def test_list_files_in_an_archive_are_found_and_can_be_read(uri: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("in/a.txt", "text")
+    (file,) = list_files(Location(uri=uri.format(tmp_path / "x.zip")))
+    assert Path(file.name).name == "a.txt"
+    assert Location(uri=file.path).read_bytes() == b"text"
+
+
+@pytest.mark.parametrize("uri", ["simplecache::memory://in", "memory://in/*.txt", "memory:///in/a.txt"])
+def test_list_files_behind_a_cache_or_other_protocol_can_be_read(uri: str) -> None:
+    (Location(uri="memory://in") / "a.txt").write_bytes(b"text")
+    (file,) = list_files(Location(uri=uri))
+    assert file.name == "a.txt"
+    assert Location(uri=file.path).read_bytes() == b"text"
 
 
 @pytest.mark.parametrize("name", ["gone", "gone.parquet", "gone/*.parquet", "**.txt", ""])
@@ -173,7 +190,7 @@ def test_list_shards_bucket_prefix_and_glob_find_the_same_files(s3_bucket: Locat
     s3_bucket.fs.pipe_file(f"{s3_bucket.path}/in/folder/", b"")
     (shard,) = list_shards(s3_bucket / "in", settings=AUTO)
     assert shard.paths == (f"{s3_bucket.uri}/in/a.txt", f"{s3_bucket.uri}/in/b/c.txt")
-    assert shard.root == f"{s3_bucket.uri}/in/"
+    assert shard.names == ("a.txt", "b/c.txt")
     assert list_shards(s3_bucket / "in/**/*.txt", settings=AUTO) == [shard]
 
 
