@@ -61,7 +61,7 @@ def parse_settings(arguments: Sequence[str], *, command: str, description: str) 
     return Settings.model_construct(**{name: getattr(job, name) for name in Settings.model_fields})
 
 
-def run_command(command: Callable[[], None]) -> int:
+def run_command(command: Callable[[], object]) -> int:
     """Runs a command and returns its exit code; a known error is one line on stderr, without a traceback."""
     try:
         command()
@@ -71,6 +71,9 @@ def run_command(command: Callable[[], None]) -> int:
     except MemagentError as error:
         sys.stderr.write(f"failed: {error}\n")
         return EXIT_FAILED
+    except BrokenPipeError:
+        sys.stdout = None  # the reader of our output has gone, as in `| head`; nothing is left to say
+        return 0
     except KeyboardInterrupt:
         sys.stderr.write("stopped; the same command goes on from here\n")
         return 130

@@ -1,10 +1,14 @@
 """`memagent prompts`: shows prompt sets, and imports the official ones from a file of the official code."""
 
+import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import CliApp, CliPositionalArg, CliSubCommand, get_subcommand
 
+from jobs.arguments import run_command
 from memagent_batch.domain.prompts import BUILT_IN_PROMPTS, PromptSet
 from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.storage.official_prompts import OfficialImport, import_official
@@ -74,6 +78,12 @@ class Prompts(Command):
         if get_subcommand(self, is_required=False) is None:
             raise SettingsError("prompts: name what to do: list, show or import; --help tells more")
         CliApp.run_subcommand(self)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs `memagent prompts`; returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    return run_command(partial(CliApp.run, Prompts, cli_args=given))
 
 
 def list_prompts() -> str:
@@ -152,3 +162,7 @@ def _summary(prompts: PromptSet) -> str:
 
 def _forms(prompts: PromptSet) -> str:
     return ", ".join(sorted(prompts.answers))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""Cost of everything that is not the engine: seconds per 1,000 turns with an engine that answers at once.
+
+The real job (Ray Data, actor, turn log, tables) over a corpus of short chunks; and, side by side in the same run, the
+reading loop alone on one event loop without Ray, log or tables.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.ray_data.documents import DocumentChunks
+from memagent_batch.ray_data.reader import engine_turn
+from memagent_batch.ray_data.session import ray_session
+from memagent_batch.settings import EngineKind, PolicySettings, Settings
+from memagent_batch.wiring import make_engine, make_policy, make_prompt_tokens, make_tokenizer
+from pipelines.answer import answer
+
+SENTENCE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.\n"
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--documents", type=int, default=200, help="documents (default: 200)")
+    options.add_argument("--chunks", type=int, default=24, help="chunks of each document (default: 24)")
+    options.add_argument("--chunk-tokens", type=int, default=1024, help="tokens of a chunk (default: 1024)")
+    options.add_argument("--runs", type=int, default=5, help="runs of each (default: 5)")
+    options.add_argument("--json", action="store_true", help="JSON lines only")
+    known = options.parse_args()
+    with tempfile.TemporaryDirectory() as folder, ray_session():
+        place = Path(folder)
+        settings = _settings(place, chunk_tokens=known.chunk_tokens)
+        turns = _corpus(place, settings, num_documents=known.documents, num_chunks=known.chunks)
+        job = [_job(settings, place / f"run-{run}", turns) for run in range(known.runs)]
+        loop = [_loop(settings, known.documents, known.chunks) for _ in range(known.runs)]
+    for name, seconds in (("job", job), ("loop", loop)):
+        figures = {
+            "benchmark": "overhead",
+            "what": name,
+            "turns": turns,
+            "runs": known.runs,
+            "seconds_per_1000_turns_median": round(statistics.median(seconds), 3),
+            "seconds_per_1000_turns_range": [round(min(seconds), 3), round(max(seconds), 3)],
+        }
+        print(json.dumps(figures))
+    if not known.json:
+        print(f"everything but the engine: {statistics.median(job):.2f} s per 1,000 turns")
+
+
+def _settings(place: Path, *, chunk_tokens: int) -> Settings:
+    policy = PolicySettings(chunk_tokens=chunk_tokens, question_tokens=128, memory_tokens=128, answer_tokens=64)
+    return Settings(
+        documents=str(place / "documents.parquet"),
+        ask=("What colour is the sky?",),
+        output=str(place / "run"),
+        engine=EngineKind.SIMULATED,
+        window_tokens=chunk_tokens + 1024,
+        policy=policy,
+    )
+
+
+def _corpus(place: Path, settings: Settings, *, num_documents: int, num_chunks: int) -> int:
+    """Writes documents of `num_chunks` chunks and returns the turns that they take."""
+    tokens = len(make_tokenizer(settings).encode(SENTENCE * 100)) / 100
+    sentences = int((num_chunks - 0.5) * settings.policy.chunk_tokens / tokens)
+    rows = [
+        {"document_id": f"d{number}", "text": f"{number} {SENTENCE * sentences}"} for number in range(num_documents)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), place / "documents.parquet")
+    return num_documents * (num_chunks + 1)
+
+
+def _job(settings: Settings, output: Path, turns: int) -> float:
+    """Seconds per 1,000 turns of the whole job, from the first reading's start to the last one's durable end."""
+    answer(settings.model_copy(update={"output": str(output)}))
+    rows = pq.read_table(output / "answers", columns=["started_at", "finished_at", "num_turns"])
+    done = sum(rows["num_turns"].to_pylist())
+    if done != turns:
+        raise RuntimeError(f"expected {turns} turns, the tables say {done}")
+    began, ended = min(rows["started_at"].to_pylist()), max(rows["finished_at"].to_pylist())
+    return float((ended - began).total_seconds() / turns * 1000)
+
+
+def _loop(settings: Settings, num_documents: int, num_chunks: int) -> float:
+    """Seconds per 1,000 turns of the policy over the same engine, 64 readings at once, nothing else."""
+    tokenizer = make_tokenizer(settings)
+    size = settings.policy.chunk_tokens
+    token_ids = tokenizer.encode_document(SENTENCE * num_chunks * size).token_ids[: num_chunks * size]
+    spans = [
+        {"index": index, "token_start": index * size, "token_end": (index + 1) * size, "char_start": 0, "char_end": 0}
+        for index in range(num_chunks)
+    ]
+    chunks = DocumentChunks(token_ids, spans)
+    began = time.monotonic()
+    asyncio.run(_read_all(settings, chunks, tokenizer.encode(settings.ask[0]), num_documents))
+    return (time.monotonic() - began) / (num_documents * (num_chunks + 1)) * 1000
+
+
+async def _read_all(settings: Settings, chunks: DocumentChunks, question: Sequence[int], num_documents: int) -> None:
+    slots = asyncio.Semaphore(settings.pool.readings_in_flight)
+    await asyncio.gather(*[_read(settings, chunks, question, number, slots) for number in range(num_documents)])
+
+
+async def _read(
+    settings: Settings, chunks: DocumentChunks, question: Sequence[int], number: int, slots: asyncio.Semaphore
+) -> None:
+    address = ReadingAddress(document_hash=str(number), question_hash="", sample=0, reader_fingerprint="")
+    ask = partial(engine_turn, make_engine(settings), address, seed=0)
+    async with slots:
+        await make_policy(settings).read(chunks, question, prompts=make_prompt_tokens(settings), generate=ask)
+
+
+if __name__ == "__main__":
+    main()
