@@ -54,7 +54,7 @@ PARAGRAPHS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "It rained so steadily that week that the postman stopped apologising for soaked envelopes.",
-        "Cellars filled along the lower street, and neighbours who had not spoken for years passed buckets hand to hand.",
+        "Cellars filled in the lower street, and neighbours who had not spoken for years passed buckets hand to hand.",
         "On Friday the pumps arrived, with a crew of six who slept in the gymnasium.",
         "Somebody painted the high-water mark on the wall of the pharmacy, with the date beneath it.",
         "Children now measure themselves against that line.",

@@ -1,0 +1,189 @@
+"""The memory loop, greedily, on held-out words and texts: how many documents end with the right answer."""
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from memagent_batch.domain.answers import Extraction, extract_answer
+from memagent_batch.domain.chunking import token_windows
+from memagent_batch.domain.prompts import DEFAULT_PROMPTS, AnswerForm, PromptTokens, Slot
+from memagent_batch.engines.tokenizer import Tokenizer
+from pipelines.needles import Haystack, NeedleTask, make_task
+from pipelines.needles_facts import Split
+from pipelines.tiny_policy.examples import Example, to_batch
+from pipelines.tiny_policy.network import logits_at
+from pipelines.tiny_policy.training import exact_rows
+
+BATCH_TURNS = 12
+"""Turns in one forward."""
+
+BLOCK_TOKENS = 300
+"""What a document may turn out longer than asked; taken off beforehand."""
+
+LONGEST_COMPLETION_TOKENS = 128
+"""Budget of a memory and of an answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One kind of document to be read."""
+
+    haystack: Haystack
+    """What the needle is hidden in."""
+    num_chunks: int
+    """Length of the documents, in chunks."""
+    distractors_per_chunk: float
+    """Other needles, on average; a document with any has at least one."""
+    chunk_tokens: int
+    """Length of a chunk."""
+    overlap_tokens: int
+    """Tokens that a chunk shares with the one before."""
+    num_documents: int
+    """Documents that are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of the documents of a setting."""
+
+    right: float
+    """Share whose answer is the reference."""
+    noted: float
+    """Share whose last memory is the needle, word for word."""
+    exact_turns: float
+    """Share of turns told as they should be, token for token."""
+    cut: float
+    """Share whose needle no chunk holds whole."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Reading:
+    """A document on its way through the loop."""
+
+    task: NeedleTask
+    """Document, question and reference."""
+    question: list[int]
+    """Tokens of the question."""
+    needle: list[int]
+    """Tokens of the needle, as a memory."""
+    chunks: list[list[int]]
+    """Tokens of the chunks."""
+    holding: list[bool]
+    """Whether the needle lies whole in each chunk."""
+    memory: list[int]
+    """The memory as it stands."""
+
+
+class Evaluator:
+    """Reads documents with a network, many at a time."""
+
+    def __init__(self, network: Any, tokenizer: Tokenizer) -> None:
+        """Takes a `Qwen2ForCausalLM` and the tokeniser of its folder."""
+        self._network = network
+        self._tokenizer = tokenizer
+        self._prompts: PromptTokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
+        self._end = tokenizer.end_token_id or 0
+
+    def evaluate(self, setting: Setting, *, seed: int) -> Outcome:
+        """Reads the documents of a setting to their answers."""
+        with torch.inference_mode():
+            return self._evaluate(setting, seed=seed)
+
+    def _evaluate(self, setting: Setting, *, seed: int) -> Outcome:
+        readings = [self._start(random.Random(f"{seed} {index}"), setting) for index in range(setting.num_documents)]
+        num_turns = num_exact = 0
+        for index in range(max(len(reading.chunks) for reading in readings)):
+            open_readings = [reading for reading in readings if index < len(reading.chunks)]
+            wanted = [_wanted_memory(reading, index) for reading in open_readings]
+            told = self._tell([self._update(*pair, index) for pair in zip(open_readings, wanted, strict=True)])
+            num_turns += len(told)
+            num_exact += sum(memory == want for memory, want in zip(told, wanted, strict=True))
+            for reading, memory in zip(open_readings, told, strict=True):
+                reading.memory = memory
+        answers = self._tell([self._answer(reading) for reading in readings])
+        texts = [self._tokenizer.decode(answer) for answer in answers]
+        return Outcome(
+            right=_share(
+                extract_answer(text, extraction=Extraction.BOXED) == reading.task.answer
+                for text, reading in zip(texts, readings, strict=True)
+            ),
+            noted=_share(reading.memory == reading.needle for reading in readings),
+            exact_turns=num_exact / num_turns,
+            cut=_share(not any(reading.holding) for reading in readings),
+        )
+
+    def _start(self, rng: random.Random, setting: Setting) -> Reading:
+        distractors = setting.distractors_per_chunk * setting.num_chunks
+        task = make_task(
+            rng,
+            length=setting.num_chunks * setting.chunk_tokens - BLOCK_TOKENS,
+            length_of=lambda text: len(self._tokenizer.encode(text)),
+            haystack=setting.haystack,
+            num_distractors=max(round(distractors), int(distractors > 0)),
+            split=Split.HELD_OUT,
+        )
+        document = self._tokenizer.encode_document(task.document)
+        windows = token_windows(
+            len(document.token_ids), chunk_tokens=setting.chunk_tokens, overlap_tokens=setting.overlap_tokens
+        )
+        first_char = round(task.position * len(task.document))
+        start, end = document.token_chars.searchsorted([first_char, first_char + len(task.needle)])
+        return Reading(
+            task=task,
+            question=self._tokenizer.encode(task.question),
+            needle=self._tokenizer.encode(task.needle),
+            chunks=[document.token_ids[low:high].tolist() for low, high in windows],
+            holding=[bool(low <= start and end <= high) for low, high in windows],
+            memory=list(self._prompts.first_memory.token_ids),
+        )
+
+    def _update(self, reading: Reading, wanted: list[int], index: int) -> Example:
+        values = {Slot.QUESTION: reading.question, Slot.MEMORY: reading.memory, Slot.CHUNK: reading.chunks[index]}
+        return Example(kind="update", prompt=self._prompts.update.fill(values), target=[*wanted, self._end])
+
+    def _answer(self, reading: Reading) -> Example:
+        values = {Slot.QUESTION: reading.question, Slot.MEMORY: reading.memory}
+        wanted = self._tokenizer.encode(f"\\boxed{{{reading.task.answer}}}")
+        return Example(kind="answer", prompt=self._prompts.answer.fill(values), target=[*wanted, self._end])
+
+    def _tell(self, turns: Sequence[Example]) -> list[list[int]]:
+        """Greedy completions, without the end token.
+
+        Where every token of the target is the likeliest after those before it, greedy decoding tells the target: one
+        forward shows it. Only the other turns are decoded token by token.
+        """
+        told: list[list[int]] = []
+        for batch in _parts(turns, BATCH_TURNS):
+            arrays = to_batch(batch)
+            exact = exact_rows(logits_at(self._network, arrays.tokens, arrays.places), arrays).tolist()
+            told += [
+                list(turn.target[:-1]) if right else self._decode(turn.prompt)
+                for turn, right in zip(batch, exact, strict=True)
+            ]
+        return told
+
+    def _decode(self, prompt: Sequence[int]) -> list[int]:
+        tokens = torch.tensor([list(prompt)])
+        whole = self._network.generate(
+            tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=LONGEST_COMPLETION_TOKENS, do_sample=False
+        )
+        completion: list[int] = whole[0, len(prompt) :].tolist()
+        return [token for token in completion if token not in self._prompts.control_token_ids]
+
+
+def _wanted_memory(reading: Reading, index: int) -> list[int]:
+    """The needle from the chunk on that holds it, the memory as it is before."""
+    return reading.needle if reading.holding[index] else reading.memory
+
+
+def _share(flags: Iterable[bool]) -> float:
+    counted = list(flags)
+    return sum(counted) / len(counted)
+
+
+def _parts(turns: Sequence[Example], size: int) -> Iterator[Sequence[Example]]:
+    for start in range(0, len(turns), size):
+        yield turns[start : start + size]

@@ -1,0 +1,142 @@
+"""The phases of the tiny policy's training: copying first, then reading with ever longer chunks."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pipelines.tiny_policy.examples import Batch, Example, batches
+from pipelines.tiny_policy.training import Phase
+from pipelines.tiny_policy.turns import Diet, TurnKind, TurnMaker
+from pipelines.tiny_policy.warm_up import copying_examples
+
+WARM_UP = "warm_up"
+"""Name of the first phase."""
+
+WARM_UP_LENGTHS = (96, 128, 192, 256, 384, 768)
+"""Lengths of the copying sequences, in tokens."""
+
+WARM_UP_LOSS = 0.05
+"""Loss at which copying is taken for learnt, in nats a token."""
+
+POOL_EXAMPLES = 160
+"""Examples that are sorted by length together."""
+
+ANSWER_BATCH_TOKENS = 700
+"""Tokens of answer turns in each step: some six turns."""
+
+UPDATES = {TurnKind.FIND: 0.36, TurnKind.RETAIN: 0.36, TurnKind.NOTHING: 0.22, TurnKind.CONFIRM: 0.06}
+"""Share of each kind among `update` turns."""
+
+ANSWERS = {TurnKind.ANSWER: 0.85, TurnKind.UNANSWERED: 0.15}
+"""Share of each kind among `answer` turns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A stretch of learning to read."""
+
+    name: str
+    """Name in the log."""
+    part: float
+    """Part of the whole time."""
+    longest_tokens: int
+    """Longest chunk."""
+    long_share: float
+    """Part of the chunks that are that long."""
+    batch_tokens: int
+    """Tokens of a batch, for each process."""
+    first_rate: float
+    """Learning rate at the start."""
+    last_rate: float
+    """Learning rate at the end."""
+
+
+STAGES = (
+    Stage(
+        name="short",
+        part=0.2,
+        longest_tokens=220,
+        long_share=0.0,
+        batch_tokens=6_000,
+        first_rate=2e-3,
+        last_rate=1.5e-3,
+    ),
+    Stage(
+        name="middle",
+        part=0.35,
+        longest_tokens=560,
+        long_share=0.1,
+        batch_tokens=8_000,
+        first_rate=1.5e-3,
+        last_rate=8e-4,
+    ),
+    Stage(
+        name="long",
+        part=0.4,
+        longest_tokens=1_040,
+        long_share=0.35,
+        batch_tokens=10_000,
+        first_rate=1e-3,
+        last_rate=5e-5,
+    ),
+)
+"""Chunks grow, and the learning rate falls."""
+
+SHORTEST_CHUNK_TOKENS = 40
+"""Shortest chunk: the last one of a document is often short."""
+
+
+def phases(maker: TurnMaker, rng: random.Random, *, seconds: float) -> Iterator[Phase]:
+    """The phases in order.
+
+    Args:
+        maker: makes the turns.
+        rng: source of every choice.
+        seconds: wall clock of all phases together; the warm-up may take a tenth of it.
+    """
+    yield warm_up(rng, seconds=0.1 * seconds)
+    for stage in STAGES:
+        yield reading(maker, rng, stage, seconds=stage.part * seconds)
+
+
+def warm_up(rng: random.Random, *, seconds: float) -> Phase:
+    """Copying of random tokens."""
+    copies = batches(_copies(rng), rng, batch_tokens=6_000, pool=POOL_EXAMPLES)
+    return Phase(
+        name=WARM_UP,
+        steps=((batch,) for batch in copies),
+        seconds=seconds,
+        first_rate=2e-3,
+        last_rate=1e-3,
+        target_loss=WARM_UP_LOSS,
+    )
+
+
+def reading(maker: TurnMaker, rng: random.Random, stage: Stage, *, seconds: float) -> Phase:
+    """Turns with chunks up to a length."""
+    diet = Diet(
+        weights=UPDATES,
+        shortest_tokens=SHORTEST_CHUNK_TOKENS,
+        longest_tokens=stage.longest_tokens,
+        long_share=stage.long_share,
+    )
+    return Phase(
+        name=stage.name,
+        steps=_steps(maker, rng, diet, batch_tokens=stage.batch_tokens),
+        seconds=seconds,
+        first_rate=stage.first_rate,
+        last_rate=stage.last_rate,
+    )
+
+
+def _steps(maker: TurnMaker, rng: random.Random, diet: Diet, *, batch_tokens: int) -> Iterator[Sequence[Batch]]:
+    """A batch of `update` turns and a small one of `answer` turns for each step."""
+    answering = Diet(weights=ANSWERS, shortest_tokens=1, longest_tokens=1, long_share=1.0)
+    updates = batches(maker.turns(rng, diet), rng, batch_tokens=batch_tokens, pool=POOL_EXAMPLES)
+    answers = batches(maker.turns(rng, answering), rng, batch_tokens=ANSWER_BATCH_TOKENS, pool=60)
+    return zip(updates, answers, strict=False)
+
+
+def _copies(rng: random.Random) -> Iterator[Example]:
+    while True:
+        yield next(copying_examples(rng, length=rng.choice(WARM_UP_LENGTHS)))

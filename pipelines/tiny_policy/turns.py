@@ -1,0 +1,109 @@
+"""Turns to be learnt: what the memory and the chunk hold, and the memory or answer that should be written."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from memagent_batch.domain.prompts import DEFAULT_PROMPTS, AnswerForm, PromptTokens, Slot
+from memagent_batch.engines.tokenizer import Tokenizer
+from pipelines.needles_facts import Needle, Split, make_needle, make_rival
+from pipelines.tiny_policy.examples import Example
+from pipelines.tiny_policy.streams import Stream, slice_chunk
+
+NOT_STATED = "not stated"
+"""What the answer turn boxes when the memory holds nothing."""
+
+
+class TurnKind(StrEnum):
+    """What a turn asks of the policy."""
+
+    FIND = "find"
+    """Nothing noted, the needle is in the chunk: note it."""
+    RETAIN = "retain"
+    """The needle is noted, the chunk is of no use: keep it."""
+    NOTHING = "nothing"
+    """Nothing noted, the chunk is of no use: still nothing."""
+    CONFIRM = "confirm"
+    """The needle is noted and is in the chunk too: keep it."""
+    ANSWER = "answer"
+    """The needle is noted: box its value."""
+    UNANSWERED = "unanswered"
+    """Nothing is noted: say so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diet:
+    """What share of which turns is learnt, and how long their chunks are."""
+
+    weights: dict[TurnKind, float]
+    """Relative frequency of each kind."""
+    shortest_tokens: int
+    """Shortest chunk."""
+    longest_tokens: int
+    """Longest chunk."""
+    long_share: float
+    """Part of the chunks that have the longest length; the others spread evenly in the logarithm."""
+
+
+class TurnMaker:
+    """Makes turns of the training split, in the default prompt set with a boxed answer."""
+
+    def __init__(self, tokenizer: Tokenizer, streams: Sequence[tuple[float, Stream]]) -> None:
+        """Takes the tokeniser of the model folder, and the streams with their shares."""
+        self._tokenizer = tokenizer
+        self._prompts: PromptTokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
+        self._first = list(self._prompts.first_memory.token_ids)
+        self._shares = [share for share, _ in streams]
+        self._streams = [stream for _, stream in streams]
+        self._end = [tokenizer.end_token_id or 0]
+
+    def turns(self, rng: random.Random, diet: Diet) -> Iterator[Example]:
+        """Endless turns of a diet."""
+        kinds, weights = list(diet.weights), list(diet.weights.values())
+        while True:
+            yield self.turn(rng, rng.choices(kinds, weights)[0], num_tokens=_chunk_tokens(rng, diet))
+
+    def turn(self, rng: random.Random, kind: TurnKind, *, num_tokens: int) -> Example:
+        """One turn of a kind, with a chunk of this many tokens where it has one."""
+        needle = make_needle(rng, split=Split.TRAINING)
+        noted = kind in (TurnKind.RETAIN, TurnKind.CONFIRM, TurnKind.ANSWER)
+        memory = self._tokenizer.encode(needle.sentence) if noted else self._first
+        values = {Slot.QUESTION: self._tokenizer.encode(needle.question), Slot.MEMORY: memory}
+        if kind in (TurnKind.ANSWER, TurnKind.UNANSWERED):
+            told = needle.answer if noted else NOT_STATED
+            target = self._tokenizer.encode(f"\\boxed{{{told}}}")
+            return Example(kind=kind, prompt=self._prompts.answer.fill(values), target=target + self._end)
+        values[Slot.CHUNK] = self._chunk(rng, kind, needle, num_tokens=num_tokens)
+        target = self._tokenizer.encode(needle.sentence) if kind is TurnKind.FIND else memory
+        return Example(kind=kind, prompt=self._prompts.update.fill(values), target=list(target) + self._end)
+
+    def _chunk(self, rng: random.Random, kind: TurnKind, needle: Needle, *, num_tokens: int) -> list[int]:
+        rivals = [make_rival(rng, needle, split=Split.TRAINING).sentence for _ in range(_num_rivals(rng, num_tokens))]
+        sentences = [needle.sentence] * (kind in (TurnKind.FIND, TurnKind.CONFIRM)) + rivals
+        inserts = [self._tokenizer.encode(rng.choice((" ", "\n")) + sentence) for sentence in sentences]
+        stream = rng.choices(self._streams, self._shares)[0]
+        chunk = slice_chunk(rng, stream, inserts, num_tokens=num_tokens)
+        if rng.random() < 0.1:
+            cut = needle.sentence if rng.random() < 0.5 else make_rival(rng, needle, split=Split.TRAINING).sentence
+            chunk = _with_cut(rng, chunk, self._tokenizer.encode(" " + cut))
+        return chunk
+
+
+def _with_cut(rng: random.Random, chunk: list[int], sentence: list[int]) -> list[int]:
+    """The chunk with the last part of a sentence at its beginning, or with a first part, value cut, at its end."""
+    if rng.random() < 0.5:
+        return sentence[rng.randint(len(sentence) // 2, len(sentence) - 1) :] + chunk
+    return chunk + sentence[: rng.randint(1, len(sentence) - 3)]
+
+
+def _num_rivals(rng: random.Random, num_tokens: int) -> int:
+    """None in a third of the chunks, else up to four, fewer in short ones."""
+    most = 1 if num_tokens < 120 else 2 if num_tokens < 240 else 4
+    return 0 if rng.random() < 0.3 else rng.randint(1, most)
+
+
+def _chunk_tokens(rng: random.Random, diet: Diet) -> int:
+    if rng.random() < diet.long_share:
+        return diet.longest_tokens
+    return round(diet.shortest_tokens * (diet.longest_tokens / diet.shortest_tokens) ** rng.random())

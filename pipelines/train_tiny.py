@@ -1,0 +1,129 @@
+"""Makes the tiny policy from a seed: tokeniser, warm-up, reading. `python -m pipelines.train_tiny --output FOLDER`."""
+
+import argparse
+import ctypes
+import json
+import random
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from memagent_batch.engines.tokenizer import Tokenizer
+from pipelines.tiny_policy.network import build_network
+from pipelines.tiny_policy.schedule import WARM_UP, phases
+from pipelines.tiny_policy.streams import training_streams
+from pipelines.tiny_policy.training import Progress, Trainer
+from pipelines.tiny_policy.turns import TurnMaker
+from pipelines.tiny_policy.vocabulary import write_tokenizer
+
+LOG_SECONDS = 30.0
+"""Time between two lines of the log."""
+
+SAVE_SECONDS = 180.0
+"""Time between two checkpoints."""
+
+LOG_NAME = "training_log.jsonl"
+"""Log in the model folder."""
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, required=True, help="model folder to write")
+    parser.add_argument("--minutes", type=float, default=75.0, help="wall clock of the training")
+    parser.add_argument("--processes", type=int, default=2, help="processes of one thread each that share the work")
+    parser.add_argument("--seed", type=int, default=0, help="source of every choice")
+    parser.add_argument("--start", type=Path, help="model folder to go on from, instead of the warm-up")
+    options = parser.parse_args()
+    write_tokenizer(options.output, seed=options.seed)
+    (options.output / LOG_NAME).unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory() as meeting:
+        import torch.multiprocessing as processes
+
+        processes.spawn(_train, args=(options, f"file://{meeting}/meeting"), nprocs=options.processes)
+
+
+class Recorder:
+    """Writes log lines and checkpoints of the averaged weights, from the first process only."""
+
+    def __init__(self, folder: Path, trainer: Trainer) -> None:
+        """Starts both clocks."""
+        self._folder = folder
+        self._trainer = trainer
+        self._logged = self._saved = time.monotonic()
+
+    def __call__(self, progress: Progress) -> None:
+        """Takes note of a step."""
+        now = time.monotonic()
+        if now - self._logged > LOG_SECONDS or progress.step == 0:
+            self._logged = now
+            self.log(progress)
+        if now - self._saved > SAVE_SECONDS:
+            self._saved = now
+            save(self._trainer.averaged, self._folder)
+
+    def log(self, progress: Progress) -> None:
+        """Appends a line."""
+        line = {
+            "phase": progress.phase,
+            "step": progress.step,
+            "seconds": round(progress.seconds),
+            "loss": round(progress.loss, 5),
+            "exact": round(progress.exact, 4),
+            "num_tokens": progress.num_tokens,
+        }
+        with (self._folder / LOG_NAME).open("a", encoding="utf-8") as log:
+            log.write(json.dumps(line) + "\n")
+
+
+def save(network: Any, folder: Path) -> None:
+    """Writes weights and configuration so that a reader sees each file whole, old or new."""
+    with tempfile.TemporaryDirectory(dir=folder) as fresh:
+        network.save_pretrained(fresh)
+        for path in Path(fresh).iterdir():
+            shutil.copymode(folder / "tokenizer.json", path)
+            path.replace(folder / path.name)
+
+
+def _train(rank: int, options: argparse.Namespace, meeting: str) -> None:
+    """One process of the training."""
+    import torch
+    import torch.distributed as distributed
+
+    torch.set_num_threads(1)
+    _keep_freed_memory()
+    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=options.processes)
+    tokenizer = Tokenizer(str(options.output))
+    maker = TurnMaker(tokenizer, training_streams(tokenizer, seed=options.seed))
+    network = build_network(seed=options.seed, end_token_id=tokenizer.end_token_id or 0, pad_token_id=0)
+    if options.start:
+        network = type(network).from_pretrained(options.start)
+    trainer = Trainer(network, num_processes=options.processes)
+    recorder = Recorder(options.output, trainer)
+    rng = random.Random(f"{options.seed} {rank}")
+    for phase in phases(maker, rng, seconds=60.0 * options.minutes):
+        if options.start and phase.name == WARM_UP:
+            continue
+        trainer.run(phase, recorder if rank == 0 else _ignore)
+        if rank == 0:
+            save(trainer.averaged, options.output)
+    distributed.destroy_process_group()
+
+
+def _ignore(_progress: Progress) -> None:
+    """Reports nothing."""
+
+
+def _keep_freed_memory() -> None:
+    """Has glibc keep large blocks for the next step; fresh pages from the kernel cost more than the arithmetic."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        m_trim_threshold, m_mmap_max = -1, -4
+        mallopt(m_mmap_max, 0)
+        mallopt(m_trim_threshold, 2**31 - 1)
+
+
+if __name__ == "__main__":
+    main()
