@@ -40,7 +40,7 @@ bench: setup
 	$(PYTHON) -m benchmarks.memory
 
 docs: setup
-	.venv/bin/mkdocs build --strict
+	.venv/bin/mkdocs build --strict -f infra/mkdocs.yml
 
 train-tiny: setup
 	$(PYTHON) -m pipelines.train_tiny --output memagent_batch/models/tiny

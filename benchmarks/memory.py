@@ -24,7 +24,7 @@ from pipelines.needles import Haystack, make_task
 
 CONFIG = Path(__file__).parent.parent / "jobs" / "configs" / "tiny.yaml"
 SAMPLE_SECONDS = 0.5
-ROLES = ("driver", "actor", "engine")
+ROLES: tuple[str, ...] = ("driver", "actor", "engine")
 
 
 def main() -> None:

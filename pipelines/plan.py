@@ -50,6 +50,8 @@ def make_plan(settings: Settings) -> Plan:
             for table in rows.iter_batches(batch_size=None, batch_format="pyarrow")
         ]
     ).combine_chunks()
+    if not index.num_rows:
+        raise InputError(f"documents: the files at {settings.documents} hold no document")
     require_unique_ids(index)
     require_known_documents(questions, index)
     plan = Plan(index, questions, samples=settings.sampling.samples)
