@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.turns import Completion, Generate, Prompt
-from memagent_batch.errors import EngineRequestError
+from memagent_batch.errors import EngineDeadError, EngineRequestError
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.turn_index import ReadingKey, reading_key
 from memagent_batch.storage.turn_log import parquet_bytes
@@ -51,7 +51,7 @@ class Suspects:
         """Keeps the turns that are under way while the engine dies."""
         rows = [
             {"document_hash": key[0], "question_hash": key[1], "sample": key[2], "path": path}
-            for key, path in sorted(self._under_way)
+            for key, path in sorted(self._under_way.copy())
         ]
         if rows:
             name = f"{DEATHS_FOLDER}/{self.run_id}-{writer_id}.parquet"
@@ -81,7 +81,9 @@ class Suspects:
         self._under_way.add(turn)
         try:
             completion = await generate(prompt)
-        except EngineRequestError:
+        except EngineDeadError:
+            raise  # it stays under way, for `save`
+        except BaseException:
             self._under_way.discard(turn)
             raise
         self._under_way.discard(turn)

@@ -90,6 +90,8 @@ class TurnLogWriter:
         if self._task is not None:
             self._wake.set()
             await self._task
+        if self._error:
+            raise self._error
 
     def _append(self, rows: list[dict[str, Any]], row: dict[str, Any], *, num_bytes: int) -> None:
         if self._error:
@@ -114,15 +116,24 @@ class TurnLogWriter:
         flushed, self._flushed = self._flushed, None
         self._pending_bytes = 0
         self._number += 1
-        try:
-            await asyncio.to_thread(self._write, turns, outcomes, self._number)
-        except StorageError as error:
-            self._error = error
-            if flushed:
-                flushed.set_exception(self._error)
-            return
-        if flushed:
+        if self._error is None:  # after a failed flush an outcome would be kept without its turns
+            self._error = await asyncio.to_thread(self._failure, turns, outcomes, self._number)
+        if flushed and self._error:
+            flushed.set_exception(self._error)
+        elif flushed:
             flushed.set_result(None)
+
+    def _failure(
+        self, turns: list[dict[str, Any]], outcomes: list[dict[str, Any]], number: int
+    ) -> StorageError | None:
+        """Writes the rows; what kept them from being written, so that nobody waits for ever for a flush that is over."""
+        try:
+            self._write(turns, outcomes, number)
+        except StorageError as error:
+            return error
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            return StorageError(f"rows of {self._name} do not fit the log: {type(error).__name__}: {error}")
+        return None
 
     def _write(self, turns: list[dict[str, Any]], outcomes: list[dict[str, Any]], number: int) -> None:
         """Turns first: an outcome is never there without the turns that explain it."""
