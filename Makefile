@@ -40,6 +40,7 @@ bench: setup
 	$(PYTHON) -m benchmarks.memory
 
 docs: setup
+	$(PYTHON) -m pipelines.tables_page
 	.venv/bin/mkdocs build --strict -f infra/mkdocs.yml
 
 train-tiny: setup

@@ -1,0 +1,57 @@
+"""`docs/tables.md`, made from the schemas, so that the page can't say something else than the tables."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from memagent_batch.storage.schemas import ANSWERS, MEMORIES, OUTCOME_LOG, TURN_LOG
+
+PAGE = Path(__file__).parent.parent / "docs" / "tables.md"
+TABLES = (
+    (
+        "answers/",
+        ANSWERS,
+        "One row for each reading that was asked for, always. Carried input columns follow, as text.",
+    ),
+    ("memories/", MEMORIES, "One row for each turn: which span of the document put what into the memory."),
+    ("log/turns/", TURN_LOG, "One row for each finished turn; a turn may be there twice, the first one stands."),
+    (
+        "log/outcomes/",
+        OUTCOME_LOG,
+        "One row for each reading that ended; the first `ok` stands, else the last `failed`.",
+    ),
+)
+INTRODUCTION = """# Tables
+
+Parquet by default, Arrow IPC files with `--table-format arrow`. A reading is one document, one question, one sample.
+`manifest.json` names the files that count; the turn log is Parquet always. This page is made from the schemas by
+`python -m pipelines.tables_page`.
+"""
+
+
+def tables_page() -> str:
+    """The page as Markdown."""
+    return "\n".join([INTRODUCTION, *(_section(name, schema, text) for name, schema, text in TABLES)])
+
+
+def _section(name: str, schema: pa.Schema, text: str) -> str:
+    rows = [
+        f"| `{field.name}` | {_type(field)} | {_said(field, 'unit')} | {_said(field, 'description')} |"
+        for field in schema
+    ]
+    return "\n".join(
+        [f"## `{name}`", "", text, "", "| column | type | unit | meaning |", "|---|---|---|---|", *rows, ""]
+    )
+
+
+def _type(field: pa.Field) -> str:
+    return f"{field.type}, may be null" if field.nullable else str(field.type)
+
+
+def _said(field: pa.Field, key: str) -> str:
+    text: str = field.metadata[key.encode()].decode()
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(tables_page(), encoding="utf-8")
