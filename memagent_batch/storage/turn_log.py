@@ -123,10 +123,8 @@ class TurnLogWriter:
         elif flushed:
             flushed.set_result(None)
 
-    def _failure(
-        self, turns: list[dict[str, Any]], outcomes: list[dict[str, Any]], number: int
-    ) -> StorageError | None:
-        """Writes the rows; what kept them from being written, so that nobody waits for ever for a flush that is over."""
+    def _failure(self, turns: list[dict[str, Any]], outcomes: list[dict[str, Any]], number: int) -> StorageError | None:
+        """Writes the rows; what kept them from being written, so that no flush is waited for for ever."""
         try:
             self._write(turns, outcomes, number)
         except StorageError as error:
