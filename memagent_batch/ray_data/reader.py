@@ -21,7 +21,7 @@ from memagent_batch.ray_data.progress import COUNTS, REPORT_SECONDS
 from memagent_batch.ray_data.suspects import Suspects
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import read_asked
-from memagent_batch.storage.turn_index import ReadingKey, Row, read_turns, reading_key
+from memagent_batch.storage.turn_index import ReadingKey, Row, read_turns, reading_key, scan_turn_files
 from memagent_batch.storage.turn_log import TurnLogWriter
 from memagent_batch.wiring import make_engine, make_output, make_policy, make_prompt_tokens, make_tokenizer
 
@@ -82,18 +82,26 @@ class Reader:
         )
         self._suspects = Suspects(output=self._output, run_id=self._task.run_id)
         await asyncio.to_thread(self._suspects.load)
+        self._run_files = await asyncio.to_thread(
+            scan_turn_files,
+            self._output,
+            reader_fingerprint=self._task.reader_fingerprint,
+            run_id=self._task.run_id,
+        )
         engine = make_engine(settings)
         await engine.start()
         self._reporting = asyncio.create_task(self._report())
         return engine
 
     async def _held(self, document: PlannedDocument) -> dict[ReadingKey, dict[str, Row]]:
-        if not document.turn_files:
+        """Turns of the document that the log holds: of earlier runs, and of this run's actors before this one."""
+        files = sorted({*document.turn_files, *self._run_files.get(document.document_hash, ())})
+        if not files:
             return {}
         read = partial(
             read_turns, reader_fingerprint=self._task.reader_fingerprint, document_hashes=[document.document_hash]
         )
-        return await asyncio.to_thread(read, self._output, document.turn_files)
+        return await asyncio.to_thread(read, self._output, files)
 
     async def _read(
         self,

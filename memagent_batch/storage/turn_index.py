@@ -67,14 +67,23 @@ def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
             if key not in best or rank > best[key]:
                 best[key] = rank
                 index.outcomes[key] = LoggedOutcome(status=Status(row["status"]), file=file)
+    index.turn_files.update(scan_turn_files(output, reader_fingerprint=reader_fingerprint))
+    return index
+
+
+def scan_turn_files(output: Location, *, reader_fingerprint: str, run_id: str = "") -> dict[str, list[str]]:
+    """Turn files by document hash, of all runs or of one.
+
+    Raises:
+        OutputError: a log file can't be read; names it.
+    """
     turn_files: dict[str, list[str]] = defaultdict(list)
     for file, table in _read_all(
-        output / TURNS_FOLDER, columns=["document_hash"], reader_fingerprint=reader_fingerprint
+        output / TURNS_FOLDER, columns=["document_hash"], reader_fingerprint=reader_fingerprint, run_id=run_id
     ):
         for document_hash in pc.unique(table["document_hash"]).to_pylist():
             turn_files[document_hash].append(file)
-    index.turn_files.update(turn_files)
-    return index
+    return dict(turn_files)
 
 
 def read_outcomes(output: Location, files: Iterable[str], *, reader_fingerprint: str) -> dict[ReadingKey, Row]:
@@ -120,8 +129,13 @@ def _row_rank(row: Row) -> tuple[bool, float]:
     return _rank(Status(row["status"]), row["finished_at"].timestamp())
 
 
-def _read_all(folder: Location, *, columns: list[str], reader_fingerprint: str) -> Iterator[tuple[str, pa.Table]]:
-    files = [path for path in folder.files() if path.endswith(".parquet")]
+def _read_all(
+    folder: Location, *, columns: list[str], reader_fingerprint: str, run_id: str = ""
+) -> Iterator[tuple[str, pa.Table]]:
+    """The log files of a folder, of all runs or of one: their names begin with its id."""
+    files = [
+        path for path in folder.files() if path.endswith(".parquet") and path.rsplit("/", 1)[-1].startswith(run_id)
+    ]
     yield from zip(
         files, _read_files(folder, files, columns=columns, reader_fingerprint=reader_fingerprint), strict=True
     )
