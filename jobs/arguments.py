@@ -28,14 +28,17 @@ def parse_settings(arguments: Sequence[str], *, command: str, description: str) 
     Raises:
         SettingsError: a knob is unknown, missing or wrong; names it.
     """
-    options = argparse.ArgumentParser(add_help=False, prog=command)
+    options = argparse.ArgumentParser(add_help=False, prog=command, allow_abbrev=False, exit_on_error=False)
     options.add_argument("--config", type=Path, default=None)
     options.add_argument("--ask", action="append")  # here, since the settings' own parser would split it at commas
-    known, rest = options.parse_known_args(arguments)
+    try:
+        known, rest = options.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        raise SettingsError(str(error)) from error
     _require_known_environment()
 
     class Job(Settings):
-        model_config = SettingsConfigDict(yaml_file=_existing(known.config), cli_prog_name=command)
+        model_config = SettingsConfigDict(yaml_file=_readable_file(known.config), cli_prog_name=command)
 
     Job.__doc__ = f"{description} Knobs can also stand in a YAML file (--config FILE) or in MEMAGENT_... variables."
     given: dict[str, Any] = {"ask": tuple(known.ask)} if known.ask else {}
@@ -48,6 +51,7 @@ def parse_settings(arguments: Sequence[str], *, command: str, description: str) 
                 Job,
                 cli_parse_args=False,
                 cli_kebab_case=True,
+                cli_exit_on_error=False,
                 cli_implicit_flags=True,
                 cli_hide_none_type=True,
                 cli_avoid_json=True,
@@ -56,7 +60,7 @@ def parse_settings(arguments: Sequence[str], *, command: str, description: str) 
         )
     except ValidationError as error:
         raise SettingsError(_readable(error)) from error
-    except (SourceError, yaml.YAMLError) as error:
+    except SourceError as error:
         raise SettingsError(f"settings can't be read: {error}") from error
     return Settings.model_construct(**{name: getattr(job, name) for name in Settings.model_fields})
 
@@ -80,9 +84,16 @@ def run_command(command: Callable[[], object]) -> int:
     return 0
 
 
-def _existing(config: Path | None) -> Path | None:
-    if config is not None and not config.is_file():
-        raise SettingsError(f"--config: there is no file {config}")
+def _readable_file(config: Path | None) -> Path | None:
+    """The job file, if it is one."""
+    if config is None:
+        return None
+    try:
+        knobs = yaml.safe_load(config.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SettingsError(f"--config: {config} can't be read as YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(knobs, dict | None):
+        raise SettingsError(f"--config: {config} holds no knobs; write one on each line, as `name: value`")
     return config
 
 
