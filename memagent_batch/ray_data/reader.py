@@ -123,6 +123,8 @@ class Reader:
         await durable
         self._counts["readings"] += 1
         self._counts["failed"] += result["status"] == Status.FAILED
+        if self._active == 0:
+            self._send_counts()
         return str(result["status"])
 
     def _address(self, document: PlannedDocument, question: int, sample: int) -> ReadingAddress:
@@ -209,9 +211,12 @@ class Reader:
     async def _report(self) -> None:
         while True:
             await asyncio.sleep(REPORT_SECONDS)
-            counts, self._counts = self._counts, dict.fromkeys(COUNTS, 0)
-            if any(counts.values()):
-                self._task.board.add.remote(counts)
+            self._send_counts()
+
+    def _send_counts(self) -> None:
+        counts, self._counts = self._counts, dict.fromkeys(COUNTS, 0)
+        if any(counts.values()):
+            self._task.board.add.remote(counts)
 
     async def _die(self) -> None:
         """Keeps what is finished, then stops the process: Ray starts another one and gives it the same documents."""

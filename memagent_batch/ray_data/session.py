@@ -22,6 +22,8 @@ def ray_session() -> Iterator[None]:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
         here = "RAY_ADDRESS" not in os.environ
+        if here:  # a warning of Ray's core about every actor pool of Ray Data, which keeps its own arguments alive
+            os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
         ray.init(
             log_to_driver=False,
             logging_level=logging.ERROR,
