@@ -1,12 +1,34 @@
 """Fixtures that several parts of the tests use."""
 
+import copy
+import os
+import socket
+import subprocess
+import sys
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
+import httpx
+import psutil
 import pytest
+import pytest_asyncio
 from moto.server import ThreadedMotoServer
 
+import memagent_batch
+from memagent_batch.engines.engine import Engine
+from memagent_batch.engines.openai import OpenAIEngine
+from memagent_batch.engines.simulated import SimulatedEngine
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.engines.vllm import VllmEngine
+from memagent_batch.settings import OpenAISettings, SamplingSettings, SimulatedSettings, VllmSettings
 from memagent_batch.storage.location import Location
+
+WINDOW_TOKENS = 1024
+GREEDY = SamplingSettings(logprobs=True)
+SAMPLED = SamplingSettings(temperature=2.0, logprobs=True)
+"""Hot, so that seeds differ even where the policy is sure of itself."""
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +48,176 @@ def s3_bucket(s3_endpoint: str) -> Location:
     bucket = Location(uri=f"s3://bucket-{uuid.uuid4().hex}", storage_options=options)
     bucket.fs.mkdir(bucket.path)
     return bucket
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Folder of the shipped policy."""
+    shipped = Path(memagent_batch.__file__).parent / "models" / "tiny"
+    if (shipped / "config.json").exists() and (shipped / "tokenizer.json").exists():
+        return str(shipped)
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    build_standin(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer(tiny_model: str) -> Tokenizer:
+    """Tokeniser of the shipped policy."""
+    return Tokenizer(tiny_model)
+
+
+@pytest.fixture(scope="session")
+def vllm_server(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL, up to /v1, of a real vLLM server of the shipped policy, named `tiny` there; window 1,024 tokens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    arguments = f"--model {tiny_model} --served-model-name tiny --host 127.0.0.1 --port {port} --max-model-len 1024"
+    flags = "--dtype float32 --enforce-eager --enable-prompt-tokens-details --disable-log-stats"
+    executor = "--distributed-executor-backend vllm.v1.executor.uniproc_executor.UniProcExecutor"
+    log_path = tmp_path_factory.mktemp("server") / "log.txt"
+    threads = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_WAIT_POLICY": "PASSIVE", "VLLM_CPU_KVCACHE_SPACE": "1"}
+    with log_path.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *f"{arguments} {flags} {executor}".split()],
+            stdout=log,
+            stderr=log,
+            env=os.environ | threads,
+        )
+    try:
+        wait_until_served(f"http://127.0.0.1:{port}/health", process=process, log_path=log_path)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        end_with_children(process)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def vllm_greedy(tiny_model: str) -> AsyncIterator[Engine]:
+    """vLLM in this process."""
+    engine = VllmEngine(
+        VllmSettings(dtype="float32", cpu_kv_cache_gib=1, max_num_seqs=64),
+        model=tiny_model,
+        tokenizer=None,
+        window_tokens=WINDOW_TOKENS,
+        sampling=GREEDY,
+    )
+    await engine.start()
+    yield engine
+    await engine.stop()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def vllm_sampled(vllm_greedy: VllmEngine) -> VllmEngine:
+    """The same running engine, drawing tokens."""
+    engine = copy.copy(vllm_greedy)
+    engine._sampling = SAMPLED
+    return engine
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def openai_greedy(vllm_server: str, tiny_tokenizer: Tokenizer) -> AsyncIterator[Engine]:
+    """A real vLLM server on loopback."""
+    async for engine in started_client(vllm_server, tokenizer=tiny_tokenizer, sampling=GREEDY):
+        yield engine
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def openai_sampled(vllm_server: str, tiny_tokenizer: Tokenizer) -> AsyncIterator[Engine]:
+    """The same server, drawing tokens."""
+    async for engine in started_client(vllm_server, tokenizer=tiny_tokenizer, sampling=SAMPLED):
+        yield engine
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def simulated_greedy(tiny_tokenizer: Tokenizer) -> Engine:
+    """The engine without a model."""
+    return SimulatedEngine(
+        SimulatedSettings(completion_tokens=4), window_tokens=WINDOW_TOKENS, tokenizer=tiny_tokenizer
+    )
+
+
+async def started_client(base_url: str, *, tokenizer: Tokenizer, sampling: SamplingSettings) -> AsyncIterator[Engine]:
+    """A client of the server, open until the fixture ends."""
+    engine = OpenAIEngine(
+        OpenAISettings(base_url=base_url),
+        model="tiny",
+        window_tokens=WINDOW_TOKENS,
+        sampling=sampling,
+        tokenizer=tokenizer,
+    )
+    await engine.start()
+    yield engine
+    await engine.stop()
+
+
+def wait_until_served(url: str, *, process: "subprocess.Popen[bytes]", log_path: Path) -> None:
+    """Returns when the URL answers 200; fails with the end of the log when the process ends first, or after 300 s."""
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if httpx.get(url, trust_env=False).status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.5)
+    pytest.fail(f"the server did not come up:\n{log_path.read_text(errors='replace')[-5000:]}")
+
+
+def end_with_children(process: "subprocess.Popen[bytes]") -> None:
+    """Ends a process and all that it started."""
+    children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    for child in children:
+        if child.is_running():
+            child.kill()
+    process.wait()
+
+
+def build_standin(folder: Path) -> None:
+    """A model of the shipped policy's shape with random weights, which ends some of its completions by itself."""
+    import torch
+    from tokenizers import Tokenizer as BackendTokenizer
+    from tokenizers import decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+    backend = BackendTokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    backend.decoder = decoders.ByteLevel()
+    texts = [path.read_text(encoding="utf-8") for path in Path(memagent_batch.__file__).parent.rglob("*.py")]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    backend.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=1021, initial_alphabet=alphabet))
+    backend.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>")
+    tokenizer.chat_template = (
+        "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    tokenizer.save_pretrained(folder)
+    end = backend.token_to_id("<|im_end|>")
+    torch.manual_seed(0)
+    shape = {"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 4, "num_attention_heads": 4}
+    model = Qwen2ForCausalLM(
+        Qwen2Config(
+            **shape,
+            vocab_size=1024,
+            num_key_value_heads=4,
+            max_position_embeddings=1024,
+            eos_token_id=end,
+            bos_token_id=None,
+            tie_word_embeddings=False,
+            initializer_range=0.2,
+        )
+    )
+    with torch.no_grad():
+        model.lm_head.weight[end] *= 3
+        for token_id in range(1024):
+            if "\ufffd" in backend.decode([token_id]):
+                model.lm_head.weight[token_id] = 0
+    model.to(torch.float32).save_pretrained(folder)

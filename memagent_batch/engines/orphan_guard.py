@@ -1,11 +1,11 @@
 """Sees to it that no engine process outlives the process that started it, and that its last words are heard.
 
-vLLM loads `install` by the entry point `vllm.general_plugins` in each of its processes. By itself an engine core whose
-parent was killed hard (`kill -9`) waits for requests for ever, and holds its memory or its GPU.
+vLLM loads `install` by entry points in each of its processes: as a platform plug-in while it is imported, and as a
+general plug-in when the engine is built. By itself an engine core whose parent was killed hard (`kill -9`) waits five
+minutes for it during a start, and for ever afterwards, with its memory or its GPU.
 """
 
 import logging
-import multiprocessing
 import os
 import signal
 import threading
@@ -25,21 +25,26 @@ OWNER_VARIABLE = "MEMAGENT_ENGINE_OWNER_PID"
 FAILURE_VARIABLE = "MEMAGENT_ENGINE_FAILURE_FILE"
 """Environment of the same: the file that takes the first error that one of them logs."""
 
+THREAD_NAME = "memagent-orphan-guard"
+
 POLL_SECONDS = 0.5
 """Time between two looks at the parent; polled, because Linux's parent-death signal fires when the *thread* that
 started the process ends, which says nothing about the parent."""
 
 
 def install() -> None:
-    """Guards this process if it belongs to a guarded engine; does nothing in any other process."""
+    """Guards this process if it belongs to a guarded engine; does nothing in any other process, or a second time.
+
+    As a platform plug-in it returns None: no platform of its own.
+    """
     owner = os.environ.get(OWNER_VARIABLE)
-    parent = multiprocessing.parent_process()
-    if owner is None or owner == str(os.getpid()) or parent is None or parent.pid is None:
+    if owner is None or owner == str(os.getpid()):
         return
     _note_failures(os.environ.get(FAILURE_VARIABLE))
-    if os.getppid() != parent.pid:
+    if not _is_running(int(owner)):
         _die()
-    threading.Thread(target=_die_with, args=(parent.pid,), name="memagent-orphan-guard", daemon=True).start()
+    if THREAD_NAME not in [thread.name for thread in threading.enumerate()]:
+        threading.Thread(target=_die_with, args=(int(owner), os.getppid()), name=THREAD_NAME, daemon=True).start()
 
 
 def require_registered() -> None:
@@ -81,10 +86,24 @@ def guarded(failure_file: Path) -> dict[str, str]:
     return {OWNER_VARIABLE: str(os.getpid()), FAILURE_VARIABLE: str(failure_file)}
 
 
-def _die_with(parent_pid: int) -> None:
-    while os.getppid() == parent_pid:
+def _die_with(owner: int, parent: int) -> None:
+    """Ends this process once its parent has gone, or the owner above it."""
+    while os.getppid() == parent and _is_running(owner):
         time.sleep(POLL_SECONDS)
     _die()
+
+
+def _is_running(pid: int) -> bool:
+    """Whether there is such a process, and it is more than a killed one that nobody has waited for yet."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, PermissionError):
+        return False  # gone, or the number is now that of another user's process
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state not in ("Z", "X")
 
 
 def _die() -> None:
@@ -92,8 +111,9 @@ def _die() -> None:
 
 
 def _note_failures(path: str | None) -> None:
-    if path:
-        logging.getLogger("vllm").addHandler(_FailureNote(Path(path)))
+    logger = logging.getLogger("vllm")
+    if path and not any(isinstance(handler, _FailureNote) for handler in logger.handlers):
+        logger.addHandler(_FailureNote(Path(path)))
 
 
 class _FailureNote(logging.Handler):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines import orphan_guard
 from memagent_batch.engines.engine import require_fit
+from memagent_batch.engines.weights import WEIGHT_ENDINGS
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
 from memagent_batch.settings import SamplingSettings, VllmSettings
 
@@ -24,6 +25,10 @@ GIB_BYTES = 1024**3
 
 CGROUP_CPU_FILE = Path("/sys/fs/cgroup/cpu.max")
 """CPU time that the container may use, `quota period` in microseconds (cgroup v2)."""
+
+IN_CORE_EXECUTOR = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+"""The executor that needs no worker process. By its short name, `uni`, vLLM on CPU takes it for `mp`, only to bind the
+worker's threads; that costs a process more to start, and a core that waits for the worker."""
 
 KNOBS = {
     "model": "model",
@@ -75,7 +80,7 @@ class VllmEngine:
             EngineStartError: model, arguments or environment can't work; says what and why.
         """
         orphan_guard.require_registered()
-        _require_model(self._model)
+        _require_model(self._model, load_format=self._settings.engine_args.get("load_format"))
         arguments = self._arguments()
         with tempfile.TemporaryDirectory(prefix="memagent-engine-") as folder:
             failure_file = Path(folder) / "failure.txt"
@@ -120,10 +125,12 @@ class VllmEngine:
             "enable_prefix_caching": True,
             "disable_log_stats": True,
         }
-        if current_platform.is_cpu():
-            arguments |= {"kv_cache_memory_bytes": settings.cpu_kv_cache_gib * GIB_BYTES, "enforce_eager": True}
-        else:
+        if not current_platform.is_cpu():
             arguments["gpu_memory_utilization"] = settings.gpu_memory_utilization
+        else:
+            arguments |= {"kv_cache_memory_bytes": settings.cpu_kv_cache_gib * GIB_BYTES, "enforce_eager": True}
+            if settings.tensor_parallel_size * settings.pipeline_parallel_size == 1:
+                arguments["distributed_executor_backend"] = IN_CORE_EXECUTOR
         return arguments | _checked(settings.engine_args)
 
     def _params(self, prompt: Prompt, *, seed: int) -> "SamplingParams":
@@ -168,8 +175,10 @@ class VllmEngine:
 async def _final_output(
     llm: "AsyncLLM", token_ids: list[int], *, params: "SamplingParams", request_id: str
 ) -> "RequestOutput":
+    from vllm.inputs import tokens_input
+
     final = None
-    async for output in llm.generate({"prompt_token_ids": token_ids}, params, request_id):
+    async for output in llm.generate(tokens_input(token_ids), params, request_id):
         final = output
     if final is None or not final.outputs:
         raise ValueError("no output came back")
@@ -180,12 +189,7 @@ def _start(arguments: dict[str, Any], *, failure_file: Path) -> "AsyncLLM":
     """Builds the engine; the place where what vLLM, torch and transformers raise at a start becomes ours."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
-    from vllm.v1.executor.uniproc_executor import UniProcExecutor
 
-    if arguments["tensor_parallel_size"] * arguments["pipeline_parallel_size"] == 1:
-        # On CPU vLLM would start a worker process of its own, only so that it can bind its threads; given the class
-        # instead of the name, it does not: one process less to start, and no core lost to waiting for the worker.
-        arguments = {"distributed_executor_backend": UniProcExecutor} | arguments
     try:
         return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     except Exception as error:
@@ -226,13 +230,16 @@ def _num_cores() -> int:
     return allowed
 
 
-def _require_model(model: str) -> None:
-    """Refuses what is plainly a path and is no model folder; a hub name has at most one slash."""
-    folder = Path(model).expanduser()
-    if folder.is_dir():
-        if not (folder / "config.json").exists():
+def _require_model(model: str, *, load_format: str | None) -> None:
+    """Refuses a folder that holds no whole model, and what is plainly a path to nothing; a hub name is left to vLLM."""
+    path = Path(model)
+    if path.is_dir():
+        names = [file.name for file in path.iterdir()]
+        if "config.json" not in names:
             raise EngineStartError(f"model: the folder {model} has no config.json; give a folder with a whole model")
-    elif folder.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
+        if load_format is None and not any(name.endswith(tuple(WEIGHT_ENDINGS)) for name in names):
+            raise EngineStartError(f"model: the folder {model} has no weights, such as model.safetensors")
+    elif not path.exists() and (path.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1):
         raise EngineStartError(f"model: there is no folder {model} on this machine; check the path on every node")
 
 

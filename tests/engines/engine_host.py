@@ -1,0 +1,26 @@
+"""A process of its own that runs vLLM until it is killed. Says `ready` when the engine has answered once."""
+
+import asyncio
+import sys
+
+from memagent_batch.domain.turns import Prompt, TurnKind
+from memagent_batch.engines.vllm import VllmEngine
+from memagent_batch.settings import SamplingSettings, VllmSettings
+
+
+async def serve(model: str) -> None:
+    engine = VllmEngine(
+        VllmSettings(cpu_kv_cache_gib=1, max_num_seqs=8),
+        model=model,
+        tokenizer=None,
+        window_tokens=1024,
+        sampling=SamplingSettings(),
+    )
+    await engine.start()
+    while True:
+        await engine.complete(Prompt(path="answer", kind=TurnKind.ANSWER, token_ids=[5] * 500, max_tokens=64), seed=0)
+        print("ready", flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1]))

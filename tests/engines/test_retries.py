@@ -1,0 +1,69 @@
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent_batch.engines.retries import (
+    LONGEST_BACKOFF_SECONDS,
+    LONGEST_RETRY_AFTER_SECONDS,
+    Backoff,
+    is_retried,
+    parse_retry_after,
+)
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+DRAWS = st.floats(min_value=0, max_value=1, exclude_max=True)
+
+
+@pytest.mark.parametrize(("attempt", "seconds"), [(0, 0.5), (1, 1.0), (2, 2.0), (5, 16.0), (7, 30.0), (11, 30.0)])
+def test_pause_without_retry_after_doubles_up_to_a_minute(attempt: int, seconds: float) -> None:
+    backoff = Backoff(max_retries=12, first_seconds=1.0, draw=lambda: 0.5)
+    assert backoff.pause_seconds(attempt) == seconds
+
+
+@given(attempt=st.integers(0, 2000), draw=DRAWS, first=st.floats(0.001, 60))
+def test_pause_any_attempt_stays_within_its_bounds(attempt: int, draw: float, first: float) -> None:
+    pause = Backoff(max_retries=3000, first_seconds=first, draw=lambda: draw).pause_seconds(min(attempt, 1000))
+    assert pause is not None
+    assert 0 <= pause <= LONGEST_BACKOFF_SECONDS
+
+
+@pytest.mark.parametrize(("max_retries", "attempt"), [(0, 0), (2, 2), (2, 5)])
+def test_pause_no_try_left_is_none(max_retries: int, attempt: int) -> None:
+    assert Backoff(max_retries=max_retries, first_seconds=1.0).pause_seconds(attempt, retry_after_seconds=3) is None
+
+
+@given(asked=st.floats(0, 10_000), draw=DRAWS)
+def test_pause_with_retry_after_waits_at_least_that_up_to_the_cap(asked: float, draw: float) -> None:
+    pause = Backoff(max_retries=1, first_seconds=2.0, draw=lambda: draw).pause_seconds(0, retry_after_seconds=asked)
+    assert pause is not None
+    least = min(asked, LONGEST_RETRY_AFTER_SECONDS)
+    assert least <= pause <= least + 2.0
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("7", 7.0),
+        (" 0 ", 0.0),
+        ("Sun, 01 Mar 2026 12:00:30 GMT", 30.0),
+        ("Sun, 01 Mar 2026 11:00:00 GMT", 0.0),
+        ("soon", None),
+        ("-3", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_retry_after_seconds_or_date_is_read(value: str | None, seconds: float | None) -> None:
+    assert parse_retry_after(value, now=NOW) == seconds
+
+
+@pytest.mark.parametrize(("status", "retried"), [(200, False), (400, False), (401, False), (404, False), (422, False)])
+def test_status_that_lasts_is_not_retried(status: int, retried: bool) -> None:
+    assert is_retried(status) is retried
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
+def test_status_that_may_pass_is_retried(status: int) -> None:
+    assert is_retried(status)

@@ -1,0 +1,91 @@
+import asyncio
+import copy
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent_batch.domain.turns import Prompt, TurnKind
+from memagent_batch.engines.vllm import VllmEngine
+from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
+from memagent_batch.settings import SamplingSettings, VllmSettings
+
+
+def engine_of(model: str, *, window_tokens: int = 1024, **engine_args: Any) -> VllmEngine:
+    """An engine that was not started."""
+    return VllmEngine(
+        VllmSettings(cpu_kv_cache_gib=1, engine_args=engine_args),
+        model=model,
+        tokenizer=None,
+        window_tokens=window_tokens,
+        sampling=SamplingSettings(),
+    )
+
+
+async def test_start_missing_folder_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(EngineStartError, match=r"no folder .*nowhere"):
+        await engine_of(str(tmp_path / "nowhere")).start()
+
+
+async def test_start_folder_without_config_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EngineStartError, match=r"has no config\.json"):
+        await engine_of(str(tmp_path)).start()
+
+
+@pytest.mark.vllm
+async def test_start_unknown_argument_is_refused_with_near_names(tiny_model: str) -> None:
+    with pytest.raises(EngineStartError, match=r"speculativ_config.*did you mean speculative_config"):
+        await engine_of(tiny_model, speculativ_config={}).start()
+
+
+@pytest.mark.vllm
+async def test_start_argument_with_own_knob_is_refused(tiny_model: str) -> None:
+    with pytest.raises(EngineStartError, match="use the knob window_tokens"):
+        await engine_of(tiny_model, max_model_len=10).start()
+
+
+@pytest.mark.vllm
+async def test_start_window_over_model_maximum_is_refused(tiny_model: str) -> None:
+    with pytest.raises(EngineStartError, match=r"1000000.*\n.*window_tokens"):
+        await engine_of(tiny_model, window_tokens=1_000_000).start()
+
+
+async def test_start_folder_without_weights_is_refused(tiny_model: str, tmp_path: Path) -> None:
+    folder = tmp_path / "weightless"
+    shutil.copytree(tiny_model, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    with pytest.raises(EngineStartError, match="no weights") as raised:
+        await engine_of(str(folder)).start()
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+async def test_complete_before_start_says_that_engine_is_not_running(tiny_model: str) -> None:
+    with pytest.raises(EngineDeadError, match="not running"):
+        await engine_of(tiny_model).complete(prompt_of([1, 2, 3]), seed=0)
+
+
+@pytest.mark.vllm
+@pytest.mark.asyncio(loop_scope="session")
+async def test_complete_refused_request_costs_no_other(vllm_greedy: VllmEngine) -> None:
+    bad, good = await asyncio.gather(
+        vllm_greedy.complete(prompt_of([10_000_000]), seed=0),
+        vllm_greedy.complete(prompt_of([1, 2, 3]), seed=0),
+        return_exceptions=True,
+    )
+    assert isinstance(bad, EngineRequestError)
+    assert not isinstance(good, BaseException)
+
+
+@pytest.mark.vllm
+@pytest.mark.asyncio(loop_scope="session")
+async def test_complete_over_turn_timeout_means_dead_engine(vllm_greedy: VllmEngine) -> None:
+    hanging = copy.copy(vllm_greedy)
+    hanging._settings = VllmSettings(turn_timeout_seconds=1e-6)
+    with pytest.raises(EngineDeadError, match="turn_timeout_seconds"):
+        await hanging.complete(prompt_of([1, 2, 3]), seed=0)
+
+
+def prompt_of(token_ids: list[int]) -> Prompt:
+    """An answer turn."""
+    return Prompt(path="answer", kind=TurnKind.ANSWER, token_ids=token_ids, max_tokens=8)
