@@ -1,5 +1,6 @@
 # Every command sets up what it needs: `.venv` by uv, from the locked requirements.
 PYTHON := .venv/bin/python
+UV := $(shell command -v uv || echo .tools/bin/uv)
 DEMO_OUT ?= demo
 REQUIREMENTS := requirements/cpu.txt
 # A local folder of wheels (PIP_FIND_LINKS) if there is one; else uv's own way to torch for CPU.
@@ -10,10 +11,10 @@ TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend
 setup: .venv/.done
 
 .venv/.done: $(REQUIREMENTS) pyproject.toml
-	command -v uv >/dev/null || python3 -m pip install --quiet uv
-	test -x $(PYTHON) || uv venv --quiet --python 3.11 .venv
-	uv pip install --quiet --python $(PYTHON) $(TORCH) --no-deps -r $(REQUIREMENTS)
-	uv pip install --quiet --python $(PYTHON) --no-deps -e .
+	command -v $(UV) >/dev/null || (python3 -m venv .tools && .tools/bin/pip install --quiet uv)
+	test -x $(PYTHON) || $(UV) venv --quiet --python 3.11 .venv
+	$(UV) pip install --quiet --python $(PYTHON) $(TORCH) --no-deps -r $(REQUIREMENTS)
+	$(UV) pip install --quiet --python $(PYTHON) --no-deps -e .
 	touch $@
 
 demo: setup
@@ -47,5 +48,5 @@ train-tiny: setup
 	$(PYTHON) -m pipelines.train_tiny --output memagent_batch/models/tiny
 
 lock:
-	uv pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 --extra cpu --extra dev pyproject.toml -o requirements/cpu.txt
-	uv pip compile --quiet --python-version 3.11 --extra gpu pyproject.toml -o requirements/gpu.txt
+	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 --extra cpu --extra dev pyproject.toml -o requirements/cpu.txt
+	$(UV) pip compile --quiet --python-version 3.11 --extra gpu pyproject.toml -o requirements/gpu.txt
