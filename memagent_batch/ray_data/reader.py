@@ -3,10 +3,11 @@
 import asyncio
 import os
 import uuid
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -25,8 +26,25 @@ from memagent_batch.storage.turn_index import ReadingKey, Row, read_turns, readi
 from memagent_batch.storage.turn_log import TurnLogWriter
 from memagent_batch.wiring import make_engine, make_output, make_policy, make_prompt_tokens, make_tokenizer
 
+T = TypeVar("T")
+
 LAST_FLUSH_SECONDS = 30.0
 """Longest wait for the log's last flush when the engine has died."""
+
+
+class Once(Generic[T]):
+    """Awaits something once, when it is first asked for, and gives every asker the same."""
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        """Takes what makes it; nothing runs yet."""
+        self._make = make
+        self._made: asyncio.Future[T] | None = None
+
+    async def __call__(self) -> T:
+        """The thing, or the exception that its making raised."""
+        if self._made is None:
+            self._made = asyncio.ensure_future(self._make())
+        return await asyncio.shield(self._made)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,21 +76,16 @@ class Reader:
         self._writer_id = uuid.uuid4().hex[:12]
         self._counts = dict.fromkeys(COUNTS, 0)
         self._active = 0
-        self._starting: asyncio.Future[Engine] | None = None
+        self._started = Once(self._start)
 
     async def __call__(self, batch: pa.Table) -> pa.Table:
         """Reads one document for all its questions. Never raises for what concerns a reading alone."""
         engine = await self._started()
         document = planned_document(batch)
-        held = await self._held(document)
+        held = Once(partial(self._held, document))
         readings = [self._read(engine, document, held, question, sample) for question, sample in document.readings]
         statuses = await asyncio.gather(*readings)
         return pa.table({"document_id": [document.document_id] * len(statuses), "status": pa.array(statuses)})
-
-    async def _started(self) -> Engine:
-        if self._starting is None:
-            self._starting = asyncio.ensure_future(self._start())
-        return await asyncio.shield(self._starting)
 
     async def _start(self) -> Engine:
         settings = self._settings
@@ -107,14 +120,14 @@ class Reader:
         self,
         engine: Engine,
         document: PlannedDocument,
-        held: dict[ReadingKey, dict[str, Row]],
+        held: "Once[dict[ReadingKey, dict[str, Row]]]",
         question: int,
         sample: int,
     ) -> str:
         async with self._slots:
             self._active += 1
             address = self._address(document, question, sample)
-            turns = held.get(reading_key(address), {})
+            turns = (await held()).get(reading_key(address), {})
             result = await self._result(engine, document, address, turns, question=question)
             self._active -= 1
         durable = asyncio.ensure_future(self._log.record_outcome(address, result))
