@@ -1,12 +1,13 @@
 """What an output location says of itself: `run.json` while a run lasts, `manifest.json` when its counts have closed."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
-from memagent_batch.errors import OutputError
+from memagent_batch.errors import MemagentError, OutputError, StorageError
 from memagent_batch.settings import Settings
 from memagent_batch.storage.location import Location
 
@@ -41,15 +42,34 @@ class RunRecord:
     """Layout of the location."""
 
 
+@contextmanager
+def reaching(output: Location) -> Iterator[None]:
+    """The first touch of an output: what its file system raises becomes an OutputError.
+
+    Raises:
+        OutputError: there is no such file system, or it can't be reached with these options.
+    """
+    try:
+        yield
+    except MemagentError:
+        raise
+    except Exception as error:  # the boundary to every file system's own exceptions
+        raise OutputError(
+            f"output: {output.uri} can't be reached: {type(error).__name__}: {' '.join(str(error).split())}; check the "
+            "path, --storage-options and your rights"
+        ) from error
+
+
 def claim_output(output: Location, settings: Settings) -> None:
     """Checks that a run may write here: an empty place, or one that the same job wrote before.
 
     Raises:
         OutputError: the place holds something else; says what, and what to do.
     """
-    record = read_json(output / RUN_FILE)
+    with reaching(output):
+        record = read_json(output / RUN_FILE)
+        files = [] if record else output.files()
     if record is None:
-        files = output.files()
         if files:
             raise OutputError(
                 f"output: {output.uri} holds other files ({files[0]}, {len(files)} in all) and no {RUN_FILE}; "
@@ -89,8 +109,15 @@ def write_json(place: Location, value: Mapping[str, Any]) -> None:
 
 
 def write_run_record(output: Location, record: RunRecord) -> None:
-    """Writes `run.json`."""
-    write_json(output / RUN_FILE, asdict(record))
+    """Writes `run.json`, the first file of a run.
+
+    Raises:
+        OutputError: nothing can be written here.
+    """
+    try:
+        write_json(output / RUN_FILE, asdict(record))
+    except StorageError as error:
+        raise OutputError(f"output: {error}; choose another output, or mend its rights") from error
 
 
 def read_json(place: Location) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import MANIFEST_FILE, RUN_FILE, read_json
+from memagent_batch.storage.manifest import MANIFEST_FILE, RUN_FILE, reaching, read_json
 from memagent_batch.storage.turn_index import scan_log
 from memagent_batch.storage.turn_log import TURNS_FOLDER
 
@@ -22,7 +22,8 @@ def read_state(output: Location) -> dict[str, Any]:
     Raises:
         OutputError: there is no run.
     """
-    record = read_json(output / RUN_FILE)
+    with reaching(output):
+        record = read_json(output / RUN_FILE)
     if record is None:
         raise OutputError(f"output: there is no run at {output.uri} (no {RUN_FILE})")
     manifest = read_json(output / MANIFEST_FILE)
@@ -50,7 +51,11 @@ def read_state(output: Location) -> dict[str, Any]:
 
 def _turns(output: Location, *, reader_fingerprint: str) -> pa.Table:
     folder = output / TURNS_FOLDER
-    tables = [pq.read_table(path, filesystem=folder.fs, columns=TURN_COLUMNS) for path in folder.files()]
+    tables = [
+        pq.read_table(path, filesystem=folder.fs, columns=TURN_COLUMNS)
+        for path in folder.files()
+        if path.endswith(".parquet")
+    ]
     if not tables:
         return pa.table({name: [] for name in TURN_COLUMNS})
     table = pa.concat_tables(tables)

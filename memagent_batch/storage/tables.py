@@ -63,7 +63,9 @@ def project(part: pa.Table, questions: pa.Table, *, projection: Projection) -> P
     turn_files = sorted({file for files in part["turn_files"].to_pylist() for file in files})
     hashes = [value for value in part["document_hash"].to_pylist() if value is not None]
     outcomes = read_outcomes(projection.output, outcome_files, reader_fingerprint=fingerprint)
-    turns = read_turns(projection.output, turn_files, reader_fingerprint=fingerprint, document_hashes=hashes)
+    turns = read_turns(
+        projection.output, turn_files, reader_fingerprint=fingerprint, document_hashes=hashes, with_tokens=False
+    )
     answers: list[Row] = []
     memories: list[Row] = []
     missing: list[str] = []
@@ -169,7 +171,6 @@ def _memories(turns: Mapping[str, Row], *, names: Mapping[str, Any], first_memor
             "turn": number,
             "memory": memory,
             "changed": memory != before,
-            "num_tokens": len(row["token_ids"]),
         }
 
 

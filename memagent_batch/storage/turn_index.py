@@ -98,21 +98,35 @@ def read_outcomes(output: Location, files: Iterable[str], *, reader_fingerprint:
 
 
 def read_turns(
-    output: Location, files: Iterable[str], *, reader_fingerprint: str, document_hashes: Sequence[str]
+    output: Location,
+    files: Iterable[str],
+    *,
+    reader_fingerprint: str,
+    document_hashes: Sequence[str],
+    with_tokens: bool = True,
 ) -> dict[ReadingKey, dict[str, Row]]:
     """The turns of these documents in these files, by reading and turn path.
 
+    Rows are of `TURN_LOG`; without tokens, `num_tokens` stands for token_ids and logprobs, which take most room.
     Where a turn was logged twice, the one that finished first is taken: the rule is the same at every replay.
     """
     readings: dict[ReadingKey, dict[str, Row]] = defaultdict(dict)
     wanted = pa.array(document_hashes, pa.string())
-    for table in _read_files(output, files, columns=TURN_LOG.names, reader_fingerprint=reader_fingerprint):
-        for row in table.filter(pc.is_in(table["document_hash"], wanted)).to_pylist():
+    names = [name for name in TURN_LOG.names if with_tokens or name != "logprobs"]
+    for table in _read_files(
+        output, files, columns=names, reader_fingerprint=reader_fingerprint, document_hashes=wanted
+    ):
+        for row in (table if with_tokens else _counted(table)).to_pylist():
             turns = readings[(row["document_hash"], row["question_hash"], row["sample"])]
             held = turns.get(row["path"])
             if held is None or row["finished_at"] < held["finished_at"]:
                 turns[row["path"]] = row
     return readings
+
+
+def _counted(table: pa.Table) -> pa.Table:
+    num_tokens = pc.list_value_length(table["token_ids"])
+    return table.drop_columns(["token_ids"]).append_column("num_tokens", num_tokens)
 
 
 def reading_key(address: ReadingAddress) -> ReadingKey:
@@ -142,18 +156,32 @@ def _read_all(
 
 
 def _read_files(
-    folder: Location, files: Iterable[str], *, columns: list[str], reader_fingerprint: str
+    folder: Location,
+    files: Iterable[str],
+    *,
+    columns: list[str],
+    reader_fingerprint: str,
+    document_hashes: pa.Array | None = None,
 ) -> Iterator[pa.Table]:
-    read = partial(_read_file, folder, columns=columns, reader_fingerprint=reader_fingerprint)
+    read = partial(
+        _read_file,
+        folder,
+        columns=columns,
+        reader_fingerprint=reader_fingerprint,
+        document_hashes=document_hashes,
+    )
     with ThreadPoolExecutor(READ_THREADS) as threads:
         yield from threads.map(read, files)
 
 
-def _read_file(folder: Location, path: str, *, columns: list[str], reader_fingerprint: str) -> pa.Table:
+def _read_file(
+    folder: Location, path: str, *, columns: list[str], reader_fingerprint: str, document_hashes: pa.Array | None
+) -> pa.Table:
     try:
         table = pq.read_table(path, filesystem=folder.fs, columns=list(dict.fromkeys([*columns, "reader_fingerprint"])))
     except (OSError, pa.ArrowException) as error:
         raise OutputError(
             f"log file {path} can't be read: {error}; restore it, or delete it to read its turns again"
         ) from error
-    return table.filter(pc.equal(table["reader_fingerprint"], reader_fingerprint))
+    table = table.filter(pc.equal(table["reader_fingerprint"], reader_fingerprint))
+    return table if document_hashes is None else table.filter(pc.is_in(table["document_hash"], document_hashes))
