@@ -17,6 +17,7 @@ from memagent_batch.storage.manifest import (
     MANIFEST_FILE,
     RunRecord,
     asked_questions,
+    canonical,
     package_versions,
     public_settings,
     write_json,
@@ -65,7 +66,7 @@ def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, p
     record = RunRecord(
         run_id=run_id,
         started_at=started_at.isoformat(),
-        documents=settings.documents,
+        documents=canonical(settings.documents, settings),
         questions=asked_questions(settings),
         asked=plan.num_readings,
         reader_fingerprint=reader.fingerprint,

