@@ -1,0 +1,209 @@
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.readings import Status
+from memagent_batch.errors import InputError
+from memagent_batch.storage import plan as plan_module
+from memagent_batch.storage.documents import INDEX_SCHEMA
+from memagent_batch.storage.plan import BUNDLE_BYTES, Plan, count_pending
+from memagent_batch.storage.questions import QUESTION_SCHEMA
+from memagent_batch.storage.turn_index import LoggedOutcome, ReadingKey, TurnIndex
+
+KIB = 1024
+EMPTY = TurnIndex(reader_fingerprint="f")
+
+
+def document_of(document_id: str, *, num_bytes: int = 10, path: str = "a.parquet", **values: Any) -> dict[str, Any]:
+    place = {"path": path, "format": "parquet", "start": 0, "stop": int(text_hash(document_id)[:6], 16)}
+    row = {"document_id": document_id, "document_hash": text_hash(document_id), "num_bytes": num_bytes, **place}
+    return row | values
+
+
+def question_of(question: str, *, document_id: str | None = None, question_id: str | None = None) -> dict[str, Any]:
+    return {"question_id": question_id or question, "document_id": document_id, "question": question}
+
+
+def plan_of(
+    documents: Sequence[Mapping[str, Any]], questions: Sequence[Mapping[str, Any]] = (), *, samples: int = 1
+) -> Plan:
+    index = pa.Table.from_pylist(documents, schema=INDEX_SCHEMA)
+    return Plan(index, pa.Table.from_pylist(questions, schema=QUESTION_SCHEMA), samples=samples)
+
+
+def index_of(statuses: Mapping[ReadingKey, Status], *, turn_files: Mapping[str, list[str]] | None = None) -> TurnIndex:
+    outcomes = {key: LoggedOutcome(status=status, file=f"{status}.parquet") for key, status in statuses.items()}
+    return TurnIndex(reader_fingerprint="f", outcomes=outcomes, turn_files=dict(turn_files or {}))
+
+
+def key_of(document: str, question: str, sample: int = 0) -> ReadingKey:
+    return (text_hash(document), text_hash(question), sample)
+
+
+def readings_in(plan: Plan, tables: Iterable[pa.Table]) -> list[tuple[str, str, int]]:
+    """Document, question and sample of each reading, in order."""
+    questions = plan.hashed_questions()["question_id"].to_pylist()
+    return [
+        (document["document_id"], questions[reading["question"]], reading["sample"])
+        for table in tables
+        for document in table.to_pylist()
+        for reading in document["readings"]
+    ]
+
+
+def pending(plan: Plan, index: TurnIndex = EMPTY, *, retry_failed: bool = False) -> list[tuple[str, str, int]]:
+    return readings_in(plan, plan.pending(index, retry_failed=retry_failed))
+
+
+def test_pending_longest_documents_come_first() -> None:
+    sizes = {"small": 10, "large": 900 * KIB, "huge": 5000 * KIB, "middle": 90 * KIB}
+    plan = plan_of([document_of(name, num_bytes=size) for name, size in sizes.items()], [question_of("q")])
+    assert [name for name, _, _ in pending(plan)] == ["huge", "large", "middle", "small"]
+
+
+def test_pending_bundles_hold_small_neighbours_of_one_file_together() -> None:
+    documents = [document_of(f"{path}{number}", path=path, num_bytes=600) for number in range(5) for path in "ab"]
+    bundles = list(plan_of(documents, [question_of("q")]).pending(EMPTY, retry_failed=False))
+    assert [set(bundle["path"].to_pylist()) for bundle in bundles] == [{"a"}, {"b"}]
+
+
+def test_pending_bundles_hold_at_most_their_bytes_or_one_document() -> None:
+    sizes = [3 * BUNDLE_BYTES, BUNDLE_BYTES, *[BUNDLE_BYTES // 3] * 7]
+    documents = [document_of(str(number), num_bytes=size) for number, size in enumerate(sizes)]
+    bundles = list(plan_of(documents, [question_of("q")]).pending(EMPTY, retry_failed=False))
+    assert all(b.num_rows == 1 or sum(b["num_bytes"].to_pylist()) <= BUNDLE_BYTES for b in bundles)
+    assert sum(bundle.num_rows for bundle in bundles) == len(sizes)
+
+
+def test_pending_leaves_out_what_is_done_and_what_failed() -> None:
+    plan = plan_of([document_of("a"), document_of("b"), document_of("c")], [question_of("q")])
+    index = index_of({key_of("a", "q"): Status.OK, key_of("b", "q"): Status.FAILED})
+    assert pending(plan, index) == [("c", "q", 0)]
+    assert plan.counts(index).pending == 1
+
+
+def test_pending_retrying_takes_failed_readings_and_new_ones() -> None:
+    plan = plan_of([document_of("a"), document_of("b")], [question_of("q"), question_of("r")])
+    index = index_of({key_of("a", "q"): Status.OK, key_of("a", "r"): Status.FAILED, key_of("b", "q"): Status.OK})
+    assert sorted(pending(plan, index, retry_failed=True)) == [("a", "r", 0), ("b", "r", 0)]
+
+
+def test_pending_never_holds_a_document_that_can_not_be_read() -> None:
+    broken = document_of("broken", document_hash=None, num_bytes=0, error="the text is null")
+    plan = plan_of([broken, document_of("a")], [question_of("q")])
+    assert pending(plan, retry_failed=True) == [("a", "q", 0)]
+    counts = plan.counts(EMPTY)
+    assert (counts.asked, counts.failed, counts.pending) == (2, 1, 1)
+
+
+def test_pending_documents_of_one_text_are_read_once_and_all_counted() -> None:
+    twins = [document_of("a", document_hash="h"), document_of("b", document_hash="h")]
+    plan = plan_of(twins, [question_of("q")], samples=2)
+    assert [(sample, question) for _, question, sample in pending(plan)] == [(0, "q"), (1, "q")]
+    assert plan.num_readings == 4
+    index = index_of({("h", text_hash("q"), sample): Status.OK for sample in range(2)})
+    assert plan.counts(index).done == 4
+
+
+def test_pending_names_the_log_files_that_hold_turns_of_each_document() -> None:
+    plan = plan_of([document_of("a"), document_of("b")], [question_of("q")])
+    index = index_of({}, turn_files={text_hash("a"): ["1.parquet", "2.parquet"]})
+    (bundle,) = plan.pending(index, retry_failed=False)
+    assert dict(zip(bundle["document_id"].to_pylist(), bundle["turn_files"].to_pylist(), strict=True)) == {
+        "a": ["1.parquet", "2.parquet"],
+        "b": [],
+    }
+
+
+def test_pending_all_done_is_empty() -> None:
+    plan = plan_of([document_of("a")], [question_of("q")])
+    assert pending(plan, index_of({key_of("a", "q"): Status.OK})) == []
+
+
+def test_count_pending_sums_readings_and_their_text() -> None:
+    plan = plan_of([document_of("a", num_bytes=10), document_of("b", num_bytes=7)], [question_of("q")], samples=3)
+    work = count_pending(plan.pending(EMPTY, retry_failed=False))
+    assert (work.readings, work.num_bytes) == (6, 51)
+
+
+def test_plan_samples_ask_each_question_that_often() -> None:
+    plan = plan_of([document_of("a")], [question_of("q")], samples=3)
+    assert pending(plan) == [("a", "q", 0), ("a", "q", 1), ("a", "q", 2)]
+    assert plan.num_readings == plan.counts(EMPTY).asked == 3
+
+
+def test_plan_joins_questions_for_all_for_one_and_beside_a_text() -> None:
+    documents = [document_of("a"), document_of("b", question="inline?")]
+    plan = plan_of(documents, [question_of("all"), question_of("one", document_id="a")])
+    inline = f"q-{text_hash('inline?')[:12]}"
+    assert sorted(pending(plan)) == [("a", "all", 0), ("a", "one", 0), ("b", "all", 0), ("b", inline, 0)]
+    assert plan.num_readings == 4
+
+
+def test_plan_inline_question_alone_is_enough() -> None:
+    assert plan_of([document_of("a", question="inline?"), document_of("b", question="other?")]).num_readings == 2
+
+
+def test_plan_same_inline_question_beside_two_texts_is_asked_of_each() -> None:
+    plan = plan_of([document_of("a", question="why?"), document_of("b", question="why?")])
+    assert sorted(name for name, _, _ in pending(plan)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "questions",
+    [
+        [question_of("all", question_id="q"), question_of("one", question_id="q", document_id="a")],
+        [question_of("one", question_id="q", document_id="a"), question_of("two", question_id="q", document_id="a")],
+        [question_of("inline?", question_id=f"q-{text_hash('inline?')[:12]}")],
+    ],
+    ids=["shared and bound", "bound twice", "listed and inline"],
+)
+def test_plan_question_id_asked_twice_of_a_document_is_refused(questions: list[dict[str, Any]]) -> None:
+    with pytest.raises(InputError, match=r"question_id 'q.*' is asked twice of document 'a'.*another question_id"):
+        plan_of([document_of("a", question="inline?")], questions)
+
+
+def test_plan_hashed_questions_hash_the_text_of_each_question() -> None:
+    plan = plan_of([document_of("a")], [question_of("q", question_id="1"), question_of("r", question_id="2")])
+    assert plan.hashed_questions()["question_hash"].to_pylist() == [text_hash("q"), text_hash("r")]
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    sizes=st.lists(st.integers(0, 60), max_size=30),
+    num_questions=st.integers(1, 4),
+    part_bytes=st.integers(1, 200),
+    part_readings=st.integers(1, 20),
+)
+def test_parts_cover_every_reading_once_in_input_order(
+    sizes: list[int], num_questions: int, part_bytes: int, part_readings: int
+) -> None:
+    documents = [document_of(str(number), num_bytes=size) for number, size in enumerate(sizes)]
+    plan = plan_of(documents, [question_of(f"q{number}") for number in range(num_questions)], samples=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan_module, "PART_BYTES", part_bytes)
+        patch.setattr(plan_module, "PART_READINGS", part_readings)
+        parts = list(plan.parts(EMPTY))
+    assert [name for part in parts for name in part["document_id"].to_pylist()] == [str(n) for n in range(len(sizes))]
+    readings = readings_in(plan, parts)
+    assert len(set(readings)) == len(readings) == plan.num_readings
+    most = part_readings + 2 * num_questions
+    assert all(sum(map(len, part["readings"].to_pylist())) < most for part in parts)
+
+
+def test_parts_name_the_log_files_of_their_outcomes() -> None:
+    plan = plan_of([document_of("a"), document_of("b")], [question_of("q")])
+    (part,) = plan.parts(index_of({key_of("a", "q"): Status.OK}))
+    assert part["outcome_files"].to_pylist() == [["ok.parquet"], []]
+
+
+def test_parts_many_questions_on_a_document_end_a_part_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_module, "PART_BYTES", 100)
+    documents = [document_of(str(number), num_bytes=50) for number in range(4)]
+    assert len(list(plan_of(documents, [question_of("q")]).parts(EMPTY))) == 2
+    assert len(list(plan_of(documents, [question_of("q"), question_of("r")]).parts(EMPTY))) == 4
