@@ -101,7 +101,10 @@ def asked_questions(settings: Settings) -> list[str]:
 def canonical(uri: str, settings: Settings) -> str:
     """The same text for the same place, however it is written; without credentials."""
     place = Location(uri=uri, storage_options=settings.storage_options)
-    return masked(place.fs.unstrip_protocol(place.path))
+    try:
+        return masked(place.fs.unstrip_protocol(place.path))
+    except (ValueError, TypeError, ImportError, OSError):
+        return masked(uri)  # a file system that is not there, or not reached: reading the inputs says so
 
 
 def masked(uri: str) -> str:
