@@ -13,7 +13,7 @@ setup: .venv/.done
 .venv/.done: $(REQUIREMENTS) pyproject.toml
 	command -v $(UV) >/dev/null || (python3 -m venv .tools && .tools/bin/pip install --quiet uv)
 	test -x $(PYTHON) || $(UV) venv --quiet --python 3.11 .venv
-	$(UV) pip install --quiet --python $(PYTHON) $(TORCH) --no-deps -r $(REQUIREMENTS)
+	$(UV) pip install --quiet --python $(PYTHON) $(TORCH) --compile-bytecode --no-deps -r $(REQUIREMENTS)
 	$(UV) pip install --quiet --python $(PYTHON) --no-deps -e .
 	touch $@
 
