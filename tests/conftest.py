@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import psutil
@@ -24,6 +25,9 @@ from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm import VllmEngine
 from memagent_batch.settings import OpenAISettings, SamplingSettings, SimulatedSettings, VllmSettings
 from memagent_batch.storage.location import Location
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as BackendTokenizer
 
 WINDOW_TOKENS = 1024
 GREEDY = SamplingSettings(logprobs=True)
@@ -65,6 +69,25 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
 def tiny_tokenizer(tiny_model: str) -> Tokenizer:
     """Tokeniser of the shipped policy."""
     return Tokenizer(tiny_model)
+
+
+@pytest.fixture(scope="session")
+def text_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model folder with a tokeniser and a chat template but no weights; all that the simulated engine needs."""
+    folder = tmp_path_factory.mktemp("text_model")
+    save_tokenizer(folder, texts=[Path(__file__).read_text(encoding="utf-8")], num_tokens=600)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def ray_here() -> Iterator[None]:
+    """One Ray on this machine for all tests that run pipelines in this process."""
+    import ray
+
+    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
 
 
 @pytest.fixture(scope="session")
@@ -181,25 +204,10 @@ def end_with_children(process: "subprocess.Popen[bytes]") -> None:
 def build_standin(folder: Path) -> None:
     """A model of the shipped policy's shape with random weights, which ends some of its completions by itself."""
     import torch
-    from tokenizers import Tokenizer as BackendTokenizer
-    from tokenizers import decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+    from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    backend = BackendTokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
-    backend.decoder = decoders.ByteLevel()
     texts = [path.read_text(encoding="utf-8") for path in Path(memagent_batch.__file__).parent.rglob("*.py")]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    backend.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=1021, initial_alphabet=alphabet))
-    backend.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>")
-    tokenizer.chat_template = (
-        "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-    )
-    tokenizer.save_pretrained(folder)
+    backend = save_tokenizer(folder, texts=texts, num_tokens=1021)
     end = backend.token_to_id("<|im_end|>")
     torch.manual_seed(0)
     shape = {"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 4, "num_attention_heads": 4}
@@ -221,3 +229,27 @@ def build_standin(folder: Path) -> None:
             if "\ufffd" in backend.decode([token_id]):
                 model.lm_head.weight[token_id] = 0
     model.to(torch.float32).save_pretrained(folder)
+
+
+def save_tokenizer(folder: Path, *, texts: list[str], num_tokens: int) -> "BackendTokenizer":
+    """Writes a byte-level tokeniser of `num_tokens` tokens, learnt from the texts, and three that steer the model."""
+    from tokenizers import Tokenizer as BackendTokenizer
+    from tokenizers import decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    backend = BackendTokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    backend.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=num_tokens, initial_alphabet=alphabet, show_progress=False)
+    backend.train_from_iterator(texts, trainer)
+    backend.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>")
+    tokenizer.chat_template = (
+        "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    tokenizer.save_pretrained(folder)
+    return backend
