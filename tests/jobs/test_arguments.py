@@ -1,0 +1,113 @@
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from jobs.arguments import parse_settings, run_command
+from memagent_batch.domain.answers import Extraction
+from memagent_batch.errors import CountsError, OutputError, StorageError
+from memagent_batch.settings import Settings
+
+GIVEN = ["--documents=docs", "--ask=Who?", "--output=run"]
+HEAVY = ["ray", "vllm", "torch", "transformers"]
+
+
+def parse(*arguments: str) -> Settings:
+    return parse_settings([*GIVEN, *arguments], command="memagent answer", description="Answers.")
+
+
+def test_parse_settings_prefers_command_line_to_environment_to_job_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job.yaml").write_text("window_tokens: 1\npolicy: {chunk_tokens: 1, memory_tokens: 1}\nmodel: m\n")
+    config = f"--config={tmp_path / 'job.yaml'}"
+    settings = parse(config)
+    assert (settings.window_tokens, settings.policy.chunk_tokens, settings.policy.memory_tokens) == (1, 1, 1)
+    monkeypatch.setenv("MEMAGENT_WINDOW_TOKENS", "2")
+    monkeypatch.setenv("MEMAGENT_POLICY__CHUNK_TOKENS", "2")
+    settings = parse(config)
+    assert (settings.window_tokens, settings.policy.chunk_tokens, settings.policy.memory_tokens) == (2, 2, 1)
+    settings = parse(config, "--policy.chunk-tokens=3")
+    assert (settings.window_tokens, settings.policy.chunk_tokens, settings.policy.memory_tokens) == (2, 3, 1)
+    assert settings.model == "m"
+
+
+def test_parse_settings_absent_knobs_have_their_defaults() -> None:
+    assert parse() == Settings(documents="docs", ask=("Who?",), output="run")
+
+
+def test_parse_settings_questions_with_commas_and_quotes_stay_whole() -> None:
+    assert parse('--ask=Who, "what", and [why]?').ask == ("Who?", 'Who, "what", and [why]?')
+
+
+def test_parse_settings_takes_choices_flags_and_json() -> None:
+    settings = parse("--extraction=raw", "--retry-failed", '--storage-options={"key": "k", "client_kwargs": {"a": 1}}')
+    assert settings.extraction is Extraction.RAW
+    assert settings.retry_failed
+    assert settings.storage_options == {"key": "k", "client_kwargs": {"a": 1}}
+
+
+def test_parse_settings_reads_a_secret_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMAGENT_OPENAI__API_KEY", "hunter2")
+    key = parse().openai.api_key
+    assert key is not None
+    assert key.get_secret_value() == "hunter2"
+
+
+@pytest.mark.parametrize(("error", "code"), [(OutputError("o"), 2), (CountsError("c"), 1), (StorageError("s"), 1)])
+def test_run_command_known_error_is_one_line_and_its_code(
+    error: Exception, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    assert run_command(fail) == code
+    assert capsys.readouterr().err.splitlines() == [f"{'error' if code == 2 else 'failed'}: {error}"]
+
+
+def knobs_of(model: type[BaseModel], *, prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from knobs_of(kind, prefix=f"{name}.")
+        else:
+            yield prefix + name.replace("_", "-")
+
+
+@pytest.mark.parametrize("command", ["answer", "plan"])
+def test_help_lists_every_knob(command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "jobs.cli", command, "--help"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    missing = [knob for knob in knobs_of(Settings) if f"--{knob}" not in done.stdout]
+    assert not missing
+    assert "--config" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["answer", "--help"], ["plan", "--help"], ["status", "--help"]])
+def test_command_line_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    assert heavy_modules(f"from jobs import cli; cli.main({arguments!r})") == []
+
+
+def test_import_of_a_job_imports_nothing_heavy() -> None:
+    assert heavy_modules("import jobs.answer, jobs.plan, jobs.status, jobs.prompts") == []
+
+
+def heavy_modules(code: str) -> list[str]:
+    """Which of the heavy packages a fresh process has imported after the code."""
+    watched = f"""
+import json, sys
+try:
+    {code}
+except SystemExit:
+    pass
+print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))
+"""
+    done = subprocess.run([sys.executable, "-c", watched], capture_output=True, text=True, check=True)
+    found: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return found
