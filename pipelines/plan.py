@@ -44,12 +44,9 @@ def make_plan(settings: Settings) -> Plan:
     rows = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards)).map_batches(
         index_shards, fn_kwargs={"settings": settings}, batch_size=1, num_cpus=CPU_SHARE
     )
-    index = pa.concat_tables(
-        [
-            table.cast(index_schema(settings.input))
-            for table in rows.iter_batches(batch_size=None, batch_format="pyarrow")
-        ]
-    ).combine_chunks()
+    schema = index_schema(settings.input)
+    tables = [table.cast(schema) for table in rows.iter_batches(batch_size=None, batch_format="pyarrow")]
+    index = pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
     if not index.num_rows:
         raise InputError(f"documents: the files at {settings.documents} hold no document")
     require_unique_ids(index)

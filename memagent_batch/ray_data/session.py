@@ -13,6 +13,9 @@ from memagent_batch.errors import MemagentError, RunFailedError
 CPU_SHARE = 0.5
 """CPUs of one indexing, tokenising or writing task; low enough that they start beside the engines on two cores."""
 
+START_SECONDS = 1800
+"""Longest wait for the actors that a run begins with; a cluster may have to add nodes for them."""
+
 
 @contextmanager
 def ray_session() -> Iterator[None]:
@@ -58,5 +61,5 @@ def set_long_loops(context: DataContext) -> None:
     context.max_consecutive_actor_init_deaths = 3
     context.enable_progress_bars = False  # the run has its own progress line
     context.print_on_execution_start = False
-    context.wait_for_min_actors_s = -1
+    context.wait_for_min_actors_s = START_SECONDS  # else the first actor that is up takes all the longest documents
     logging.getLogger("ray.data").setLevel(logging.ERROR)
