@@ -1,0 +1,36 @@
+import random
+from pathlib import Path
+
+import pytest
+
+from benchmarks.kill_report import Results
+from benchmarks.killed_job import Role
+from benchmarks.kills import Corpus, kill_five_times, make_corpus, run_undisturbed
+
+pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+@pytest.fixture(scope="module")
+def corpus(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return make_corpus(tmp_path_factory.mktemp("corpus"), model=tiny_model)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return run_undisturbed(corpus, output=tmp_path_factory.mktemp("undisturbed") / "run")
+
+
+@pytest.mark.parametrize("fault", list(Role))
+def test_run_killed_five_times_ends_with_the_answers_of_an_undisturbed_one(
+    fault: Role, corpus: Corpus, undisturbed: Results, tmp_path: Path
+) -> None:
+    report = kill_five_times(
+        fault, corpus, reference=undisturbed, output=tmp_path / "run", rng=random.Random(f"{fault}-1")
+    )
+    assert (report.rows_lost, report.rows_doubled, report.rows_changed) == (0, 0, 0)
+    assert report.ok + report.failed == report.asked
+    assert report.failed == corpus.unreadable
+    assert report.turns == len(undisturbed.logged)
+    assert report.calls_repeated <= report.calls_bound
+    assert report.processes_left == []
+    assert report.counts == undisturbed.counts

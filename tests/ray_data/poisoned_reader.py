@@ -1,0 +1,102 @@
+"""One life of a Reader whose engine dies at a poisoned prompt: run as a process, as Ray would run it, until it exits 0.
+
+Arguments: run id, poisoned text, settings as JSON.
+"""
+
+import asyncio
+import json
+import sys
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.engines.engine import Engine
+from memagent_batch.errors import EngineDeadError
+from memagent_batch.ray_data import reader
+from memagent_batch.ray_data.tokenise import tokenise
+from memagent_batch.settings import Settings
+from memagent_batch.storage.asked import write_asked
+from memagent_batch.storage.documents import index_shard
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.plan import Plan
+from memagent_batch.storage.questions import read_questions
+from memagent_batch.storage.shards import list_shards
+from memagent_batch.storage.turn_index import TurnIndex
+from memagent_batch.wiring import identify_reader, make_engine, make_output, make_tokenizer
+
+
+class FragileEngine:
+    """Passes prompts on until one holds the poison; then it is dead, for all that are under way and all that come."""
+
+    def __init__(self, engine: Engine, *, poison: str) -> None:
+        self._engine = engine
+        self._poison = poison
+        self._death: asyncio.Future[None] | None = None
+
+    async def start(self) -> None:
+        self._death = asyncio.get_running_loop().create_future()
+        await self._engine.start()
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        assert self._death is not None
+        turn = asyncio.ensure_future(self._engine.complete(prompt, seed=seed))
+        if self._poison in TOKENIZER.decode(list(prompt.token_ids)) and not self._death.done():
+            await asyncio.sleep(0.02)
+            self._death.set_result(None)
+        either: list[asyncio.Future[Any]] = [turn, self._death]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if self._death.done():
+            raise EngineDeadError("poisoned")
+        return await turn
+
+    async def stop(self) -> None:
+        await self._engine.stop()
+
+
+class Board:
+    """A ProgressBoard that nobody looks at."""
+
+    @property
+    def add(self) -> "Board":
+        return self
+
+    def remote(self, counts: dict[str, int]) -> None:
+        pass
+
+
+def documents_of(plan: Plan, settings: Settings) -> list[pa.Table]:
+    """The planned documents, tokenised, a table each."""
+    nothing = TurnIndex(reader_fingerprint="")
+    return [row for bundle in plan.pending(nothing, retry_failed=False) for row in tokenise(bundle, settings=settings)]
+
+
+async def read_all(task: reader.ReaderTask, documents: list[pa.Table]) -> None:
+    actor = reader.Reader(task)
+    await asyncio.gather(*[actor(document) for document in documents])
+
+
+def poisoned(settings: Settings, *, poison: str) -> FragileEngine:
+    return FragileEngine(make_engine(settings), poison=poison)
+
+
+if __name__ == "__main__":
+    run_id, poison, knobs = sys.argv[1:]
+    settings = Settings(**json.loads(knobs))
+    TOKENIZER = make_tokenizer(settings)
+    shards = list_shards(Location(uri=settings.documents), settings=settings.input)
+    index = pa.concat_tables(
+        [table for shard in shards for table in index_shard(shard, settings=settings.input, storage_options={})]
+    )
+    plan = Plan(index, read_questions(None, ask=settings.ask), samples=1)
+    write_asked(make_output(settings), plan.hashed_questions(), run_id=run_id)
+    task = reader.ReaderTask(
+        settings=settings,
+        run_id=run_id,
+        reader_fingerprint=identify_reader(settings).fingerprint,
+        board=Board(),
+    )
+    with patch.object(reader, "make_engine", partial(poisoned, poison=poison)):
+        asyncio.run(read_all(task, documents_of(plan, settings)))
