@@ -47,7 +47,8 @@ def own_error(error: BaseException) -> MemagentError:
     """This project's error inside one of Ray's, as the task raised it; else a RunFailedError with Ray's own words."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, MemagentError):
+        # Ray's own error is an instance of its cause's class as well, with the whole traceback as its message
+        if isinstance(cause, MemagentError) and not isinstance(cause, ray.exceptions.RayError):
             return cause
         cause = getattr(cause, "cause", None) or cause.__cause__
     return RunFailedError(f"Ray stopped the run: {str(error).strip()}; the same command goes on from the log")

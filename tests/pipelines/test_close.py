@@ -1,0 +1,121 @@
+"""The end of a run: its counts close, or it says which readings are missing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.errors import CountsError
+from memagent_batch.ray_data.write import REPORT, write_tables
+from memagent_batch.settings import Settings
+from memagent_batch.storage.documents import INDEX_SCHEMA
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.plan import Plan
+from memagent_batch.storage.questions import read_questions
+from memagent_batch.storage.run_state import read_state
+from memagent_batch.storage.turn_index import scan_log
+from memagent_batch.wiring import ReaderIdentity
+from pipelines.close import Run, begin_run, clear_tables, close_run
+
+IDENTITY = ReaderIdentity(fingerprint="f", parts={"model": "m"})
+SECRET = "hunter2-hunter2"
+
+
+def plan_of(*, readable: int, broken: int) -> Plan:
+    place = {"path": "p", "format": "text", "start": 0, "stop": 9}
+    rows: list[dict[str, Any]] = [
+        {"document_id": f"d{number}", "document_hash": text_hash(str(number)), "num_bytes": 9, **place}
+        for number in range(readable)
+    ]
+    rows += [{"document_id": f"b{number}", "num_bytes": 0, "error": "null", **place} for number in range(broken)]
+    return Plan(pa.Table.from_pylist(rows, schema=INDEX_SCHEMA), read_questions(None, ask=["Who?"]), samples=1)
+
+
+def begun(folder: Path, plan: Plan) -> Run:
+    settings = Settings(
+        documents=str(folder / "docs"),
+        output=str(folder / "run"),
+        ask=("Who?",),
+        storage_options={"secret": SECRET},
+        openai={"api_key": SECRET},
+    )
+    return begin_run(Location(uri=settings.output), settings, reader=IDENTITY, plan=plan)
+
+
+def written(run: Run, plan: Plan) -> list[dict[str, Any]]:
+    """Writes the tables of the plan, as the tasks do."""
+    parts = run.parts(plan, scan_log(run.output, reader_fingerprint="f"))
+    return [row for part in parts for row in write_tables(part, projection=run.projection).to_pylist()]
+
+
+def test_close_run_whose_counts_close_writes_the_manifest(tmp_path: Path) -> None:
+    plan = plan_of(readable=0, broken=3)
+    run = begun(tmp_path, plan)
+    manifest = close_run(run, reports=written(run, plan))
+    assert manifest["counts"] == {"asked": 3, "ok": 0, "failed": 3, "answers_rows": 3, "memories_rows": 0}
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text()) == manifest
+    for name in ("answers", "memories"):
+        assert [tmp_path / "run" / file for file in manifest["files"][name]] == list(
+            (tmp_path / "run" / name).iterdir()
+        )
+    state = read_state(run.output)
+    assert (state["state"], state["counts"]) == ("finished", manifest["counts"])
+
+
+def test_close_run_with_missing_readings_names_them_and_writes_no_manifest(tmp_path: Path) -> None:
+    plan = plan_of(readable=2, broken=1)
+    run = begun(tmp_path, plan)
+    reports = written(run, plan)
+    with pytest.raises(
+        CountsError, match=r"2 readings have no outcome .*document 'd0'.*document 'd1'.*same command again"
+    ):
+        close_run(run, reports=reports)
+    assert not (tmp_path / "run" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("change", ["lost file", "doubled file"])
+def test_close_run_whose_files_hold_other_rows_than_reported_is_refused(tmp_path: Path, change: str) -> None:
+    plan = plan_of(readable=0, broken=2)
+    run = begun(tmp_path, plan)
+    reports = written(run, plan)
+    (file,) = (tmp_path / "run" / "answers").iterdir()
+    if change == "lost file":
+        file.unlink()
+    else:
+        file.with_name("part-99999.parquet").write_bytes(file.read_bytes())
+    with pytest.raises(CountsError, match="the counts do not close"):
+        close_run(run, reports=reports)
+
+
+def test_clear_tables_takes_manifest_and_tables_and_leaves_the_log(tmp_path: Path) -> None:
+    plan = plan_of(readable=0, broken=1)
+    run = begun(tmp_path, plan)
+    close_run(run, reports=written(run, plan))
+    clear_tables(run.output)
+    left = {path.relative_to(tmp_path / "run").parts[0] for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert left == {"run.json", "log"}
+
+
+def test_run_writes_no_secret_into_any_file(tmp_path: Path) -> None:
+    plan = plan_of(readable=0, broken=1)
+    run = begun(tmp_path, plan)
+    close_run(run, reports=written(run, plan))
+    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert len(files) >= 5
+    assert all(SECRET.encode() not in path.read_bytes() for path in files)
+
+
+def test_write_tables_reports_by_its_schema(tmp_path: Path) -> None:
+    plan = plan_of(readable=1, broken=1)
+    run = begun(tmp_path, plan)
+    (part,) = run.parts(plan, scan_log(run.output, reader_fingerprint="f"))
+    report = write_tables(part, projection=run.projection)
+    assert report.schema.equals(REPORT)
+    assert report["missing"].to_pylist() == [["document 'd0', question " + repr(question_id(plan)) + ", sample 0"]]
+
+
+def question_id(plan: Plan) -> str:
+    return str(plan.questions["question_id"][0])

@@ -1,0 +1,164 @@
+"""The reader on its own event loop, without Ray: what one fault costs."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.domain.chunking import Chunk
+from memagent_batch.domain.policies import POLICIES
+from memagent_batch.domain.policies.overwrite import OverwritePolicy
+from memagent_batch.domain.prompts import PromptTokens
+from memagent_batch.domain.readings import Outcome
+from memagent_batch.domain.turns import Generate
+from memagent_batch.errors import StorageError
+from memagent_batch.ray_data.reader import Reader, ReaderTask
+from memagent_batch.ray_data.tokenise import tokenise
+from memagent_batch.settings import Settings
+from memagent_batch.storage.asked import write_asked
+from memagent_batch.storage.documents import index_shard
+from memagent_batch.storage.plan import Plan
+from memagent_batch.storage.questions import read_questions
+from memagent_batch.storage.shards import list_shards
+from memagent_batch.storage.turn_index import scan_log
+from memagent_batch.wiring import make_output
+
+RUN_ID = "20260101T000000.000Z"
+FINGERPRINT = "f"
+TEXTS = {"fine": "some text to read " * 30, "cursed": "two words", "other": "more text to read " * 20}
+
+
+class Board:
+    """A ProgressBoard that nobody looks at."""
+
+    class add:  # noqa: N801 - stands for an actor's method
+        @staticmethod
+        def remote(counts: dict[str, int]) -> None:
+            """Takes the counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CursedPolicy(OverwritePolicy):
+    """Reads like `overwrite`, but breaks at a document of one chunk."""
+
+    kind: ClassVar[str] = "overwrite"
+
+    async def read(
+        self, chunks: Sequence[Chunk], question: Sequence[int], *, prompts: PromptTokens, generate: Generate
+    ) -> Outcome:
+        if len(chunks) == 1:
+            raise ZeroDivisionError("a bug in the policy")
+        return await OverwritePolicy.read(self, chunks, question, prompts=prompts, generate=generate)
+
+
+@pytest.fixture
+def settings(text_model: str, tmp_path: Path) -> Settings:
+    rows = [{"document_id": name, "text": text} for name, text in TEXTS.items()]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
+    knobs: dict[str, Any] = {
+        "policy": {"chunk_tokens": 30, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
+        "simulated": {"turn_seconds": 0.01},
+        "log": {"flush_seconds": 0.05},
+    }
+    return Settings(
+        documents=str(tmp_path / "documents.parquet"),
+        output=str(tmp_path / "run"),
+        ask=("Who?",),
+        model=text_model,
+        engine="simulated",
+        window_tokens=1000,
+        **knobs,
+    )
+
+
+def planned(settings: Settings) -> Plan:
+    """The plan that a run over the settings' documents would make."""
+    from memagent_batch.storage.location import Location
+
+    shards = list_shards(Location(uri=settings.documents), settings=settings.input)
+    tables = [table for shard in shards for table in index_shard(shard, settings=settings.input, storage_options={})]
+    return Plan(pa.concat_tables(tables), read_questions(None, ask=settings.ask), samples=1)
+
+
+def read_pending(settings: Settings) -> list[pa.Table | BaseException]:
+    """What one reader returns or raises for each document of the plan."""
+    output, plan = make_output(settings), planned(settings)
+    write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
+    index = scan_log(output, reader_fingerprint=FINGERPRINT)
+    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=FINGERPRINT, board=Board())
+    bundles = plan.pending(index, retry_failed=settings.retry_failed)
+    documents = [document for bundle in bundles for document in tokenise(bundle, settings=settings)]
+
+    async def read() -> list[pa.Table | BaseException]:
+        reader = Reader(task)
+        return await asyncio.gather(*map(reader, documents), return_exceptions=True)
+
+    return asyncio.run(read())
+
+
+def statuses_in(results: Sequence[pa.Table | BaseException]) -> list[str]:
+    """Statuses of the rows; fails where the reader raised."""
+    tables = [result for result in results if isinstance(result, pa.Table)]
+    assert len(tables) == len(results)
+    return [status for table in tables for status in table["status"].to_pylist()]
+
+
+def outcomes_of(settings: Settings) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(Path(settings.output) / "log" / "outcomes").to_pylist()
+    return rows
+
+
+def test_reader_policy_that_breaks_fails_that_reading_alone(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(POLICIES, "overwrite", CursedPolicy)
+    results = read_pending(settings)
+    assert sorted(statuses_in(results)) == ["failed", "ok", "ok"]
+    (failed,) = [row for row in outcomes_of(settings) if row["status"] == "failed"]
+    assert (failed["error_type"], failed["error_message"]) == ("ZeroDivisionError", "a bug in the policy")
+    assert (failed["num_chunks"], failed["num_turns"], failed["response"]) == (1, 0, None)
+
+
+def test_reader_retrying_after_the_policy_was_mended_reads_what_failed(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setitem(POLICIES, "overwrite", CursedPolicy)
+        read_pending(settings)
+    assert read_pending(settings) == []
+    assert statuses_in(read_pending(settings.model_copy(update={"retry_failed": True}))) == ["ok"]
+    assert [
+        outcome.status for outcome in scan_log(make_output(settings), reader_fingerprint=FINGERPRINT).outcomes.values()
+    ] == ["ok"] * 3
+
+
+def test_reader_whose_log_can_not_be_written_fails_every_reading_and_answers_none(settings: Settings) -> None:
+    folder = Path(settings.output) / "log"
+    folder.mkdir(parents=True)
+    for name in ("turns", "outcomes"):
+        (folder / name).write_text("a file where the folder should be")
+    assert [type(result) for result in read_pending(settings)] == [StorageError] * 3
+
+
+def test_reader_document_that_changed_since_the_plan_fails_alone(settings: Settings) -> None:
+    output, plan = make_output(settings), planned(settings)
+    write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
+    (bundle,) = plan.pending(scan_log(output, reader_fingerprint=FINGERPRINT), retry_failed=False)
+    rows = [{"document_id": name, "text": text + "!" * (name == "other")} for name, text in TEXTS.items()]
+    pq.write_table(pa.Table.from_pylist(rows), settings.documents)
+    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=FINGERPRINT, board=Board())
+
+    async def read() -> list[pa.Table]:
+        reader = Reader(task)
+        return await asyncio.gather(*(reader(document) for document in tokenise(bundle, settings=settings)))
+
+    statuses = {row["document_id"]: row["status"] for table in asyncio.run(read()) for row in table.to_pylist()}
+    assert statuses == {"fine": "ok", "cursed": "ok", "other": "failed"}
+    (failed,) = [row for row in outcomes_of(settings) if row["status"] == "failed"]
+    assert failed["error_type"] == "DocumentError"
+    assert "run again" in failed["error_message"]
