@@ -13,6 +13,9 @@ from memagent_batch.errors import MemagentError, RunFailedError
 CPU_SHARE = 0.5
 """CPUs of one indexing, tokenising or writing task; low enough that they start beside the engines on two cores."""
 
+RAY_NOTE = "\nFailed to apply UDF"
+"""Begins the advice on retries that Ray Data adds to the message of every error in a task."""
+
 START_SECONDS = 1800
 """Longest wait for the actors that a run begins with; a cluster may have to add nodes for them."""
 
@@ -49,7 +52,7 @@ def own_error(error: BaseException) -> MemagentError:
     while cause is not None:
         # Ray's own error is an instance of its cause's class as well, with the whole traceback as its message
         if isinstance(cause, MemagentError) and not isinstance(cause, ray.exceptions.RayError):
-            return cause
+            return type(cause)(str(cause).split(RAY_NOTE, 1)[0])
         cause = getattr(cause, "cause", None) or cause.__cause__
     return RunFailedError(f"Ray stopped the run: {str(error).strip()}; the same command goes on from the log")
 
@@ -63,4 +66,4 @@ def set_long_loops(context: DataContext) -> None:
     context.enable_progress_bars = False  # the run has its own progress line
     context.print_on_execution_start = False
     context.wait_for_min_actors_s = START_SECONDS  # else the first actor that is up takes all the longest documents
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # its errors are raised too, and told by `own_error`

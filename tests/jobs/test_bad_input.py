@@ -168,6 +168,16 @@ def test_answer_missing_or_truncated_documents_are_named(refused: Run, tmp_path:
 
 
 @pytest.mark.ray
+def test_real_command_line_with_a_bad_document_shows_no_traceback(job: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "documents.parquet").write_bytes(b"PAR1 cut PAR1")
+    command = [sys.executable, "-m", "jobs.cli", "answer", *arguments_of(job)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "documents.parquet can't be read" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
 def test_answer_bad_questions_are_named(refused: Run, tmp_path: Path) -> None:
     questions = tmp_path / "questions.jsonl"

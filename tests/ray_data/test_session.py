@@ -1,0 +1,40 @@
+import pickle
+
+import pytest
+from ray.exceptions import RayActorError, RayError, RayTaskError
+
+from memagent_batch.errors import InputError, MemagentError, RunFailedError, StorageError
+from memagent_batch.ray_data.session import own_error
+
+
+def task_error(cause: Exception) -> RayError:
+    """An error of a Ray task as the driver gets it: an instance of both classes, with the traceback as its message."""
+    wrapped = RayTaskError("index_shards", "Traceback (most recent call last):\n  File ...", cause)
+    error: RayError = wrapped.as_instanceof_cause()
+    return error
+
+
+@pytest.mark.parametrize("cause", [InputError("a.parquet: no such file"), StorageError("the disk is full")])
+def test_own_error_of_a_task_is_the_one_that_it_raised(cause: MemagentError) -> None:
+    error = task_error(cause)
+    assert isinstance(error, type(cause))
+    found = own_error(error)
+    assert (type(found), str(found)) == (type(cause), str(cause))
+
+
+def test_own_error_leaves_out_what_ray_adds_to_the_message() -> None:
+    note = "Failed to apply UDF transform after 1/1 attempts (total backoff 0.0s).\nTo change retry attempts ..."
+    assert str(own_error(task_error(InputError(f"column 'text' is missing\n{note}")))) == "column 'text' is missing"
+
+
+def test_own_error_under_an_error_of_ray_data_is_found() -> None:
+    outer = RuntimeError("the operator failed")
+    outer.__cause__ = task_error(InputError("bad row"))
+    assert str(own_error(outer)) == "bad row"
+
+
+def test_own_error_of_ray_itself_says_that_the_run_can_go_on() -> None:
+    error = own_error(RayActorError())
+    assert isinstance(error, RunFailedError)
+    assert "the same command goes on" in str(error)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
