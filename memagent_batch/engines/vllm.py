@@ -1,6 +1,7 @@
 """vLLM inside the process that reads: one request of the event loop becomes one request of `AsyncLLM`."""
 
 import asyncio
+import contextlib
 import dataclasses
 import difflib
 import itertools
@@ -29,6 +30,9 @@ CGROUP_CPU_FILE = Path("/sys/fs/cgroup/cpu.max")
 IN_CORE_EXECUTOR = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 """The executor that needs no worker process. By its short name, `uni`, vLLM on CPU takes it for `mp`, only to bind the
 worker's threads; that costs a process more to start, and a core that waits for the worker."""
+
+START_TRIES = 3
+"""Starts in a row, where the engine process dies without an error of its own: what killed it need not strike again."""
 
 KNOBS = {
     "model": "model",
@@ -82,10 +86,16 @@ class VllmEngine:
         orphan_guard.require_registered()
         _require_model(self._model, load_format=self._settings.engine_args.get("load_format"))
         arguments = self._arguments()
-        with tempfile.TemporaryDirectory(prefix="memagent-engine-") as folder:
-            failure_file = Path(folder) / "failure.txt"
-            with orphan_guard.environment(_environment() | orphan_guard.guarded(failure_file)):
-                self._llm = _start(arguments, failure_file=failure_file)
+        for _ in range(START_TRIES):
+            with contextlib.suppress(EngineDeadError), tempfile.TemporaryDirectory(prefix="memagent-engine-") as folder:
+                failure_file = Path(folder) / "failure.txt"
+                with orphan_guard.environment(_environment() | orphan_guard.guarded(failure_file)):
+                    self._llm = _start(arguments, failure_file=failure_file)
+                return
+        raise EngineStartError(
+            f"vLLM's engine process was killed {START_TRIES} times while it started; if by the kernel for want of "
+            "memory: lower vllm.cpu_kv_cache_gib, or give the node more"
+        )
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         """The completion of one prompt; see `Engine.complete`."""
@@ -193,11 +203,18 @@ def _start(arguments: dict[str, Any], *, failure_file: Path) -> "AsyncLLM":
     try:
         return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     except Exception as error:
+        if not failure_file.exists() and _is_death(error):
+            raise EngineDeadError("vLLM's engine process was killed while it started") from error
         cause = failure_file.read_text(encoding="utf-8") if failure_file.exists() else _cause(error)
         raise EngineStartError(
             f"vLLM can't start with model {arguments['model']}: {cause.strip()}\n"
             "Check model, window_tokens and the vllm knobs (dtype, memory, engine_args)."
         ) from error
+
+
+def _is_death(error: Exception) -> bool:
+    """Whether the engine process is gone; of a start, vLLM tells it by the words of a RuntimeError alone."""
+    return type(error).__name__ == "EngineDeadError" or str(error).startswith("Engine core initialization failed")
 
 
 def _environment() -> dict[str, str]:
