@@ -43,6 +43,10 @@ class Needle:
     """Index into `WORDINGS`."""
     attribute: str
     """What of the key is told."""
+    note: str
+    """The fact as a memory keeps it: the asked-for thing first, then what the sentence says of it."""
+    blank: str
+    """The memory of a reader who looks for the fact and has not met it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +82,9 @@ WORDINGS = (
     Wording(sentence="The {attribute} for {key} was set to {value}.", questions=ASKED),
     Wording(sentence="Note: the {attribute} of {key} is {value}.", questions=ASKED),
     Wording(sentence="Remember that the {attribute} of {key} is {value}.", questions=ASKED),
-    Wording(sentence="According to the register, {key} has the {attribute} {value}.", questions=ASKED),
+    Wording(sentence="According to the register, the {attribute} of {key} was {value}.", questions=ASKED),
     Wording(sentence="In the ledger, the {attribute} of {key} stands as {value}.", questions=ASKED),
-    Wording(sentence="It was agreed that {key} keeps the {attribute} {value}.", questions=ASKED),
+    Wording(sentence="It was agreed that the {attribute} of {key} will be {value}.", questions=ASKED),
 )
 """All ways to tell a fact. The first two are RULER's."""
 
@@ -151,7 +155,18 @@ def _tell(rng: random.Random, *, wording: int, attribute: str, key: str, value: 
     form = WORDINGS[wording]
     question = rng.choice(form.questions).format(attribute=attribute, key=key)
     sentence = form.sentence.format(attribute=attribute, key=key, value=value)
-    return Needle(sentence=sentence, question=question, answer=value, key=key, wording=wording, attribute=attribute)
+    magic = wording < len(MAGIC_WORDINGS)
+    topic = f"The special magic {attribute} for {key}" if magic else f"The {attribute} of {key}"
+    return Needle(
+        sentence=sentence,
+        question=question,
+        answer=value,
+        key=key,
+        wording=wording,
+        attribute=attribute,
+        note=topic + form.sentence.partition("{key}")[2].format(attribute=attribute, value=value),
+        blank=f"{topic}: nothing noted yet.",
+    )
 
 
 def _near_key(rng: random.Random, key: str, *, split: Split) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from memagent_batch.engines.tokenizer import Tokenizer
 from pipelines.tiny_policy.network import build_network
+from pipelines.tiny_policy.report import LOG_NAME, append_figures
 from pipelines.tiny_policy.schedule import WARM_UP, phases
 from pipelines.tiny_policy.streams import training_streams
 from pipelines.tiny_policy.training import Progress, Trainer
@@ -24,8 +25,8 @@ LOG_SECONDS = 30.0
 SAVE_SECONDS = 180.0
 """Time between two checkpoints."""
 
-LOG_NAME = "training_log.jsonl"
-"""Log in the model folder."""
+EVALUATED_CHUNKS = (4, 20)
+"""Lengths of the held-out documents at the end, in chunks."""
 
 
 def main() -> None:
@@ -36,6 +37,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2, help="processes of one thread each that share the work")
     parser.add_argument("--seed", type=int, default=0, help="source of every choice")
     parser.add_argument("--start", type=Path, help="model folder to go on from, instead of the warm-up")
+    parser.add_argument("--documents", type=int, default=100, help="held-out documents for each figure at the end")
     options = parser.parse_args()
     write_tokenizer(options.output, seed=options.seed)
     (options.output / LOG_NAME).unlink(missing_ok=True)
@@ -43,6 +45,7 @@ def main() -> None:
         import torch.multiprocessing as processes
 
         processes.spawn(_train, args=(options, f"file://{meeting}/meeting"), nprocs=options.processes)
+    append_figures(options.output, chunks=EVALUATED_CHUNKS, num_documents=options.documents)
 
 
 class Recorder:

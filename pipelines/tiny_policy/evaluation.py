@@ -12,7 +12,7 @@ from memagent_batch.domain.chunking import token_windows
 from memagent_batch.domain.prompts import DEFAULT_PROMPTS, AnswerForm, PromptTokens, Slot
 from memagent_batch.engines.tokenizer import Tokenizer
 from pipelines.needles import Haystack, NeedleTask, make_task
-from pipelines.needles_facts import Split
+from pipelines.needles_facts import Split, make_needle
 from pipelines.tiny_policy.examples import Example, to_batch
 from pipelines.tiny_policy.network import logits_at
 from pipelines.tiny_policy.training import exact_rows
@@ -52,7 +52,7 @@ class Outcome:
     right: float
     """Share whose answer is the reference."""
     noted: float
-    """Share whose last memory is the needle, word for word."""
+    """Share whose last memory is the note of the needle, word for word."""
     exact_turns: float
     """Share of turns told as they should be, token for token."""
     cut: float
@@ -67,8 +67,10 @@ class Reading:
     """Document, question and reference."""
     question: list[int]
     """Tokens of the question."""
-    needle: list[int]
-    """Tokens of the needle, as a memory."""
+    note: list[int]
+    """Tokens of the memory once the needle was met."""
+    blank: list[int]
+    """Tokens of the memory before that."""
     chunks: list[list[int]]
     """Tokens of the chunks."""
     holding: list[bool]
@@ -110,15 +112,17 @@ class Evaluator:
                 extract_answer(text, extraction=Extraction.BOXED) == reading.task.answer
                 for text, reading in zip(texts, readings, strict=True)
             ),
-            noted=_share(reading.memory == reading.needle for reading in readings),
+            noted=_share(reading.memory == reading.note for reading in readings),
             exact_turns=num_exact / num_turns,
             cut=_share(not any(reading.holding) for reading in readings),
         )
 
     def _start(self, rng: random.Random, setting: Setting) -> Reading:
         distractors = setting.distractors_per_chunk * setting.num_chunks
+        needle = make_needle(rng, split=Split.HELD_OUT)
         task = make_task(
             rng,
+            needle=needle,
             length=setting.num_chunks * setting.chunk_tokens - BLOCK_TOKENS,
             length_of=lambda text: len(self._tokenizer.encode(text)),
             haystack=setting.haystack,
@@ -134,7 +138,8 @@ class Evaluator:
         return Reading(
             task=task,
             question=self._tokenizer.encode(task.question),
-            needle=self._tokenizer.encode(task.needle),
+            note=self._tokenizer.encode(needle.note),
+            blank=self._tokenizer.encode(needle.blank),
             chunks=[document.token_ids[low:high].tolist() for low, high in windows],
             holding=[bool(low <= start and end <= high) for low, high in windows],
             memory=list(self._prompts.first_memory.token_ids),
@@ -175,8 +180,8 @@ class Evaluator:
 
 
 def _wanted_memory(reading: Reading, index: int) -> list[int]:
-    """The needle from the chunk on that holds it, the memory as it is before."""
-    return reading.needle if reading.holding[index] else reading.memory
+    """The note from the chunk on that holds the needle, a blank one before."""
+    return reading.note if any(reading.holding[: index + 1]) else reading.blank
 
 
 def _share(flags: Iterable[bool]) -> float:

@@ -14,6 +14,12 @@ from pipelines.tiny_policy.streams import Stream, slice_chunk
 NOT_STATED = "not stated"
 """What the answer turn boxes when the memory holds nothing."""
 
+CUT_SHARE = 0.08
+"""Part of the chunks with the needle that are read with a cut value in the memory: the chunk goes before the memory."""
+
+FIRST_SHARE = 0.35
+"""Part of the turns without anything noted that are the first ones of their document."""
+
 
 class TurnKind(StrEnum):
     """What a turn asks of the policy."""
@@ -23,7 +29,7 @@ class TurnKind(StrEnum):
     RETAIN = "retain"
     """The needle is noted, the chunk is of no use: keep it."""
     NOTHING = "nothing"
-    """Nothing noted, the chunk is of no use: still nothing."""
+    """Nothing noted, the chunk is of no use: note what is looked for, and that it was not met."""
     CONFIRM = "confirm"
     """The needle is noted and is in the chunk too: keep it."""
     ANSWER = "answer"
@@ -68,15 +74,24 @@ class TurnMaker:
         """One turn of a kind, with a chunk of this many tokens where it has one."""
         needle = make_needle(rng, split=Split.TRAINING)
         noted = kind in (TurnKind.RETAIN, TurnKind.CONFIRM, TurnKind.ANSWER)
-        memory = self._tokenizer.encode(needle.sentence) if noted else self._first
+        memory = self._memory(rng, kind, needle)
         values = {Slot.QUESTION: self._tokenizer.encode(needle.question), Slot.MEMORY: memory}
         if kind in (TurnKind.ANSWER, TurnKind.UNANSWERED):
             told = needle.answer if noted else NOT_STATED
             target = self._tokenizer.encode(f"\\boxed{{{told}}}")
             return Example(kind=kind, prompt=self._prompts.answer.fill(values), target=target + self._end)
         values[Slot.CHUNK] = self._chunk(rng, kind, needle, num_tokens=num_tokens)
-        target = self._tokenizer.encode(needle.sentence) if kind is TurnKind.FIND else memory
-        return Example(kind=kind, prompt=self._prompts.update.fill(values), target=list(target) + self._end)
+        target = self._tokenizer.encode(needle.blank if kind is TurnKind.NOTHING else needle.note)
+        return Example(kind=kind, prompt=self._prompts.update.fill(values), target=target + self._end)
+
+    def _memory(self, rng: random.Random, kind: TurnKind, needle: Needle) -> list[int]:
+        """What is noted before the turn; now and then a value that was cut where the chunk before ended."""
+        if kind in (TurnKind.RETAIN, TurnKind.CONFIRM, TurnKind.ANSWER):
+            return self._tokenizer.encode(needle.note)
+        if kind is TurnKind.FIND and rng.random() < CUT_SHARE:
+            lost = rng.randint(1, len(needle.answer) - 1)
+            return self._tokenizer.encode(needle.note.removesuffix(".")[:-lost] + ".")
+        return self._first if rng.random() < FIRST_SHARE else self._tokenizer.encode(needle.blank)
 
     def _chunk(self, rng: random.Random, kind: TurnKind, needle: Needle, *, num_tokens: int) -> list[int]:
         rivals = [make_rival(rng, needle, split=Split.TRAINING).sentence for _ in range(_num_rivals(rng, num_tokens))]
@@ -84,7 +99,7 @@ class TurnMaker:
         inserts = [self._tokenizer.encode(rng.choice((" ", "\n")) + sentence) for sentence in sentences]
         stream = rng.choices(self._streams, self._shares)[0]
         chunk = slice_chunk(rng, stream, inserts, num_tokens=num_tokens)
-        if rng.random() < 0.1:
+        if rng.random() < 0.05:
             cut = needle.sentence if rng.random() < 0.5 else make_rival(rng, needle, split=Split.TRAINING).sentence
             chunk = _with_cut(rng, chunk, self._tokenizer.encode(" " + cut))
         return chunk
@@ -106,4 +121,5 @@ def _num_rivals(rng: random.Random, num_tokens: int) -> int:
 def _chunk_tokens(rng: random.Random, diet: Diet) -> int:
     if rng.random() < diet.long_share:
         return diet.longest_tokens
-    return round(diet.shortest_tokens * (diet.longest_tokens / diet.shortest_tokens) ** rng.random())
+    growth: float = (diet.longest_tokens / diet.shortest_tokens) ** rng.random()
+    return round(diet.shortest_tokens * growth)

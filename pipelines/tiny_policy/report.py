@@ -1,0 +1,79 @@
+"""Measures a tiny policy on held-out documents and appends the figures to its log. Last step of the recipe."""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from memagent_batch.engines.tokenizer import Tokenizer
+from pipelines.needles import Haystack
+from pipelines.tiny_policy.evaluation import Evaluator, Setting
+
+LOG_NAME = "training_log.jsonl"
+"""Log in the model folder."""
+
+CHUNK_TOKENS = 1024
+"""Chunk length that the policy is made for."""
+
+DISTRACTORS_PER_CHUNK = (0.0, 1.0)
+"""A needle alone, and one among as many others as there are chunks."""
+
+SEED = 20_000
+"""Source of the held-out documents."""
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", type=Path, required=True, help="model folder")
+    parser.add_argument("--chunks", type=int, nargs="+", default=[4, 20], help="lengths of the documents, in chunks")
+    parser.add_argument("--documents", type=int, default=100, help="documents for each kind and length")
+    parser.add_argument("--overlap", type=int, default=0, help="tokens that a chunk shares with the one before")
+    options = parser.parse_args()
+    append_figures(
+        options.model, chunks=options.chunks, num_documents=options.documents, overlap_tokens=options.overlap
+    )
+
+
+def append_figures(folder: Path, *, chunks: Sequence[int], num_documents: int, overlap_tokens: int = 0) -> None:
+    """Reads held-out documents of each kind and length, and appends a line for each to the log."""
+    from transformers import Qwen2ForCausalLM
+
+    evaluator = Evaluator(Qwen2ForCausalLM.from_pretrained(folder), Tokenizer(str(folder)))
+    for num_chunks in chunks:
+        for haystack in (Haystack.NOISE, Haystack.RUNNING):
+            for distractors in DISTRACTORS_PER_CHUNK:
+                setting = Setting(
+                    haystack=haystack,
+                    num_chunks=num_chunks,
+                    distractors_per_chunk=distractors,
+                    chunk_tokens=CHUNK_TOKENS,
+                    overlap_tokens=overlap_tokens,
+                    num_documents=num_documents,
+                )
+                _append(folder, evaluator, setting)
+
+
+def _append(folder: Path, evaluator: Evaluator, setting: Setting) -> None:
+    start = time.monotonic()
+    outcome = evaluator.evaluate(setting, seed=SEED)
+    line = {
+        "phase": "evaluation",
+        "haystack": setting.haystack,
+        "num_chunks": setting.num_chunks,
+        "distractors_per_chunk": setting.distractors_per_chunk,
+        "overlap_tokens": setting.overlap_tokens,
+        "num_documents": setting.num_documents,
+        "right": round(outcome.right, 4),
+        "noted": round(outcome.noted, 4),
+        "exact_turns": round(outcome.exact_turns, 5),
+        "cut": round(outcome.cut, 4),
+        "seconds": round(time.monotonic() - start),
+    }
+    with (folder / LOG_NAME).open("a", encoding="utf-8") as log:
+        log.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    main()
