@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
+import hypothesis
 import psutil
 import pytest
 import pytest_asyncio
@@ -28,6 +29,10 @@ from memagent_batch.storage.location import Location
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as BackendTokenizer
+
+# A time limit for each example tells how busy the machine is, not whether the code is right.
+hypothesis.settings.register_profile("without_deadline", deadline=None)
+hypothesis.settings.load_profile("without_deadline")
 
 WINDOW_TOKENS = 1024
 GREEDY = SamplingSettings(logprobs=True)
