@@ -25,17 +25,7 @@ def ray_session() -> Iterator[None]:
     """Connects to the cluster of RAY_ADDRESS (as in `ray job submit`), or starts one on this machine for the run."""
     started = not ray.is_initialized()
     if started:
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
-        here = "RAY_ADDRESS" not in os.environ
-        if here:  # a warning of Ray's core about every actor pool of Ray Data, which keeps its own arguments alive
-            os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-        ray.init(
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            configure_logging=True,
-            **({"include_dashboard": False} if here else {}),
-        )
+        _connect()
     set_long_loops(DataContext.get_current())
     try:
         yield
@@ -67,3 +57,23 @@ def set_long_loops(context: DataContext) -> None:
     context.print_on_execution_start = False
     context.wait_for_min_actors_s = START_SECONDS  # else the first actor that is up takes all the longest documents
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # its errors are raised too, and told by `own_error`
+
+
+def _connect() -> None:
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    here = "RAY_ADDRESS" not in os.environ
+    if here:  # a warning of Ray's core about every actor pool of Ray Data, which keeps its own arguments alive
+        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    try:
+        ray.init(
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=True,
+            **({"include_dashboard": False} if here else {}),
+        )
+    except Exception as error:  # Ray's own errors, ConnectionError, and a bare Exception after 30 s without a raylet
+        place = "on this machine" if here else f"at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
+        raise RunFailedError(
+            f"Ray can't be started or reached {place}: {str(error).strip()}; the same command goes on from the log"
+        ) from error
