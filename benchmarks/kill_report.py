@@ -77,7 +77,7 @@ class FaultReport:
     calls_repeated: int
     """Model calls begun beyond one for a turn; those that were under way at a kill are in it."""
     calls_bound: int
-    """What the promise allows: for each kill the turns of one flush interval, and those under way."""
+    """What the promise allows: for each kill among turns, those of one flush interval, and those under way."""
     seconds_to_recover: list[float | None]
     """From each kill to the next turn that ends; none where no turn was left. Further kills before it are in it."""
     seconds_to_end: float

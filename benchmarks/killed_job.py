@@ -70,6 +70,7 @@ class KilledJob:
         environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
         environment |= {MARK: self._mark, "RAY_TMPDIR": str(self._ray)}
         environment["SPT_NOENV"] = "1"  # Ray and vLLM write their titles over the environment unless told not to
+        environment["RAY_worker_niceness"] = "0"  # by default the engine would wait for all else on the machine
         with self.console.open("ab") as console:
             self._command = subprocess.Popen(
                 [sys.executable, "-m", "jobs.answer", *self._arguments],

@@ -161,14 +161,19 @@ def kill_five_times(
             fault=fault,
             kills=kills,
             num_calls=job.num_calls(),
-            calls_bound=len(kills) * (_most_unflushed(reference, results) + READINGS_IN_FLIGHT),
+            calls_bound=_calls_bound(fault, reference, results),
             processes_left=[*left, *outlived],
         )
 
 
-def _most_unflushed(*runs: Results) -> int:
-    """The most turns that ended within one flush interval and the writing of it."""
-    return max(most_within(run.finished_at, seconds=FLUSH_SECONDS + WRITE_SECONDS) for run in runs)
+def _calls_bound(fault: Role, *runs: Results) -> int:
+    """Calls that the kills may cost: those under way, and those that ended since the last flush.
+
+    An actor whose engine dies flushes its log before it ends, so that an engine costs no turn that had ended.
+    """
+    num_kills = sum(moment in (Moment.FIRST_TURNS, Moment.READING) for moment in MOMENTS[fault])
+    unflushed = max(most_within(run.finished_at, seconds=FLUSH_SECONDS + WRITE_SECONDS) for run in runs)
+    return num_kills * (READINGS_IN_FLIGHT + (0 if fault == Role.ENGINE else unflushed))
 
 
 def _job(corpus: Corpus, *, output: Path) -> KilledJob:
