@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pipelines.tiny_policy.examples import Batch, Example, batches
+from pipelines.tiny_policy.recall import recall_batches
 from pipelines.tiny_policy.training import Phase
 from pipelines.tiny_policy.turns import Diet, TurnKind, TurnMaker
 from pipelines.tiny_policy.warm_up import copying_examples
@@ -17,6 +18,9 @@ WARM_UP_LENGTHS = (96, 128, 192, 256, 384, 768)
 
 WARM_UP_LOSS = 0.05
 """Loss at which copying is taken for learnt, in nats a token."""
+
+RECALL_LOSS = 0.04
+"""Loss at which keys are taken for told apart, in nats a token."""
 
 POOL_EXAMPLES = 160
 """Examples that are sorted by length together."""
@@ -54,7 +58,7 @@ class Stage:
 STAGES = (
     Stage(
         name="short",
-        part=0.2,
+        part=0.15,
         longest_tokens=220,
         long_share=0.0,
         batch_tokens=6_000,
@@ -63,7 +67,7 @@ STAGES = (
     ),
     Stage(
         name="middle",
-        part=0.35,
+        part=0.25,
         longest_tokens=560,
         long_share=0.1,
         batch_tokens=8_000,
@@ -92,9 +96,10 @@ def phases(maker: TurnMaker, rng: random.Random, *, seconds: float) -> Iterator[
     Args:
         maker: makes the turns.
         rng: source of every choice.
-        seconds: wall clock of all phases together; the warm-up may take a tenth of it.
+        seconds: wall clock of all phases together; the warm-ups may take three tenths of it.
     """
     yield warm_up(rng, seconds=0.1 * seconds)
+    yield recall(rng, seconds=0.2 * seconds)
     for stage in STAGES:
         yield reading(maker, rng, stage, seconds=stage.part * seconds)
 
@@ -109,6 +114,18 @@ def warm_up(rng: random.Random, *, seconds: float) -> Phase:
         first_rate=2e-3,
         last_rate=1e-3,
         target_loss=WARM_UP_LOSS,
+    )
+
+
+def recall(rng: random.Random, *, seconds: float) -> Phase:
+    """Questions to tables of random tokens."""
+    return Phase(
+        name="recall",
+        steps=((batch,) for batch in recall_batches(rng, batch_tokens=8_000)),
+        seconds=seconds,
+        first_rate=2e-3,
+        last_rate=1.5e-3,
+        target_loss=RECALL_LOSS,
     )
 
 

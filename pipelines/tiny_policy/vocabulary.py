@@ -26,8 +26,8 @@ CHAT_TEMPLATE = (
 """ChatML, without a default system text."""
 
 DIGITS = r"\d{1,2}"
-"""Numbers are cut into pairs of digits. Copying a number digit by digit asks which of ten tokens follows another of ten,
-which other numbers in sight answer otherwise; pairs are seldom seen twice."""
+"""Numbers are cut into pairs of digits. Digit by digit, other numbers in sight would often show the same digit with
+another one behind it, and copying would have to look further back; pairs are seldom seen twice."""
 
 PAIR_REPEATS = 400
 """How often every pair of digits is shown to the BPE training, so that each becomes a token."""
