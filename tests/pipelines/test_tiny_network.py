@@ -1,0 +1,81 @@
+import random
+
+import pytest
+import torch
+
+from pipelines.tiny_policy.examples import IGNORED, Batch, Example, batches, to_batch
+from pipelines.tiny_policy.network import build_network, logits_at
+from pipelines.tiny_policy.vocabulary import VOCABULARY_SIZE
+from pipelines.tiny_policy.warm_up import copying_examples
+
+NETWORK = build_network(seed=0, end_token_id=2, pad_token_id=0)
+
+
+def draw(rng: random.Random, num_tokens: int) -> list[int]:
+    return [rng.randrange(3, VOCABULARY_SIZE) for _ in range(num_tokens)]
+
+
+def two_facts(rng: random.Random) -> Example:
+    """Two facts that differ in key and value; between these stand the same four tokens. The first key is asked for."""
+    start, link = draw(rng, 4), draw(rng, 4)
+    keys, values = (draw(rng, 3), draw(rng, 3)), (draw(rng, 1), draw(rng, 1))
+    facts = [start + key + link + value for key, value in zip(keys, values, strict=True)]
+    asked = rng.randrange(2)
+    known = draw(rng, 30) + facts[0] + draw(rng, 20) + facts[1] + draw(rng, 20)
+    return Example(kind="fact", prompt=known + start + keys[asked] + link, target=values[asked])
+
+
+def share_told(batch: Batch) -> float:
+    with torch.inference_mode():
+        told = logits_at(NETWORK, batch.tokens, batch.places).argmax(-1)
+    learnt = batch.targets != IGNORED
+    return float((told == batch.targets)[learnt].float().mean())
+
+
+def test_logits_at_places_equal_the_ones_that_engines_compute() -> None:
+    tokens = torch.tensor([draw(random.Random(row), 50) for row in range(3)])
+    places = torch.tensor([[5, 20, 49]] * 3)
+
+    with torch.inference_mode():
+        ours = logits_at(NETWORK, tokens, places)
+        theirs = NETWORK(tokens).logits[:, [5, 20, 49]]
+
+    assert torch.allclose(ours, theirs, atol=1e-3)
+
+
+def test_start_weights_on_recurring_random_tokens_copy_most_of_them() -> None:
+    examples = copying_examples(random.Random(0), length=160)
+
+    assert share_told(to_batch([next(examples) for _ in range(16)])) > 0.7
+
+
+def test_start_weights_on_two_facts_tell_the_value_of_the_key_asked_for() -> None:
+    rng = random.Random(1)
+
+    assert share_told(to_batch([two_facts(rng) for _ in range(32)])) > 0.8
+
+
+def test_batch_of_examples_asks_for_each_target_after_the_tokens_before_it() -> None:
+    batch = to_batch(
+        [
+            Example(kind="a", prompt=[5, 6, 7], target=[8, 9]),
+            Example(kind="b", prompt=[10], target=[11, 12, 13]),
+        ]
+    )
+
+    assert batch.tokens[:, :4].tolist() == [[5, 6, 7, 8], [10, 11, 12, 0]]
+    assert batch.places.tolist() == [[2, 3, 3], [0, 1, 2]]
+    assert batch.targets.tolist() == [[8, 9, IGNORED], [11, 12, 13]]
+
+
+@pytest.mark.parametrize("batch_tokens", [400, 2_000])
+def test_batches_of_mixed_lengths_keep_to_their_size(batch_tokens: int) -> None:
+    rng = random.Random(2)
+    examples = (Example(kind="x", prompt=[4] * rng.randint(10, 200), target=[5]) for _ in range(600))
+
+    made = [
+        batch for batch, _ in zip(batches(examples, rng, batch_tokens=batch_tokens, pool=100), range(20), strict=False)
+    ]
+
+    assert all(batch.tokens.numel() <= batch_tokens + 32 * len(batch.kinds) for batch in made)
+    assert sum(len(batch.kinds) for batch in made) > 20
