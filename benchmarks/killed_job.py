@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 MARK = "KILLED_JOB_MARK"
 """Environment variable that marks the processes of one job."""
 POLL_SECONDS = 0.05
-PATIENCE_SECONDS = 300.0
-"""Longest wait for anything that a run does next; an engine starts in some 20 s on two quiet cores."""
+PATIENCE_SECONDS = 600.0
+"""Longest wait for anything that a run does next; a replaced engine takes some 20 s on two cores."""
 
 
 class Role(StrEnum):

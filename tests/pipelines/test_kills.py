@@ -7,7 +7,7 @@ from benchmarks.kill_report import Results
 from benchmarks.killed_job import Role
 from benchmarks.kills import Corpus, kill_five_times, make_corpus, run_undisturbed
 
-pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,8 @@ import pytest
 
 from memagent_batch.domain.readings import Status
 
+pytestmark = pytest.mark.slow
+
 HOST = Path(__file__).parent / "poisoned_reader.py"
 POISON = "POISON"
 
