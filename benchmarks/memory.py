@@ -80,7 +80,7 @@ def _corpus(folder: Path, *, num_documents: int, num_tokens: int) -> dict[str, s
             length=num_tokens,
             length_of=lambda text: len(tokenizer.encode_document(text).token_ids),
             haystack=list(Haystack)[number % len(Haystack)],
-            num_distractors=20,
+            num_distractors=3,
         )
         row = {"document_id": f"d{number}", "text": task.document}
         pq.write_table(pa.Table.from_pylist([row]), folder / "documents" / f"{number}.parquet")

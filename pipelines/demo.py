@@ -17,8 +17,8 @@ NUM_DOCUMENTS = 24
 NUM_SHARDS = 4
 SHORTEST_TOKENS = 2_000
 LONGEST_TOKENS = 200_000
-TOKENS_PER_DISTRACTOR = 10_000
-"""One needle with another key for each stretch of this length, and one more."""
+NUM_DISTRACTORS = 3
+"""Other needles in each document: four keys in all, as in RULER's first multi-key task."""
 SEED = 20_260_101
 
 
@@ -71,7 +71,7 @@ def _tasks(seed: int) -> Iterator[NeedleTask]:
             length=length,
             length_of=lambda text: len(tokenizer.encode_document(text).token_ids),
             haystack=haystacks[number % len(haystacks)],
-            num_distractors=1 + length // TOKENS_PER_DISTRACTOR,
+            num_distractors=NUM_DISTRACTORS,
             split=Split.HELD_OUT,
         )
 

@@ -99,7 +99,7 @@ def words_of(words: tuple[str, ...], *, split: Split) -> tuple[str, ...]:
 def make_needle(rng: random.Random, *, split: Split, key: str | None = None, wording: int | None = None) -> Needle:
     """A random fact, about this key and in this wording where they are given."""
     number = rng.randrange(len(WORDINGS)) if wording is None else wording
-    numeric = rng.random() < 0.9
+    numeric = rng.random() < 0.97
     if number < len(MAGIC_WORDINGS):
         attribute = "number" if numeric else "word"
     else:
@@ -118,7 +118,7 @@ def make_rival(rng: random.Random, needle: Needle, *, split: Split) -> Needle:
             value = make_number(rng) if numeric else make_key(rng, split=split)
             rival = _tell(rng, wording=needle.wording, attribute=needle.attribute, key=key, value=value)
         else:
-            rival = make_needle(rng, split=split, key=needle.key if rng.random() < 0.3 else key)
+            rival = make_needle(rng, split=split, key=needle.key if rng.random() < 0.15 else key)
         differs = (rival.key, rival.attribute) != (needle.key, needle.attribute)
         if differs and rival.answer != needle.answer and needle.key not in rival.answer:
             return rival
@@ -134,13 +134,13 @@ def make_number(rng: random.Random) -> str:
 def make_key(rng: random.Random, *, split: Split) -> str:
     """An adjective and a noun, made-up words, or a short hexadecimal name."""
     kind = rng.random()
-    if kind < 0.5:
+    if kind < 0.7:
         return f"{rng.choice(words_of(ADJECTIVES, split=split))}-{rng.choice(words_of(NOUNS, split=split))}"
-    if kind < 0.65:
-        return f"{rng.choice(words_of(ADJECTIVES, split=split))}-{make_word(rng, split=split)}"
     if kind < 0.8:
+        return f"{rng.choice(words_of(ADJECTIVES, split=split))}-{make_word(rng, split=split)}"
+    if kind < 0.85:
         return f"{make_word(rng, split=split)}-{make_word(rng, split=split)}"
-    if kind < 0.92:
+    if kind < 0.95:
         return make_word(rng, split=split)
     return f"{rng.randrange(16**4):04x}-{rng.randrange(16**4):04x}"
 
@@ -173,8 +173,8 @@ def _near_key(rng: random.Random, key: str, *, split: Split) -> str:
     """Another key, often with one part of this one."""
     first, dash, last = key.partition("-")
     kind = rng.random()
-    if dash and kind < 0.3:
+    if dash and kind < 0.15:
         return f"{first}-{rng.choice(words_of(NOUNS, split=split))}"
-    if dash and kind < 0.6:
+    if dash and kind < 0.3:
         return f"{rng.choice(words_of(ADJECTIVES, split=split))}-{last}"
     return make_key(rng, split=split)

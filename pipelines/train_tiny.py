@@ -7,6 +7,8 @@ import random
 import shutil
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from pipelines.tiny_policy.network import build_network
 from pipelines.tiny_policy.report import LOG_NAME, append_figures
 from pipelines.tiny_policy.schedule import WARM_UP, phases
 from pipelines.tiny_policy.streams import training_streams
-from pipelines.tiny_policy.training import Progress, Trainer
+from pipelines.tiny_policy.training import Phase, Progress, Trainer
 from pipelines.tiny_policy.turns import TurnMaker
 from pipelines.tiny_policy.vocabulary import write_tokenizer
 
@@ -24,6 +26,9 @@ LOG_SECONDS = 30.0
 
 SAVE_SECONDS = 180.0
 """Time between two checkpoints."""
+
+OVERLAP_TOKENS = 64
+"""Overlap of the chunks at the evaluation, as in `jobs/configs/tiny.yaml`: no needle is cut."""
 
 EVALUATED_CHUNKS = (4, 20)
 """Lengths of the held-out documents at the end, in chunks."""
@@ -36,16 +41,21 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=75.0, help="wall clock of the training")
     parser.add_argument("--processes", type=int, default=2, help="processes of one thread each that share the work")
     parser.add_argument("--seed", type=int, default=0, help="source of every choice")
-    parser.add_argument("--start", type=Path, help="model folder to go on from, instead of the warm-up")
+    parser.add_argument("--start", type=Path, help="model folder to go on from")
+    parser.add_argument(
+        "--first-phase", help="the phase to begin with (default: the first, or with --start the one after the warm-up)"
+    )
     parser.add_argument("--documents", type=int, default=100, help="held-out documents for each figure at the end")
     options = parser.parse_args()
-    write_tokenizer(options.output, seed=options.seed)
+    _place_tokenizer(options)
     (options.output / LOG_NAME).unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as meeting:
         import torch.multiprocessing as processes
 
         processes.spawn(_train, args=(options, f"file://{meeting}/meeting"), nprocs=options.processes)
-    append_figures(options.output, chunks=EVALUATED_CHUNKS, num_documents=options.documents)
+    append_figures(
+        options.output, chunks=EVALUATED_CHUNKS, num_documents=options.documents, overlap_tokens=OVERLAP_TOKENS
+    )
 
 
 class Recorder:
@@ -106,13 +116,28 @@ def _train(rank: int, options: argparse.Namespace, meeting: str) -> None:
     trainer = Trainer(network, num_processes=options.processes)
     recorder = Recorder(options.output, trainer)
     rng = random.Random(f"{options.seed} {rank}")
-    for phase in phases(maker, rng, seconds=60.0 * options.minutes):
-        if options.start and phase.name == WARM_UP:
-            continue
+    for phase in _from(options, phases(maker, rng, seconds=60.0 * options.minutes)):
         trainer.run(phase, recorder if rank == 0 else _ignore)
         if rank == 0:
             save(trainer.averaged, options.output)
     distributed.destroy_process_group()
+
+
+def _place_tokenizer(options: argparse.Namespace) -> None:
+    """The tokeniser of the folder to go on from, whose weights know its tokens; else a new one."""
+    if not options.start or not (options.start / "tokenizer.json").exists():
+        write_tokenizer(options.output, seed=options.seed)
+        return
+    options.output.mkdir(parents=True, exist_ok=True)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(options.start / name, options.output / name)
+
+
+def _from(options: argparse.Namespace, phases: Iterable[Phase]) -> Iterator[Phase]:
+    """The phases that are left to do."""
+    if options.first_phase:
+        return dropwhile(lambda phase: phase.name != options.first_phase, phases)
+    return (phase for phase in phases if not (options.start and phase.name == WARM_UP))
 
 
 def _ignore(_progress: Progress) -> None:

@@ -35,8 +35,8 @@ class Setting:
     """What the needle is hidden in."""
     num_chunks: int
     """Length of the documents, in chunks."""
-    distractors_per_chunk: float
-    """Other needles, on average; a document with any has at least one."""
+    num_distractors: int
+    """Other needles in the document."""
     chunk_tokens: int
     """Length of a chunk."""
     overlap_tokens: int
@@ -118,7 +118,6 @@ class Evaluator:
         )
 
     def _start(self, rng: random.Random, setting: Setting) -> Reading:
-        distractors = setting.distractors_per_chunk * setting.num_chunks
         needle = make_needle(rng, split=Split.HELD_OUT)
         task = make_task(
             rng,
@@ -126,7 +125,7 @@ class Evaluator:
             length=setting.num_chunks * setting.chunk_tokens - BLOCK_TOKENS,
             length_of=lambda text: len(self._tokenizer.encode(text)),
             haystack=setting.haystack,
-            num_distractors=max(round(distractors), int(distractors > 0)),
+            num_distractors=setting.num_distractors,
             split=Split.HELD_OUT,
         )
         document = self._tokenizer.encode_document(task.document)

@@ -16,8 +16,8 @@ LOG_NAME = "training_log.jsonl"
 CHUNK_TOKENS = 1024
 """Chunk length that the policy is made for."""
 
-DISTRACTORS_PER_CHUNK = (0.0, 1.0)
-"""A needle alone, and one among as many others as there are chunks."""
+DISTRACTORS = 3
+"""Other needles in a document that has some: four keys in all, as in RULER's first multi-key task."""
 
 SEED = 20_000
 """Source of the held-out documents."""
@@ -37,17 +37,20 @@ def main() -> None:
 
 
 def append_figures(folder: Path, *, chunks: Sequence[int], num_documents: int, overlap_tokens: int = 0) -> None:
-    """Reads held-out documents of each kind and length, and appends a line for each to the log."""
+    """Reads held-out documents of each kind and length, and appends a line for each to the log.
+
+    The needle stands alone, among three others, and among as many others as the document has chunks.
+    """
     from transformers import Qwen2ForCausalLM
 
     evaluator = Evaluator(Qwen2ForCausalLM.from_pretrained(folder), Tokenizer(str(folder)))
     for num_chunks in chunks:
         for haystack in (Haystack.NOISE, Haystack.RUNNING):
-            for distractors in DISTRACTORS_PER_CHUNK:
+            for distractors in (0, DISTRACTORS, num_chunks):
                 setting = Setting(
                     haystack=haystack,
                     num_chunks=num_chunks,
-                    distractors_per_chunk=distractors,
+                    num_distractors=distractors,
                     chunk_tokens=CHUNK_TOKENS,
                     overlap_tokens=overlap_tokens,
                     num_documents=num_documents,
@@ -62,7 +65,7 @@ def _append(folder: Path, evaluator: Evaluator, setting: Setting) -> None:
         "phase": "evaluation",
         "haystack": setting.haystack,
         "num_chunks": setting.num_chunks,
-        "distractors_per_chunk": setting.distractors_per_chunk,
+        "num_distractors": setting.num_distractors,
         "overlap_tokens": setting.overlap_tokens,
         "num_documents": setting.num_documents,
         "right": round(outcome.right, 4),

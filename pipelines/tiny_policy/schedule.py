@@ -28,7 +28,7 @@ POOL_EXAMPLES = 160
 ANSWER_BATCH_TOKENS = 700
 """Tokens of answer turns in each step: some six turns."""
 
-UPDATES = {TurnKind.FIND: 0.36, TurnKind.RETAIN: 0.36, TurnKind.NOTHING: 0.22, TurnKind.CONFIRM: 0.06}
+UPDATES = {TurnKind.FIND: 0.32, TurnKind.RETAIN: 0.34, TurnKind.NOTHING: 0.3, TurnKind.CONFIRM: 0.04}
 """Share of each kind among `update` turns."""
 
 ANSWERS = {TurnKind.ANSWER: 0.85, TurnKind.UNANSWERED: 0.15}
