@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow]
 
 CONFIG = Path(__file__).parents[2] / "jobs" / "configs" / "tiny.yaml"
 LENGTHS = (300, 1_024, 2_500, 4_000, 6_000, 12_000, 20_000, 20_000)
-CHUNK_TOKENS, MEMORY_TOKENS, ANSWER_TOKENS = 1024, 128, 64
+CHUNK_TOKENS, OVERLAP_TOKENS, MEMORY_TOKENS, ANSWER_TOKENS = 1024, 64, 128, 64
+"""As in the job file."""
 
 
 @pytest.fixture(scope="session")
@@ -118,7 +119,7 @@ def test_main_job_equals_reference_loop_turn_for_turn(corpus: Path, finished_run
     for row in questions:
         document = tokenizer.encode(texts[row["document_id"]])
         question, memory = tokenizer.encode(row["question"]), list(prompts.first_memory.token_ids)
-        for index, start in enumerate(range(0, len(document), CHUNK_TOKENS)):
+        for index, start in enumerate(range(0, len(document) - OVERLAP_TOKENS, CHUNK_TOKENS - OVERLAP_TOKENS)):
             chunk = document[start : start + CHUNK_TOKENS]
             prompt = prompts.update.fill({Slot.QUESTION: question, Slot.MEMORY: memory, Slot.CHUNK: chunk})
             written = generate(prompt, MEMORY_TOKENS)
@@ -131,13 +132,16 @@ def test_main_job_equals_reference_loop_turn_for_turn(corpus: Path, finished_run
     assert compared == len(logged)
 
 
-def test_memories_spans_tile_every_document(corpus: Path, finished_run: Path) -> None:
+def test_memories_spans_cover_every_document(corpus: Path, finished_run: Path) -> None:
     texts = {row["document_id"]: row["text"] for row in pq.read_table(corpus / "documents").to_pylist()}
     memories = pq.read_table(finished_run / "memories").to_pylist()
     for document_id, text in texts.items():
         spans = [row for row in memories if row["document_id"] == document_id and row["kind"] == "update"]
-        ordered = sorted(spans, key=lambda row: row["turn"])
-        assert "".join(text[row["char_start"] : row["char_end"]] for row in ordered) == text
+        seen, end = "", 0
+        for row in sorted(spans, key=lambda row: row["turn"]):
+            assert row["char_start"] <= end < row["char_end"]
+            seen, end = seen + text[end : row["char_end"]], row["char_end"]
+        assert seen == text
 
 
 def test_main_job_run_again_makes_no_model_call(corpus: Path, finished_run: Path) -> None:
