@@ -19,6 +19,7 @@ class SimulatedEngine:
         """Encodes the two texts once."""
         self._seconds = settings.turn_seconds
         self._window_tokens = window_tokens
+        self._tokenizer = tokenizer
         memory = tokenizer.encode(MEMORY_TEXT * settings.completion_tokens)[: settings.completion_tokens]
         self._texts = {
             TurnKind.UPDATE: (memory, tokenizer.decode(memory)),
@@ -34,10 +35,12 @@ class SimulatedEngine:
         began = time.monotonic()
         await asyncio.sleep(self._seconds)
         token_ids, text = self._texts[prompt.kind]
+        cut = len(token_ids) > prompt.max_tokens
+        token_ids = token_ids[: prompt.max_tokens]
         return Completion(
-            token_ids=token_ids[: prompt.max_tokens],
-            text=text,
-            finish_reason=FinishReason.STOP,
+            token_ids=token_ids,
+            text=self._tokenizer.decode(token_ids) if cut else text,
+            finish_reason=FinishReason.LENGTH if cut else FinishReason.STOP,
             num_prompt_tokens=len(prompt.token_ids),
             engine_seconds=time.monotonic() - began,
         )
