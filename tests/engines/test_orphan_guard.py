@@ -4,7 +4,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import psutil
@@ -78,10 +77,6 @@ def test_engine_host_killed_while_serving_leaves_no_process(
 
 @pytest.mark.vllm
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not entry_points(group="vllm.platform_plugins", name=orphan_guard.PLUGIN_NAME),
-    reason="installed without the entry point that loads the guard while vLLM is imported",
-)
 def test_engine_host_killed_during_start_leaves_no_process(
     started: list["subprocess.Popen[str]"], tiny_model: str
 ) -> None:
