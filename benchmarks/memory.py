@@ -24,7 +24,8 @@ from pipelines.needles import Haystack, make_task
 
 CONFIG = Path(__file__).parent.parent / "jobs" / "configs" / "tiny.yaml"
 SAMPLE_SECONDS = 0.5
-ROLES: tuple[str, ...] = ("driver", "actor", "engine")
+ROLES = ("driver", "actor", "engine")
+KINDS = ("uss", "rss")
 
 
 def main() -> None:
@@ -91,14 +92,14 @@ def _corpus(folder: Path, *, num_documents: int, num_tokens: int) -> dict[str, s
 
 def _watch(job: "subprocess.Popen[bytes]") -> dict[str, float]:
     """Peaks of private and resident memory by role, MiB."""
-    peaks: dict[str, float] = {f"{role}_{kind}_mib": 0.0 for role in ROLES for kind in ("uss", "rss")}
+    peaks = dict.fromkeys([f"{role}_{kind}_mib" for role in ROLES for kind in KINDS], 0.0)
     while job.poll() is None:
         for role, process in _processes(job.pid):
             try:
                 memory = process.memory_full_info()
             except psutil.Error:
                 continue  # it ended between the look and the measure
-            for kind in ("uss", "rss"):
+            for kind in KINDS:
                 name = f"{role}_{kind}_mib"
                 peaks[name] = max(peaks[name], round(getattr(memory, kind) / 2**20, 1))
         time.sleep(SAMPLE_SECONDS)
