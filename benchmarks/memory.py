@@ -74,7 +74,7 @@ def _corpus(folder: Path, *, num_documents: int, num_tokens: int) -> dict[str, s
     rng = random.Random(num_tokens)
     tokenizer = load_tokenizer(str(TINY_MODEL))
     (folder / "documents").mkdir()
-    questions = []
+    questions, references = [], {}
     for number in range(num_documents):
         task = make_task(
             rng,
@@ -86,13 +86,15 @@ def _corpus(folder: Path, *, num_documents: int, num_tokens: int) -> dict[str, s
         row = {"document_id": f"d{number}", "text": task.document}
         pq.write_table(pa.Table.from_pylist([row]), folder / "documents" / f"{number}.parquet")
         questions.append({"document_id": f"d{number}", "question": task.question, "references": [task.answer]})
+        references[f"d{number}"] = task.answer
     pq.write_table(pa.Table.from_pylist(questions), folder / "questions.parquet")
-    return {row["document_id"]: row["references"][0] for row in questions}
+    return references
 
 
 def _watch(job: "subprocess.Popen[bytes]") -> dict[str, float]:
     """Peaks of private and resident memory by role, MiB."""
-    peaks = dict.fromkeys([f"{role}_{kind}_mib" for role in ROLES for kind in KINDS], 0.0)
+    names: list[str] = [f"{role}_{kind}_mib" for role in ROLES for kind in KINDS]
+    peaks = dict.fromkeys(names, 0.0)
     while job.poll() is None:
         for role, process in _processes(job.pid):
             try:
