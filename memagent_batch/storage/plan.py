@@ -3,7 +3,7 @@
 Holds ids, hashes and places of documents, and the questions; never texts.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -135,7 +135,7 @@ class Plan:
         shared = {ids[row] for row in self._shared}
         for document_id, rows in self._bound.items():
             names = [ids[row] for row in rows]
-            twice = shared.intersection(names) or {name for name in names if names.count(name) > 1}
+            twice = shared.intersection(names) or {name for name, count in Counter(names).items() if count > 1}
             if twice:
                 raise InputError(
                     f"question_id {min(twice)!r} is asked twice of document {document_id!r} (of every document and of "
