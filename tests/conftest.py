@@ -18,7 +18,6 @@ import pytest
 import pytest_asyncio
 from moto.server import ThreadedMotoServer
 
-import memagent_batch
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.openai import OpenAIEngine
 from memagent_batch.engines.simulated import SimulatedEngine
@@ -26,6 +25,7 @@ from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm import VllmEngine
 from memagent_batch.settings import OpenAISettings, SamplingSettings, SimulatedSettings, VllmSettings
 from memagent_batch.storage.location import Location
+from memagent_batch.wiring import TINY_MODEL
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as BackendTokenizer
@@ -60,14 +60,9 @@ def s3_bucket(s3_endpoint: str) -> Location:
 
 
 @pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+def tiny_model() -> str:
     """Folder of the shipped policy."""
-    shipped = Path(memagent_batch.__file__).parent / "models" / "tiny"
-    if (shipped / "config.json").exists() and (shipped / "tokenizer.json").exists():
-        return str(shipped)
-    folder = tmp_path_factory.mktemp("model") / "tiny"
-    build_standin(folder)
-    return str(folder)
+    return str(TINY_MODEL)
 
 
 @pytest.fixture(scope="session")
@@ -204,36 +199,6 @@ def end_with_children(process: "subprocess.Popen[bytes]") -> None:
         if child.is_running():
             child.kill()
     process.wait()
-
-
-def build_standin(folder: Path) -> None:
-    """A model of the shipped policy's shape with random weights, which ends some of its completions by itself."""
-    import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    texts = [path.read_text(encoding="utf-8") for path in Path(memagent_batch.__file__).parent.rglob("*.py")]
-    backend = save_tokenizer(folder, texts=texts, num_tokens=1021)
-    end = backend.token_to_id("<|im_end|>")
-    torch.manual_seed(0)
-    shape = {"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 4, "num_attention_heads": 4}
-    model = Qwen2ForCausalLM(
-        Qwen2Config(
-            **shape,
-            vocab_size=1024,
-            num_key_value_heads=4,
-            max_position_embeddings=1024,
-            eos_token_id=end,
-            bos_token_id=None,
-            tie_word_embeddings=False,
-            initializer_range=0.2,
-        )
-    )
-    with torch.no_grad():
-        model.lm_head.weight[end] *= 3
-        for token_id in range(1024):
-            if "\ufffd" in backend.decode([token_id]):
-                model.lm_head.weight[token_id] = 0
-    model.to(torch.float32).save_pretrained(folder)
 
 
 def save_tokenizer(folder: Path, *, texts: list[str], num_tokens: int) -> "BackendTokenizer":
