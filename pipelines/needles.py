@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pipelines.needles_facts import Needle, Split, make_needle, make_rival, make_word, words_of
+from pipelines.needles_facts import Needle, Split, make_needle, make_other, make_rival, make_word, words_of
 from pipelines.needles_prose import PARAGRAPHS
 from pipelines.needles_words import ADJECTIVES, NAMES, NOISE, NOUNS, PLACES, SENTENCES, VERBS
 
@@ -75,6 +75,7 @@ def make_task(
     split: Split = Split.HELD_OUT,
     position: float | None = None,
     needle: Needle | None = None,
+    near: bool = False,
 ) -> NeedleTask:
     """A document of at least this length, with a needle in it and distractors spread over the whole of it.
 
@@ -90,9 +91,12 @@ def make_task(
         split: whose words and texts are used.
         position: place of the needle from 0 to 1; without it, anywhere.
         needle: the fact to hide; without it, a random one.
+        near: distractors are made to be mixed up: keys that share a word, or the same key with another attribute;
+            else they have random keys, as in RULER.
     """
     fact = needle or make_needle(rng, split=split)
-    rivals = tuple(make_rival(rng, fact, split=split).sentence for _ in range(num_distractors))
+    make = make_rival if near else make_other
+    rivals = tuple(make(rng, fact, split=split).sentence for _ in range(num_distractors))
     sentences = (fact.sentence, *rivals)
     units = _units_of_length(rng, length - _length(sentences, length_of), length_of, haystack=haystack, split=split)
     place = rng.random() if position is None else position

@@ -108,6 +108,14 @@ def make_needle(rng: random.Random, *, split: Split, key: str | None = None, wor
     return _tell(rng, wording=number, attribute=attribute, key=key or make_key(rng, split=split), value=value)
 
 
+def make_other(rng: random.Random, needle: Needle, *, split: Split) -> Needle:
+    """A distractor as in RULER: the same wording, another random key, another value."""
+    while True:
+        other = make_needle(rng, split=split, wording=needle.wording)
+        if other.key != needle.key and other.answer != needle.answer and needle.key not in other.answer:
+            return other
+
+
 def make_rival(rng: random.Random, needle: Needle, *, split: Split) -> Needle:
     """A distractor: same wording or another, and a key or attribute that is near to the needle's but not the same."""
     same_form = rng.random() < 0.6

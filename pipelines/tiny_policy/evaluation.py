@@ -37,6 +37,8 @@ class Setting:
     """Length of the documents, in chunks."""
     num_distractors: int
     """Other needles in the document."""
+    near: bool
+    """Whether these are made to be mixed up with the needle, or random as in RULER."""
     chunk_tokens: int
     """Length of a chunk."""
     overlap_tokens: int
@@ -126,6 +128,7 @@ class Evaluator:
             length_of=lambda text: len(self._tokenizer.encode(text)),
             haystack=setting.haystack,
             num_distractors=setting.num_distractors,
+            near=setting.near,
             split=Split.HELD_OUT,
         )
         document = self._tokenizer.encode_document(task.document)

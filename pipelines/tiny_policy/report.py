@@ -39,18 +39,19 @@ def main() -> None:
 def append_figures(folder: Path, *, chunks: Sequence[int], num_documents: int, overlap_tokens: int = 0) -> None:
     """Reads held-out documents of each kind and length, and appends a line for each to the log.
 
-    The needle stands alone, among three others, and among as many others as the document has chunks.
+    The needle stands alone, among three random others, and among three that are made to be mixed up with it.
     """
     from transformers import Qwen2ForCausalLM
 
     evaluator = Evaluator(Qwen2ForCausalLM.from_pretrained(folder), Tokenizer(str(folder)))
     for num_chunks in chunks:
         for haystack in (Haystack.NOISE, Haystack.RUNNING):
-            for distractors in (0, DISTRACTORS, num_chunks):
+            for distractors, near in ((0, False), (DISTRACTORS, False), (DISTRACTORS, True)):
                 setting = Setting(
                     haystack=haystack,
                     num_chunks=num_chunks,
                     num_distractors=distractors,
+                    near=near,
                     chunk_tokens=CHUNK_TOKENS,
                     overlap_tokens=overlap_tokens,
                     num_documents=num_documents,
@@ -66,6 +67,7 @@ def _append(folder: Path, evaluator: Evaluator, setting: Setting) -> None:
         "haystack": setting.haystack,
         "num_chunks": setting.num_chunks,
         "num_distractors": setting.num_distractors,
+        "near": setting.near,
         "overlap_tokens": setting.overlap_tokens,
         "num_documents": setting.num_documents,
         "right": round(outcome.right, 4),
