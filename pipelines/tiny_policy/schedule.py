@@ -76,7 +76,7 @@ STAGES = (
     ),
     Stage(
         name="long",
-        part=0.4,
+        part=0.3,
         longest_tokens=1_040,
         long_share=0.35,
         batch_tokens=10_000,
