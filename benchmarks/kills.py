@@ -32,7 +32,7 @@ READINGS_IN_FLIGHT = 3
 FLUSH_SECONDS = 1.0
 WRITE_SECONDS = 0.5
 """Longest time that a flush itself takes: turns that end in it wait for the next one."""
-GONE_SECONDS = 120.0
+GONE_SECONDS = 60.0
 """Longest time that a process may outlive its killed driver or actor."""
 
 READING_TURNS = (15, 50)
