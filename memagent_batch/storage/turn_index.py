@@ -52,7 +52,7 @@ class TurnIndex:
 
 
 def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
-    """Reads the keys of the whole log: memory grows by some 300 bytes a reading, not with turns.
+    """Reads the keys of the whole log: memory grows with readings, not with turns.
 
     Raises:
         OutputError: a log file can't be read; names it.
