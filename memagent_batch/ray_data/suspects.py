@@ -38,6 +38,7 @@ class Suspects:
     _under_way: set[TurnKey] = field(default_factory=set)
     _deaths: Counter[TurnKey] = field(default_factory=Counter)
     _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _at_death: frozenset[TurnKey] | None = None
 
     def load(self) -> None:
         """Reads the deaths of this run."""
@@ -48,10 +49,10 @@ class Suspects:
                     self._deaths[((row["document_hash"], row["question_hash"], row["sample"]), row["path"])] += 1
 
     def save(self, *, writer_id: str) -> None:
-        """Keeps the turns that are under way while the engine dies."""
+        """Keeps the turns that were under way when the engine died."""
         rows = [
             {"document_hash": key[0], "question_hash": key[1], "sample": key[2], "path": path}
-            for key, path in sorted(self._under_way.copy())
+            for key, path in sorted(self._at_death or ())
         ]
         if rows:
             name = f"{DEATHS_FOLDER}/{self.run_id}-{writer_id}.parquet"
@@ -82,11 +83,11 @@ class Suspects:
         try:
             completion = await generate(prompt)
         except EngineDeadError:
-            raise  # it stays under way, for `save`
-        except BaseException:
-            self._under_way.discard(turn)
+            if self._at_death is None:  # what asks the dead engine from here on did not kill it
+                self._at_death = frozenset(self._under_way)
             raise
-        self._under_way.discard(turn)
+        finally:
+            self._under_way.discard(turn)
         return completion
 
 

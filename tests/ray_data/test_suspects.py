@@ -45,6 +45,7 @@ async def die_often(folder: Path, path: str = POISON, *, deaths: int, run_id: st
 
 
 async def always_dying(prompt: Prompt) -> Completion:
+    await asyncio.sleep(0)  # what else is to be under way begins
     raise EngineDeadError("the engine is gone")
 
 
@@ -95,6 +96,17 @@ async def test_deaths_of_another_run_do_not_count(tmp_path: Path) -> None:
 
     suspects = suspects_at(tmp_path, run_id="20260102")
     assert await suspects.guard(mended, address=address_of("d"))(prompt_of(POISON)) == FINE
+
+
+async def test_suspect_that_waited_for_a_fatal_one_is_not_blamed_for_its_death(tmp_path: Path) -> None:
+    for number in range(FATAL_DEATHS):
+        actor = suspects_at(tmp_path)
+        dying = [actor.guard(always_dying, address=address_of("d"))(prompt_of(f"update/{i}")) for i in range(4)]
+        await asyncio.gather(*dying, return_exceptions=True)
+        actor.save(writer_id=f"w{number}")
+    last = suspects_at(tmp_path).guard(fine, address=address_of("d"))
+    outcomes = await asyncio.gather(*(last(prompt_of(f"update/{i}")) for i in range(4)), return_exceptions=True)
+    assert [isinstance(outcome, EngineRequestError) for outcome in outcomes] == [True, False, False, False]
 
 
 async def test_suspects_run_one_at_a_time_and_other_turns_side_by_side(tmp_path: Path) -> None:
