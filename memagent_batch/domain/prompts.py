@@ -7,7 +7,7 @@ them; the slots are filled with token ids, so that no text of a document, questi
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from string import Formatter
 
@@ -37,6 +37,23 @@ class AnswerForm(StrEnum):
 
 UPDATE_SLOTS = frozenset({Slot.QUESTION, Slot.MEMORY, Slot.CHUNK})
 ANSWER_SLOTS = frozenset({Slot.QUESTION, Slot.MEMORY})
+DIRECT_SLOTS = frozenset({Slot.QUESTION, Slot.CHUNK})
+
+DIRECT_TEXTS: Mapping[AnswerForm, str] = {
+    AnswerForm.BOXED: (
+        "Answer the question from these parts of a document.\n\n"
+        "<question>\n{question}\n</question>\n\n"
+        "<section>\n{chunk}\n</section>\n\n"
+        "Write the answer in \\boxed{{}}."
+    ),
+    AnswerForm.SENTENCE: (
+        "Answer the question from these parts of a document.\n\n"
+        "<question>\n{question}\n</question>\n\n"
+        "<section>\n{chunk}\n</section>\n\n"
+        'End with a sentence that begins with "The answer is".'
+    ),
+}
+"""The project's own wording of the turn that answers from the document itself."""
 
 Piece = str | Slot
 """A fixed text, or a slot."""
@@ -56,6 +73,10 @@ class PromptSet:
     """Text of an `update` turn; holds all three slots."""
     answers: Mapping[AnswerForm, str]
     """Text of an `answer` turn for each form; each holds question and memory."""
+    direct: Mapping[AnswerForm, str] = field(default_factory=lambda: DIRECT_TEXTS)
+    """Text of a `direct` turn for each form; each holds question and chunk."""
+    keep_word: str = ""
+    """What the model writes in an `update` turn to keep its memory as it is; empty where it always writes it anew."""
     note: str = ""
     """Where the texts come from, and which checkpoints expect them. Not hashed."""
 
@@ -66,14 +87,18 @@ class PromptSet:
         require_slots(self.update, UPDATE_SLOTS, place=f"prompt set {self.name!r}, update text")
         for form, text in self.answers.items():
             require_slots(text, ANSWER_SLOTS, place=f"prompt set {self.name!r}, answer text {form.value!r}")
-        texts = [self.name, self.version, self.first_memory, self.update, *self.answers.values(), self.note]
+        for form, text in self.direct.items():
+            require_slots(text, DIRECT_SLOTS, place=f"prompt set {self.name!r}, direct text {form.value!r}")
+        texts = [self.name, self.version, self.first_memory, self.update, self.keep_word, self.note]
+        texts += [*self.answers.values(), *self.direct.values()]
         if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
             raise PromptSetError(f"prompt set {self.name!r} holds a lone surrogate, which is not valid Unicode")
 
     @property
     def sha256(self) -> str:
         """Hash of name, version and every text, as 64 hex digits."""
-        texts = [self.name, self.version, self.first_memory, self.update, sorted(self.answers.items())]
+        forms = [sorted(self.answers.items()), sorted(self.direct.items())]
+        texts = [self.name, self.version, self.first_memory, self.update, self.keep_word, *forms]
         return hashlib.sha256(json.dumps(texts, ensure_ascii=True).encode()).hexdigest()
 
     def answer_text(self, form: AnswerForm) -> str:
@@ -82,13 +107,24 @@ class PromptSet:
         Raises:
             PromptSetError: the set does not have the form.
         """
-        if form not in self.answers:
-            have = ", ".join(sorted(self.answers))
+        return self._text_of(self.answers, form)
+
+    def direct_text(self, form: AnswerForm) -> str:
+        """Text of the direct turn in this form.
+
+        Raises:
+            PromptSetError: the set does not have the form.
+        """
+        return self._text_of(self.direct, form)
+
+    def _text_of(self, texts: Mapping[AnswerForm, str], form: AnswerForm) -> str:
+        if form not in texts:
+            have = ", ".join(sorted(texts))
             raise PromptSetError(
                 f"prompt set {self.name!r} has no answer form {form.value!r} (it has: {have}); "
                 "set answer_form to one of these"
             )
-        return self.answers[form]
+        return texts[form]
 
 
 def split_slots(text: str) -> list[Piece]:
@@ -167,6 +203,8 @@ class PromptTokens:
     """The `update` turn."""
     answer: TokenTemplate
     """The `answer` turn, in the form that was chosen."""
+    direct: TokenTemplate
+    """The `direct` turn, in the same form."""
     first_memory: Memory
     """The memory before the first chunk."""
     control_token_ids: frozenset[int]
@@ -213,5 +251,24 @@ DEFAULT_PROMPTS = PromptSet(
     note="The project's own wording, for any instruct model; fields in the published order.",
 )
 
-BUILT_IN_PROMPTS = {DEFAULT_PROMPTS.name: DEFAULT_PROMPTS}
+GATED_PROMPTS = PromptSet(
+    name="gated",
+    version="1",
+    first_memory=DEFAULT_PROMPTS.first_memory,
+    update=(
+        "You are reading a long document section by section. You see a question, your memory of the sections before, "
+        "and the next section. If this section says nothing new about the question, write only the word keep. Else "
+        "write your memory anew: keep everything in it that helps to answer the question, and add what this section "
+        "says about it. What you leave out is forgotten.\n\n"
+        "<question>\n{question}\n</question>\n\n"
+        "<memory>\n{memory}\n</memory>\n\n"
+        "<section>\n{chunk}\n</section>\n\n"
+        "keep, or the new memory:"
+    ),
+    answers=DEFAULT_PROMPTS.answers,
+    keep_word="keep",
+    note="The project's own wording, for any instruct model; a section without news costs one word.",
+)
+
+BUILT_IN_PROMPTS = {prompts.name: prompts for prompts in (DEFAULT_PROMPTS, GATED_PROMPTS)}
 """Prompt sets that need no file, by name."""

@@ -117,6 +117,7 @@ class Tokenizer:
         return PromptTokens(
             update=self._template(prompts.update),
             answer=self._template(prompts.answer_text(answer_form)),
+            direct=self._template(prompts.direct_text(answer_form)),
             first_memory=Memory(token_ids=self.encode(prompts.first_memory), text=prompts.first_memory),
             control_token_ids=self._control,
         )

@@ -13,8 +13,11 @@ from memagent_batch.errors import OutputError, PromptSetError
 REQUIRED_KEYS = ("name", "version", "first_memory", "update", "answers")
 """Keys that a prompt set file must have."""
 
-KEYS = (*REQUIRED_KEYS, "note")
+KEYS = (*REQUIRED_KEYS, "direct", "keep_word", "note")
 """Keys that a prompt set file may have."""
+
+FORM_KEYS = frozenset({"answers", "direct"})
+"""Of these, the ones that hold a text for each answer form."""
 
 HOW_TO_IMPORT = "`memagent prompts import FILE` makes a prompt set file from the official MemAgent code"
 """The remedy that errors name."""
@@ -60,6 +63,8 @@ def prompt_set_json(prompts: PromptSet) -> str:
         "first_memory": prompts.first_memory,
         "update": prompts.update,
         "answers": {form.value: text for form, text in sorted(prompts.answers.items())},
+        "direct": {form.value: text for form, text in sorted(prompts.direct.items())},
+        "keep_word": prompts.keep_word,
         "note": prompts.note,
     }
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
@@ -97,10 +102,12 @@ def _parse(content: Any, *, place: str) -> PromptSet:
     if not isinstance(content, Mapping):
         raise PromptSetError(f"{place}: must hold a mapping with the keys {', '.join(KEYS)}")
     _require_keys(content, place=place)
-    texts = {key: _text(content[key], place=f"{place}, {key}") for key in KEYS if key in content and key != "answers"}
+    given = [key for key in KEYS if key in content]
+    texts: dict[str, Any] = {key: _text(content[key], place=f"{place}, {key}") for key in given if key not in FORM_KEYS}
     if not texts["name"].strip():
         raise PromptSetError(f"{place}, name: is empty; give the set a name")
-    return PromptSet(answers=_answers(content["answers"], place=f"{place}, answers"), **texts)
+    forms: dict[str, Any] = {key: _forms(content[key], place=f"{place}, {key}") for key in given if key in FORM_KEYS}
+    return PromptSet(**texts, **forms)
 
 
 def _require_keys(content: Mapping[Any, Any], *, place: str) -> None:
@@ -112,7 +119,7 @@ def _require_keys(content: Mapping[Any, Any], *, place: str) -> None:
         raise PromptSetError(f"{place}: missing key {', '.join(missing)}")
 
 
-def _answers(answers: Any, *, place: str) -> dict[AnswerForm, str]:
+def _forms(answers: Any, *, place: str) -> dict[AnswerForm, str]:
     forms = [form.value for form in AnswerForm]
     if not isinstance(answers, Mapping) or not answers:
         raise PromptSetError(f"{place}: must hold a text for at least one of the forms {', '.join(forms)}")

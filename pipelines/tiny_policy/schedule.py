@@ -28,8 +28,15 @@ POOL_EXAMPLES = 160
 ANSWER_BATCH_TOKENS = 700
 """Tokens of answer turns in each step: some six turns."""
 
-UPDATES = {TurnKind.FIND: 0.32, TurnKind.RETAIN: 0.34, TurnKind.NOTHING: 0.3, TurnKind.CONFIRM: 0.04}
-"""Share of each kind among `update` turns."""
+UPDATES = {
+    TurnKind.FIND: 0.3,
+    TurnKind.RETAIN: 0.31,
+    TurnKind.NOTHING: 0.27,
+    TurnKind.CONFIRM: 0.04,
+    TurnKind.DIRECT: 0.05,
+    TurnKind.ABSENT: 0.03,
+}
+"""Share of each kind among the turns that show a chunk."""
 
 ANSWERS = {TurnKind.ANSWER: 0.85, TurnKind.UNANSWERED: 0.15}
 """Share of each kind among `answer` turns."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from memagent_batch.domain.prompts import DEFAULT_PROMPTS, AnswerForm, PromptTokens, Slot
+from memagent_batch.domain.prompts import DEFAULT_PROMPTS, GATED_PROMPTS, AnswerForm, PromptTokens, Slot
 from memagent_batch.engines.tokenizer import Tokenizer
 from pipelines.needles_facts import Needle, Split, make_needle, make_rival
 from pipelines.tiny_policy.examples import Example
@@ -19,6 +19,9 @@ CUT_SHARE = 0.08
 
 FIRST_SHARE = 0.35
 """Part of the turns without anything noted that are the first ones of their document."""
+
+GATED_SHARE = 0.2
+"""Part of the `update` turns in the gated prompt set, where a chunk of no use asks for one word."""
 
 
 class TurnKind(StrEnum):
@@ -36,6 +39,10 @@ class TurnKind(StrEnum):
     """The needle is noted: box its value."""
     UNANSWERED = "unanswered"
     """Nothing is noted: say so."""
+    DIRECT = "direct"
+    """No memory, the needle is in the chunk: box its value."""
+    ABSENT = "absent"
+    """No memory, the chunk is of no use: say so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +66,7 @@ class TurnMaker:
         """Takes the tokeniser of the model folder, and the streams with their shares."""
         self._tokenizer = tokenizer
         self._prompts: PromptTokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
+        self._gated: PromptTokens = tokenizer.prompt_tokens(GATED_PROMPTS, answer_form=AnswerForm.BOXED)
         self._first = list(self._prompts.first_memory.token_ids)
         self._shares = [share for share, _ in streams]
         self._streams = [stream for _, stream in streams]
@@ -73,29 +81,36 @@ class TurnMaker:
     def turn(self, rng: random.Random, kind: TurnKind, *, num_tokens: int) -> Example:
         """One turn of a kind, with a chunk of this many tokens where it has one."""
         needle = make_needle(rng, split=Split.TRAINING)
-        noted = kind in (TurnKind.RETAIN, TurnKind.CONFIRM, TurnKind.ANSWER)
-        memory = self._memory(rng, kind, needle)
-        values = {Slot.QUESTION: self._tokenizer.encode(needle.question), Slot.MEMORY: memory}
+        values = {Slot.QUESTION: self._tokenizer.encode(needle.question)}
+        if kind not in (TurnKind.ANSWER, TurnKind.UNANSWERED):
+            values[Slot.CHUNK] = self._chunk(rng, kind, needle, num_tokens=num_tokens)
+        if kind in (TurnKind.DIRECT, TurnKind.ABSENT):
+            return self._example(kind, self._prompts.direct.fill(values), _boxed(needle, told=kind is TurnKind.DIRECT))
+        gated = rng.random() < GATED_SHARE
+        values[Slot.MEMORY] = self._memory(rng, kind, needle, gated=gated)
         if kind in (TurnKind.ANSWER, TurnKind.UNANSWERED):
-            told = needle.answer if noted else NOT_STATED
-            target = self._tokenizer.encode(f"\\boxed{{{told}}}")
-            return Example(kind=kind, prompt=self._prompts.answer.fill(values), target=target + self._end)
-        values[Slot.CHUNK] = self._chunk(rng, kind, needle, num_tokens=num_tokens)
-        target = self._tokenizer.encode(needle.blank if kind is TurnKind.NOTHING else needle.note)
-        return Example(kind=kind, prompt=self._prompts.update.fill(values), target=target + self._end)
+            return self._example(kind, self._prompts.answer.fill(values), _boxed(needle, told=kind is TurnKind.ANSWER))
+        if gated:
+            target = needle.note if kind is TurnKind.FIND else GATED_PROMPTS.keep_word
+            return self._example(kind, self._gated.update.fill(values), target)
+        target = needle.blank if kind is TurnKind.NOTHING else needle.note
+        return self._example(kind, self._prompts.update.fill(values), target)
 
-    def _memory(self, rng: random.Random, kind: TurnKind, needle: Needle) -> list[int]:
+    def _example(self, kind: TurnKind, prompt: list[int], target: str) -> Example:
+        return Example(kind=kind, prompt=prompt, target=self._tokenizer.encode(target) + self._end)
+
+    def _memory(self, rng: random.Random, kind: TurnKind, needle: Needle, *, gated: bool) -> list[int]:
         """What is noted before the turn; now and then a value that was cut where the chunk before ended."""
         if kind in (TurnKind.RETAIN, TurnKind.CONFIRM, TurnKind.ANSWER):
             return self._tokenizer.encode(needle.note)
         if kind is TurnKind.FIND and rng.random() < CUT_SHARE:
             lost = rng.randint(1, len(needle.answer) - 1)
             return self._tokenizer.encode(needle.note.removesuffix(".")[:-lost] + ".")
-        return self._first if rng.random() < FIRST_SHARE else self._tokenizer.encode(needle.blank)
+        return self._first if gated or rng.random() < FIRST_SHARE else self._tokenizer.encode(needle.blank)
 
     def _chunk(self, rng: random.Random, kind: TurnKind, needle: Needle, *, num_tokens: int) -> list[int]:
         rivals = [make_rival(rng, needle, split=Split.TRAINING).sentence for _ in range(_num_rivals(rng, num_tokens))]
-        sentences = [needle.sentence] * (kind in (TurnKind.FIND, TurnKind.CONFIRM)) + rivals
+        sentences = [needle.sentence] * (kind in (TurnKind.FIND, TurnKind.CONFIRM, TurnKind.DIRECT)) + rivals
         inserts = [self._tokenizer.encode(rng.choice((" ", "\n")) + sentence) for sentence in sentences]
         stream = rng.choices(self._streams, self._shares)[0]
         chunk = slice_chunk(rng, stream, inserts, num_tokens=num_tokens)
@@ -103,6 +118,10 @@ class TurnMaker:
             cut = needle.sentence if rng.random() < 0.5 else make_rival(rng, needle, split=Split.TRAINING).sentence
             chunk = _with_cut(rng, chunk, self._tokenizer.encode(" " + cut))
         return chunk
+
+
+def _boxed(needle: Needle, *, told: bool) -> str:
+    return f"\\boxed{{{needle.answer if told else NOT_STATED}}}"
 
 
 def _with_cut(rng: random.Random, chunk: list[int], sentence: list[int]) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from memagent_batch.domain.prompts import DEFAULT_PROMPTS, Piece, split_slots
+from memagent_batch.domain.prompts import DEFAULT_PROMPTS, GATED_PROMPTS, Piece, split_slots
 from pipelines.needles import Haystack, haystack_units
 from pipelines.needles_facts import Split, make_needle
 from pipelines.tiny_policy.manual import manual_sentences
@@ -63,11 +63,11 @@ def write_tokenizer(folder: Path, *, seed: int) -> None:
 
 def training_texts(rng: random.Random) -> Iterator[str]:
     """Texts of the training split, and the prompts, in the proportions that the BPE merges should serve."""
-    pieces: list[Piece] = split_slots(DEFAULT_PROMPTS.update)
-    for answer in DEFAULT_PROMPTS.answers.values():
-        pieces += split_slots(answer)
+    prompt_texts = [DEFAULT_PROMPTS.update, GATED_PROMPTS.update]
+    prompt_texts += [*DEFAULT_PROMPTS.answers.values(), *DEFAULT_PROMPTS.direct.values()]
+    pieces: list[Piece] = [piece for text in prompt_texts for piece in split_slots(text)]
     prompts = [piece for piece in pieces if isinstance(piece, str)]
-    frame = ["user\n", "assistant\n", DEFAULT_PROMPTS.first_memory, "\\boxed{not stated}"]
+    frame = ["user\n", "assistant\n", DEFAULT_PROMPTS.first_memory, GATED_PROMPTS.keep_word, "\\boxed{not stated}"]
     yield from (prompts + frame) * PROMPT_REPEATS
     yield from [f"{pair:02d}" for pair in range(100)] * PAIR_REPEATS
     for _ in range(6000):

@@ -33,6 +33,7 @@ PROMPTS = PromptSet(
 TOKENS = PromptTokens(
     update=TokenTemplate(pieces=((1,), Slot.QUESTION, Slot.MEMORY, (2, 3), Slot.CHUNK)),
     answer=TokenTemplate(pieces=(Slot.QUESTION, (4,), Slot.MEMORY)),
+    direct=TokenTemplate(pieces=(Slot.QUESTION, (4,), Slot.CHUNK)),
     first_memory=Memory(token_ids=(7,), text="none"),
     control_token_ids=frozenset({CONTROL}),
 )

@@ -13,6 +13,7 @@ QUESTION = [50, 51]
 PROMPTS = PromptTokens(
     update=TokenTemplate(pieces=((1,), Slot.QUESTION, (2,), Slot.MEMORY, (3,), Slot.CHUNK, (4,))),
     answer=TokenTemplate(pieces=((5,), Slot.QUESTION, (6,), Slot.MEMORY, (7,))),
+    direct=TokenTemplate(pieces=((10,), Slot.QUESTION, (11,), Slot.CHUNK, (12,))),
     first_memory=Memory(token_ids=(8, 9), text="none"),
     control_token_ids=frozenset({END}),
 )
