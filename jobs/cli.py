@@ -11,6 +11,7 @@ COMMANDS = {
     "plan": "tells what `answer` would read and cost; starts no engine",
     "status": "tells what a running, finished or dead run has done",
     "prompts": "lists, shows and imports prompt sets",
+    "evaluate": "makes test suites, runs and scores them, and draws the results",
 }
 
 
