@@ -66,12 +66,16 @@ class InputSettings(Section):
 class PolicySettings(Section):
     """How a document is read. Budgets in tokens; together with the prompt's own text they must fit `window_tokens`."""
 
-    kind: Literal["overwrite"] = "overwrite"
-    """The policy."""
+    kind: Literal["overwrite", "gated", "truncate", "retrieve"] = "overwrite"
+    """The policy: `overwrite` writes the memory anew after each chunk; `gated` keeps it with a word where a chunk says
+    nothing new; `truncate` (head and tail of the document) and `retrieve` (the passages nearest to the question by
+    BM25) answer from one prompt, to compare with."""
     chunk_tokens: Count = 5000
-    """Tokens of a chunk."""
+    """Tokens of a chunk: all that one prompt shows of the document."""
     overlap_tokens: Annotated[int, Field(ge=0)] = 0
-    """Tokens that a chunk shares with the one before it."""
+    """Tokens that a chunk or passage shares with the one before it."""
+    passage_tokens: Count = 256
+    """Tokens of a passage, for `retrieve`."""
     question_tokens: Count = 1024
     """Longest question, tokens; a longer one becomes a failed row."""
     memory_tokens: Count = 1024
@@ -204,8 +208,9 @@ class Settings(BaseSettings):
     """Free text that is part of the reader fingerprint; for endpoints, whose weights can't be hashed from here."""
     window_tokens: Count = 8192
     """Context window that prompts and completions must fit, tokens."""
-    prompt_set: str = "default"
-    """Name of a built-in prompt set, or a file that `memagent prompts import` wrote."""
+    prompt_set: str | None = None
+    """Name of a built-in prompt set, or a file that `memagent prompts import` wrote. By default `gated` for the policy
+    of that name, else `default`."""
     answer_form: AnswerForm = AnswerForm.BOXED
     """How the model is asked to mark its answer."""
     extraction: Extraction = Extraction.AUTO
@@ -241,6 +246,10 @@ class Settings(BaseSettings):
             raise ValueError("no question: give --questions, --ask or --input.question_column")
         if self.policy.overlap_tokens >= self.policy.chunk_tokens:
             raise ValueError("policy.overlap_tokens must be below policy.chunk_tokens")
+        if self.policy.kind == "retrieve" and not (
+            self.policy.overlap_tokens < self.policy.passage_tokens <= self.policy.chunk_tokens
+        ):
+            raise ValueError("policy.passage_tokens must be above policy.overlap_tokens, and not above chunk_tokens")
         if self.pool.max_replicas is not None and self.pool.max_replicas < self.pool.replicas:
             raise ValueError("pool.max_replicas must not be below pool.replicas")
         return self

@@ -1,17 +1,23 @@
 """Settings to live objects: the only place that names concrete engines."""
 
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from memagent_batch.domain.addresses import fingerprint
-from memagent_batch.domain.policies import POLICIES
+from memagent_batch.domain.policies.direct import DirectTurn
+from memagent_batch.domain.policies.gated import GatedPolicy
+from memagent_batch.domain.policies.overwrite import OverwritePolicy
+from memagent_batch.domain.policies.retrieve import RetrievePolicy
+from memagent_batch.domain.policies.truncate import TruncatePolicy
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.domain.readings import Policy
+from memagent_batch.engines.bm25 import Bm25
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.engines.weights import model_sha256
-from memagent_batch.errors import SettingsError
+from memagent_batch.errors import PromptSetError, SettingsError
 from memagent_batch.settings import EngineKind, Settings
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.prompt_files import load_prompt_set
@@ -41,8 +47,19 @@ def make_tokenizer(settings: Settings) -> Tokenizer:
 
 
 def make_prompt_set(settings: Settings) -> PromptSet:
-    """The prompt set that the settings name."""
-    return load_prompt_set(settings.prompt_set)
+    """The prompt set that the settings name.
+
+    Raises:
+        PromptSetError: there is none, or it is not one for the policy.
+    """
+    gated = settings.policy.kind == GatedPolicy.kind
+    prompts = load_prompt_set(settings.prompt_set or ("gated" if gated else "default"))
+    if gated != bool(prompts.keep_word):
+        raise PromptSetError(
+            f"prompt_set: {prompts.name!r} has {'no' if gated else 'a'} keep_word, and policy.kind is "
+            f"{settings.policy.kind!r}; a set with one belongs to the policy 'gated', and only there"
+        )
+    return prompts
 
 
 def make_prompt_tokens(settings: Settings) -> PromptTokens:
@@ -52,8 +69,22 @@ def make_prompt_tokens(settings: Settings) -> PromptTokens:
 
 def make_policy(settings: Settings) -> Policy:
     """The policy with its knobs."""
-    policy = settings.policy
-    return POLICIES[policy.kind](memory_tokens=policy.memory_tokens, answer_tokens=policy.answer_tokens)
+    knobs = settings.policy
+    direct = DirectTurn(chunk_tokens=knobs.chunk_tokens, answer_tokens=knobs.answer_tokens)
+    match knobs.kind:
+        case "truncate":
+            return TruncatePolicy(turn=direct)
+        case "retrieve":
+            return RetrievePolicy(
+                turn=direct,
+                passage_tokens=knobs.passage_tokens,
+                overlap_tokens=knobs.overlap_tokens,
+                rank=Bm25(tokenizer=make_tokenizer(settings)),
+            )
+    memory_agent = GatedPolicy if knobs.kind == GatedPolicy.kind else OverwritePolicy
+    return memory_agent(
+        chunk_tokens=knobs.chunk_tokens, memory_tokens=knobs.memory_tokens, answer_tokens=knobs.answer_tokens
+    )
 
 
 def make_engine(settings: Settings) -> Engine:
@@ -109,7 +140,7 @@ def identify_reader(settings: Settings) -> ReaderIdentity:
         "prompt_set": make_prompt_set(settings).name,
         "prompt_set_sha256": make_prompt_set(settings).sha256,
         "answer_form": settings.answer_form.value,
-        "policy": settings.policy.model_dump(mode="json"),
+        "policy": _policy(settings),
         "sampling": _sampling(settings),
         "engine": _engine(settings),
     }
@@ -123,22 +154,23 @@ def require_window(settings: Settings, *, prompts: PromptTokens) -> None:
     Raises:
         SettingsError: names the knobs and their sum in tokens.
     """
-    policy = settings.policy
-    update = prompts.update.num_fixed_tokens + policy.chunk_tokens
-    needed = {
-        "update": policy.question_tokens + policy.memory_tokens + update + policy.memory_tokens,
-        "answer": policy.question_tokens
-        + policy.memory_tokens
-        + prompts.answer.num_fixed_tokens
-        + policy.answer_tokens,
-    }
-    for turn, num_tokens in needed.items():
-        if num_tokens > settings.window_tokens:
+    for turn, without_question in make_policy(settings).largest_turns(prompts).items():
+        num_tokens = settings.policy.question_tokens + without_question
+        excess = num_tokens - settings.window_tokens
+        if excess > 0:
             raise SettingsError(
-                f"window_tokens: the {turn} turn needs up to {num_tokens} tokens (question_tokens + memory_tokens + "
-                f"chunk_tokens + the prompt's own text + its budget), the window has {settings.window_tokens}; lower "
-                f"policy.chunk_tokens by {num_tokens - settings.window_tokens} or more, or raise window_tokens"
+                f"window_tokens: the {turn} turn needs up to {num_tokens} tokens (question_tokens, what it shows of "
+                "memory and document, the prompt's own text, and its budget), the window has "
+                f"{settings.window_tokens}; lower policy.chunk_tokens by {excess} or more, or raise window_tokens"
             )
+
+
+def _policy(settings: Settings) -> dict[str, Any]:
+    """What of the policy's knobs decides a result; what ranks passages is part of it."""
+    knobs = settings.policy.model_dump(mode="json")
+    if settings.policy.kind == RetrievePolicy.kind:
+        return {**knobs, "rank": f"bm25s {version('bm25s')}"}
+    return {name: value for name, value in knobs.items() if name != "passage_tokens"}
 
 
 def _weights(settings: Settings) -> str:

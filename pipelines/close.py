@@ -74,12 +74,14 @@ def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, p
     )
     write_run_record(output, record)
     write_asked(output, plan.hashed_questions(), run_id=run_id)
+    prompts = make_prompt_set(settings)
     projection = Projection(
         output=output,
         run_id=run_id,
         reader_fingerprint=reader.fingerprint,
         model=settings.model,
-        first_memory=make_prompt_set(settings).first_memory,
+        first_memory=prompts.first_memory,
+        keep_word=prompts.keep_word,
         extraction=settings.extraction,
         table_format=settings.table_format,
     )

@@ -17,7 +17,7 @@ from memagent_batch.storage.questions import read_questions, require_known_docum
 from memagent_batch.storage.schemas import ANSWERS
 from memagent_batch.storage.shards import list_shards
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
-from memagent_batch.wiring import identify_reader, make_output, make_prompt_tokens, make_tokenizer
+from memagent_batch.wiring import identify_reader, make_output, make_policy, make_prompt_tokens, make_tokenizer
 
 
 def plan_run(settings: Settings) -> dict[str, Any]:
@@ -66,9 +66,8 @@ def require_questions_fit(plan: Plan, settings: Settings) -> None:
     Raises:
         SettingsError: names the question and its length in tokens.
     """
-    prompts, policy = make_prompt_tokens(settings), settings.policy
-    taken = prompts.update.num_fixed_tokens + policy.chunk_tokens + 2 * policy.memory_tokens
-    room = settings.window_tokens - taken
+    policy = settings.policy
+    room = settings.window_tokens - max(make_policy(settings).largest_turns(make_prompt_tokens(settings)).values())
     for row in plan.questions.select(["question_id", "question"]).to_pylist():
         if len(row["question"].encode()) <= policy.question_tokens:
             continue  # no tokeniser writes more tokens than bytes
@@ -88,16 +87,21 @@ def summarise_plan(plan: Plan, index: TurnIndex, settings: Settings) -> dict[str
         count_tokens, fn_kwargs={"settings": settings}, batch_size=None, batch_format="pyarrow", num_cpus=CPU_SHARE
     )
     counts = plan.counts(index)
-    prompts, policy = make_prompt_tokens(settings), settings.policy
+    prompts, policy = make_prompt_tokens(settings), make_policy(settings)
     documents = [
         row for batch in lengths.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()
     ]
     largest = max(documents, key=lambda row: row["num_tokens"], default=None)
-    turns = sum(row["num_readings"] * (row["num_chunks"] + 1) for row in documents)
-    updates = sum(row["num_readings"] * row["num_chunks"] for row in documents)
-    chunk_tokens = sum(row["num_readings"] * row["num_chunk_tokens"] for row in documents)
-    answers = turns - updates
-    fixed = updates * prompts.update.num_fixed_tokens + answers * prompts.answer.num_fixed_tokens
+    costs = [
+        (
+            row["num_readings"],
+            policy.cost(prompts, num_chunks=row["num_chunks"], num_chunk_tokens=row["num_chunk_tokens"]),
+        )
+        for row in documents
+    ]
+    turns = sum(times * cost.num_turns for times, cost in costs)
+    prompt_tokens = sum(times * cost.num_prompt_tokens for times, cost in costs)
+    slots = settings.policy.question_tokens + settings.policy.memory_tokens
     return {
         "documents": plan.documents.num_rows,
         "unreadable_documents": sum(row["error"] is not None for row in documents),
@@ -109,7 +113,7 @@ def summarise_plan(plan: Plan, index: TurnIndex, settings: Settings) -> dict[str
         "document_tokens": sum(row["num_tokens"] for row in documents),
         "largest_document": largest and {"document_id": largest["document_id"], "tokens": largest["num_tokens"]},
         "turns": turns,
-        "prompt_tokens_at_least": fixed + chunk_tokens,
-        "prompt_tokens_at_most": fixed + chunk_tokens + turns * (policy.question_tokens + policy.memory_tokens),
-        "completion_tokens_at_most": updates * policy.memory_tokens + answers * policy.answer_tokens,
+        "prompt_tokens_at_least": prompt_tokens,
+        "prompt_tokens_at_most": prompt_tokens + turns * slots,
+        "completion_tokens_at_most": sum(times * cost.num_completion_tokens for times, cost in costs),
     }

@@ -1,5 +1,6 @@
 """Cuts a tokenised document into chunks. Second step of a row's way, after tokenising."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -74,6 +75,24 @@ def chunk_spans(
         )
         for index, (start, end) in enumerate(windows)
     ]
+
+
+def num_document_tokens(chunks: Sequence[Chunk]) -> int:
+    """Length of a document, from its chunks."""
+    return chunks[-1].span.token_end if chunks else 0
+
+
+def tokens_between(chunks: Sequence[Chunk], start: int, end: int) -> list[int]:
+    """The tokens `[start, end)` of a document, from its chunks; overlaps are taken once."""
+    token_ids: list[int] = []
+    first = bisect_right(chunks, start, key=lambda chunk: chunk.span.token_end)
+    for index in range(first, len(chunks)):
+        chunk = chunks[index]
+        if chunk.span.token_start >= end:
+            break
+        offset = chunk.span.token_start
+        token_ids.extend(chunk.token_ids[start + len(token_ids) - offset : end - offset])
+    return token_ids
 
 
 def _char_at(token: int, token_chars: Sequence[int], *, num_chars: int) -> int:

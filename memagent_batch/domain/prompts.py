@@ -55,6 +55,12 @@ DIRECT_TEXTS: Mapping[AnswerForm, str] = {
 }
 """The project's own wording of the turn that answers from the document itself."""
 
+GAP = "\n[...]\n"
+"""Stands between two parts of a document in one prompt."""
+
+QUOTES = " \t\r\n.\"'`*"
+"""What may stand around the keep word without changing what it says."""
+
 Piece = str | Slot
 """A fixed text, or a slot."""
 
@@ -209,16 +215,27 @@ class PromptTokens:
     """The memory before the first chunk."""
     control_token_ids: frozenset[int]
     """Tokens that steer a model and never belong in a memory."""
+    gap: tuple[int, ...] = ()
+    """What stands between two parts of a document in one prompt."""
+    keep_word: str = ""
+    """What the model writes to keep its memory as it is; empty where it always writes it anew."""
 
     def remember(self, memory: Memory, completion: Completion) -> Memory:
-        """The memory after an `update` turn: what the model wrote, without control tokens.
-
-        A completion without any text leaves the memory as it was: notes are never lost to a model that said nothing.
-        """
-        if not completion.text.strip():
+        """The memory after an `update` turn: what the model wrote, without control tokens."""
+        if keeps_memory(completion.text, keep_word=self.keep_word):
             return memory
         plain = [token for token in completion.token_ids if token not in self.control_token_ids]
         return Memory(token_ids=plain, text=completion.text)
+
+
+def keeps_memory(text: str, *, keep_word: str) -> bool:
+    """Whether an `update` turn that wrote this leaves the memory as it was.
+
+    A completion without any text does: notes are never lost to a model that said nothing. And so does the keep word of
+    a gated prompt set, however it is quoted or ended.
+    """
+    said = text.strip(QUOTES).casefold()
+    return not text.strip() or (bool(keep_word) and said == keep_word.casefold())
 
 
 DEFAULT_PROMPTS = PromptSet(

@@ -14,6 +14,8 @@ class TurnKind(StrEnum):
     """Writes the memory anew from question, memory and chunk."""
     ANSWER = "answer"
     """Answers the question from the memory."""
+    DIRECT = "direct"
+    """Answers the question from parts of the document, without a memory."""
 
 
 class FinishReason(StrEnum):

@@ -21,10 +21,8 @@ class SimulatedEngine:
         self._window_tokens = window_tokens
         self._tokenizer = tokenizer
         memory = tokenizer.encode(MEMORY_TEXT * settings.completion_tokens)[: settings.completion_tokens]
-        self._texts = {
-            TurnKind.UPDATE: (memory, tokenizer.decode(memory)),
-            TurnKind.ANSWER: (tokenizer.encode(ANSWER_TEXT), ANSWER_TEXT),
-        }
+        self._memory = (memory, tokenizer.decode(memory))
+        self._answer = (tokenizer.encode(ANSWER_TEXT), ANSWER_TEXT)
 
     async def start(self) -> None:
         """Nothing to start."""
@@ -34,7 +32,7 @@ class SimulatedEngine:
         require_fit(prompt, window_tokens=self._window_tokens)
         began = time.monotonic()
         await asyncio.sleep(self._seconds)
-        token_ids, text = self._texts[prompt.kind]
+        token_ids, text = self._memory if prompt.kind is TurnKind.UPDATE else self._answer
         cut = len(token_ids) > prompt.max_tokens
         token_ids = token_ids[: prompt.max_tokens]
         return Completion(

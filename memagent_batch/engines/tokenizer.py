@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memagent_batch.domain.prompts import (
+    GAP,
     AnswerForm,
     Memory,
     Piece,
@@ -120,6 +121,8 @@ class Tokenizer:
             direct=self._template(prompts.direct_text(answer_form)),
             first_memory=Memory(token_ids=self.encode(prompts.first_memory), text=prompts.first_memory),
             control_token_ids=self._control,
+            gap=tuple(self.encode(GAP)),
+            keep_word=prompts.keep_word,
         )
 
     def _encode_segment(self, segment: str, *, start: int) -> "tokenizers.Encoding":

@@ -28,7 +28,7 @@ SPAN = [
     column("char_start", pa.int64(), "first character of that chunk in the text", unit="code points", nullable=True),
     column("char_end", pa.int64(), "character after its last one", unit="code points", nullable=True),
 ]
-KIND = column("kind", pa.string(), "kind of turn: update or answer")
+KIND = column("kind", pa.string(), "kind of turn: update, answer, or direct")
 RESULT = [
     column("status", pa.string(), "ok or failed"),
     column("response", pa.string(), "whole text of the answer turn", nullable=True),
@@ -105,7 +105,7 @@ MEMORIES = pa.schema(
         KIND,
         *SPAN,
         column("memory", pa.string(), "the memory after this turn"),
-        column("changed", pa.bool_(), "whether this turn changed the memory"),
+        column("changed", pa.bool_(), "whether this turn changed the memory; a gated policy keeps it by a word"),
         column("num_tokens", pa.int32(), "completion of the turn", unit="tokens"),
         column("finish_reason", pa.string(), "why the completion ended: stop or length"),
         DOCUMENT_HASH,

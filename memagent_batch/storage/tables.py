@@ -11,6 +11,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from memagent_batch.domain.answers import Extraction, extract_answer
+from memagent_batch.domain.prompts import keeps_memory
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import TurnKind
 from memagent_batch.settings import TableFormat
@@ -38,6 +39,8 @@ class Projection:
     """Name of the model, for rows of readings that never reached it."""
     first_memory: str
     """The memory before the first chunk."""
+    keep_word: str
+    """What the model writes to keep its memory; empty where it always writes it anew."""
     extraction: Extraction
     """How answers are taken out of responses."""
     table_format: TableFormat
@@ -80,7 +83,7 @@ def project(part: pa.Table, questions: pa.Table, *, projection: Projection) -> P
         answers.append(
             {**answer, **names, "question": question["question"], "question_hash": key[1], **_carried(document)}
         )
-        memories.extend(_memories(turns.get(key, {}), names=names, first_memory=projection.first_memory))
+        memories.extend(_memories(turns.get(key, {}), names=names, projection=projection))
     carried = [pa.field(name, pa.string()) for name in carried_columns(part.schema)]
     return PartTables(
         answers=pa.Table.from_pylist(answers, schema=pa.schema([*ANSWERS, *carried])),
@@ -157,12 +160,12 @@ def _carried(document: Row) -> Row:
     return {name.removeprefix(CARRY_PREFIX): value for name, value in document.items() if name.startswith(CARRY_PREFIX)}
 
 
-def _memories(turns: Mapping[str, Row], *, names: Mapping[str, Any], first_memory: str) -> Iterator[Row]:
+def _memories(turns: Mapping[str, Row], *, names: Mapping[str, Any], projection: Projection) -> Iterator[Row]:
     """The audit trail of one reading: turns in the order in which the document was read."""
-    memory = first_memory
+    memory = projection.first_memory
     for number, row in enumerate(sorted(turns.values(), key=_reading_order)):
-        before = memory
-        if row["kind"] == TurnKind.UPDATE and row["text"].strip():
+        before = memory = "" if row["kind"] == TurnKind.DIRECT else memory
+        if row["kind"] == TurnKind.UPDATE and not keeps_memory(row["text"], keep_word=projection.keep_word):
             memory = row["text"]
         kept = {name: value for name, value in row.items() if name in MEMORIES.names}
         yield {

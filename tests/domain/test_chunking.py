@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.chunking import chunk_spans, token_windows
+from memagent_batch.domain.chunking import Chunk, chunk_spans, num_document_tokens, token_windows, tokens_between
 
 NUM_TOKENS = st.integers(0, 400)
 CHUNK_TOKENS = st.integers(1, 60)
@@ -84,3 +84,18 @@ def test_chunk_spans_of_a_character_over_two_chunks_give_it_to_the_later_one() -
 
 def test_chunk_spans_of_an_empty_document_are_none() -> None:
     assert chunk_spans([], num_chars=0, chunk_tokens=5) == []
+
+
+@given(num_tokens=NUM_TOKENS, chunk_tokens=CHUNK_TOKENS, data=st.data())
+def test_tokens_between_two_places_are_those_of_the_document(
+    num_tokens: int, chunk_tokens: int, data: st.DataObject
+) -> None:
+    overlap_tokens = data.draw(st.integers(0, chunk_tokens - 1))
+    spans = chunk_spans(
+        range(num_tokens), num_chars=num_tokens, chunk_tokens=chunk_tokens, overlap_tokens=overlap_tokens
+    )
+    chunks = [Chunk(span=span, token_ids=range(span.token_start, span.token_end)) for span in spans]
+    start = data.draw(st.integers(0, num_tokens))
+    end = data.draw(st.integers(start, num_tokens))
+    assert num_document_tokens(chunks) == num_tokens
+    assert tokens_between(chunks, start, end) == list(range(start, end))

@@ -67,6 +67,10 @@ def files_below(folder: Path) -> list[Path]:
         ({"config": "absent.yaml"}, "--config: absent.yaml can't be read"),
         ({"window_tokens": "100"}, "lower policy.chunk_tokens by"),
         ({"prompt_set": "absent"}, "absent"),
+        ({"prompt_set": "gated"}, "'gated' has a keep_word, and policy.kind is 'overwrite'"),
+        ({"prompt_set": "default", "policy__kind": "gated"}, "'default' has no keep_word, and policy.kind is 'gated'"),
+        ({"policy__kind": "retrieve"}, "policy.passage_tokens must be above policy.overlap_tokens"),
+        ({"policy__kind": "truncate", "window_tokens": "100"}, "the direct turn needs up to"),
     ],
 )
 def test_answer_bad_knob_is_named(refused: Run, knobs: dict[str, str], said: str) -> None:

@@ -233,6 +233,25 @@ def test_run_with_another_chunk_size_reads_all_again_on_two_replicas(
     assert len({name.split("-")[1] for name in new}) == 2
 
 
+@pytest.mark.parametrize(("kind", "num_turns"), [("gated", None), ("truncate", 1), ("retrieve", 1)])
+def test_run_with_another_policy_gives_the_same_readings_a_row(
+    output: Path, corpus: Path, text_model: str, kind: str, num_turns: int | None
+) -> None:
+    knobs = {"kind": kind, "passage_tokens": 10, "chunk_tokens": CHUNK_TOKENS, "question_tokens": 60}
+    settings = settings_of(corpus, text_model, output=output, policy=knobs | {"memory_tokens": 40, "answer_tokens": 40})
+    before = by_reading(output)
+    counts = answer(settings)["counts"]
+    after = by_reading(output)
+    assert (counts["asked"], counts["ok"], set(after)) == (18, 10, set(before))
+    for reading, row in after.items():
+        if row["status"] == "ok":
+            assert row["num_turns"] == (num_turns or before[reading]["num_turns"])
+            assert row["reader_fingerprint"] != before[reading]["reader_fingerprint"]
+            assert (row["answer"], row["num_replayed_turns"]) == ("simulated", 0)
+    kinds = {row["kind"] for row in rows_in(output / "memories")}
+    assert kinds == ({"direct"} if num_turns else {"update", "answer"})
+
+
 def test_run_retrying_failed_readings_reads_just_those(
     corpus: Path, finished: Path, output: Path, text_model: str
 ) -> None:

@@ -4,19 +4,19 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.domain.chunking import Chunk
-from memagent_batch.domain.policies import POLICIES
 from memagent_batch.domain.policies.overwrite import OverwritePolicy
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Outcome
 from memagent_batch.domain.turns import Generate
 from memagent_batch.errors import StorageError
+from memagent_batch.ray_data import reader
 from memagent_batch.ray_data.reader import Reader, ReaderTask
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.settings import Settings
@@ -46,14 +46,16 @@ class Board:
 class CursedPolicy(OverwritePolicy):
     """Reads like `overwrite`, but breaks at a document of one chunk."""
 
-    kind: ClassVar[str] = "overwrite"
-
     async def read(
         self, chunks: Sequence[Chunk], question: Sequence[int], *, prompts: PromptTokens, generate: Generate
     ) -> Outcome:
         if len(chunks) == 1:
             raise ZeroDivisionError("a bug in the policy")
         return await OverwritePolicy.read(self, chunks, question, prompts=prompts, generate=generate)
+
+
+def cursed_policy(settings: Settings) -> CursedPolicy:
+    return CursedPolicy(chunk_tokens=30, memory_tokens=40, answer_tokens=40)
 
 
 @pytest.fixture
@@ -116,7 +118,7 @@ def outcomes_of(settings: Settings) -> list[dict[str, Any]]:
 def test_reader_policy_that_breaks_fails_that_reading_alone(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(POLICIES, "overwrite", CursedPolicy)
+    monkeypatch.setattr(reader, "make_policy", cursed_policy)
     results = read_pending(settings)
     assert sorted(statuses_in(results)) == ["failed", "ok", "ok"]
     (failed,) = [row for row in outcomes_of(settings) if row["status"] == "failed"]
@@ -128,7 +130,7 @@ def test_reader_retrying_after_the_policy_was_mended_reads_what_failed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setitem(POLICIES, "overwrite", CursedPolicy)
+        broken.setattr(reader, "make_policy", cursed_policy)
         read_pending(settings)
     assert read_pending(settings) == []
     assert statuses_in(read_pending(settings.model_copy(update={"retry_failed": True}))) == ["ok"]

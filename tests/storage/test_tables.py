@@ -89,7 +89,7 @@ class RecordedRun:
             },
         )
 
-    def tables(self, *, extraction: Extraction = Extraction.AUTO) -> PartTables:
+    def tables(self, *, extraction: Extraction = Extraction.AUTO, keep_word: str = "") -> PartTables:
         questions = pa.Table.from_pylist(self.questions, schema=QUESTION_SCHEMA)
         plan = Plan(pa.Table.from_pylist(self.documents, schema=self.schema), questions, samples=self.samples)
         (part,) = plan.parts(scan_log(self.output, reader_fingerprint="f"))
@@ -102,6 +102,7 @@ class RecordedRun:
                 reader_fingerprint="f",
                 model="m",
                 first_memory=FIRST_MEMORY,
+                keep_word=keep_word,
                 extraction=extraction,
                 table_format=TableFormat.PARQUET,
             ),
@@ -280,3 +281,16 @@ async def test_tables_open_in_pyarrow_pandas_and_duckdb(tmp_path: Path) -> None:
     assert pd.read_feather(arrow)["status"].tolist() == expected
     opened = pa.ipc.open_file(arrow).read_all()
     assert duckdb.from_arrow(opened).select("status").fetchall() == [(status,) for status in expected]
+
+
+async def test_memories_keep_word_keeps_the_memory_and_is_marked_as_no_change(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    await run.read("a", memories=[("keep", STOP), ("news", STOP), ("Keep.", STOP)])
+    gated = run.tables(keep_word="keep").memories.select(["memory", "changed"]).to_pylist()
+    assert [tuple(row.values()) for row in gated] == [
+        (FIRST_MEMORY, False),
+        ("news", True),
+        ("news", False),
+        ("news", False),
+    ]
+    assert run.tables().memories["memory"].to_pylist() == ["keep", "news", "Keep.", "Keep."]

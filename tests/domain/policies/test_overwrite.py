@@ -38,7 +38,7 @@ async def read(chunks: Sequence[Chunk], completions: Sequence[Completion]) -> tu
         prompts.append(prompt)
         return completions[len(prompts) - 1]
 
-    policy = OverwritePolicy(memory_tokens=4, answer_tokens=6)
+    policy = OverwritePolicy(chunk_tokens=5, memory_tokens=4, answer_tokens=6)
     return await policy.read(chunks, QUESTION, prompts=PROMPTS, generate=generate), prompts
 
 

@@ -4,20 +4,41 @@ import asyncio
 import pickle
 from collections.abc import Sequence
 from dataclasses import FrozenInstanceError, fields
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.domain.chunking import Chunk, chunk_spans
-from memagent_batch.domain.policies import POLICIES
+from memagent_batch.domain.policies.direct import DirectTurn
+from memagent_batch.domain.policies.gated import GatedPolicy
 from memagent_batch.domain.policies.overwrite import OverwritePolicy
+from memagent_batch.domain.policies.retrieve import RetrievePolicy
+from memagent_batch.domain.policies.truncate import TruncatePolicy
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
 from memagent_batch.domain.readings import Outcome, Policy
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.settings import PolicySettings
 
-KINDS = sorted(POLICIES)
-INSTANCES: dict[str, Policy] = {"overwrite": OverwritePolicy(memory_tokens=4, answer_tokens=6)}
+CHUNK_TOKENS = 12
+"""Longest chunk that the policies are given."""
+
+
+def by_first_token(passages: Sequence[Sequence[int]], question: Sequence[int]) -> list[float]:
+    """A ranking for the contract: the later in the document, the nearer."""
+    return [float(passage[0]) for passage in passages]
+
+
+DIRECT = DirectTurn(chunk_tokens=CHUNK_TOKENS, answer_tokens=6)
+INSTANCES: dict[str, Policy] = {
+    "overwrite": OverwritePolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
+    "gated": GatedPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
+    "truncate": TruncatePolicy(turn=DIRECT),
+    "retrieve": RetrievePolicy(turn=DIRECT, passage_tokens=3, overlap_tokens=1, rank=by_first_token),
+}
+KINDS = sorted(INSTANCES)
+MEMORY_KINDS = ["gated", "overwrite"]
 QUESTION = (50, 51)
 PROMPTS = PromptTokens(
     update=TokenTemplate(pieces=((1,), Slot.QUESTION, (2,), Slot.MEMORY, (3,), Slot.CHUNK, (4,))),
@@ -58,8 +79,8 @@ def read(kind: str, chunks: Sequence[Chunk]) -> tuple[Outcome, list[Prompt]]:
 
 
 def test_every_policy_has_an_instance_under_contract() -> None:
-    assert sorted(INSTANCES) == KINDS
-    assert all(type(INSTANCES[kind]) is POLICIES[kind] and INSTANCES[kind].kind == kind for kind in KINDS)
+    assert sorted(get_args(PolicySettings.model_fields["kind"].annotation)) == KINDS
+    assert all(INSTANCES[kind].kind == kind for kind in KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -81,8 +102,8 @@ def test_policy_asked_twice_asks_for_the_same_turns(kind: str, num_tokens: int, 
     assert first[0] == second[0]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_policy_shows_every_token_of_the_document_to_the_model(kind: str) -> None:
+@pytest.mark.parametrize("kind", MEMORY_KINDS)
+def test_policy_with_a_memory_shows_every_token_of_the_document_to_the_model(kind: str) -> None:
     _, prompts = read(kind, chunks_of(23, chunk_tokens=5))
     shown = {token for prompt in prompts for token in prompt.token_ids}
     assert set(range(100, 123)) <= shown
@@ -92,7 +113,7 @@ def test_policy_shows_every_token_of_the_document_to_the_model(kind: str) -> Non
 def test_policy_asks_with_positive_budgets_and_ends_with_an_answer(kind: str) -> None:
     outcome, prompts = read(kind, chunks_of(23, chunk_tokens=5))
     assert all(prompt.max_tokens > 0 for prompt in prompts)
-    assert [prompt.kind for prompt in prompts].count(TurnKind.ANSWER) == 1
+    assert [prompt.kind in (TurnKind.ANSWER, TurnKind.DIRECT) for prompt in prompts].count(True) == 1
     assert outcome.response.startswith("text ")
 
 
@@ -100,7 +121,20 @@ def test_policy_asks_with_positive_budgets_and_ends_with_an_answer(kind: str) ->
 def test_policy_given_a_document_without_tokens_still_answers(kind: str) -> None:
     outcome, prompts = read(kind, [])
     assert outcome.response
-    assert prompts[-1].kind is TurnKind.ANSWER
+    assert prompts[-1].kind is not TurnKind.UPDATE
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(num_tokens=st.integers(0, 60), chunk_tokens=st.integers(1, CHUNK_TOKENS))
+def test_policy_never_asks_for_more_than_it_said_it_would(kind: str, num_tokens: int, chunk_tokens: int) -> None:
+    chunks = chunks_of(num_tokens, chunk_tokens=chunk_tokens)
+    _, prompts = read(kind, chunks)
+    largest = INSTANCES[kind].largest_turns(PROMPTS)
+    asked = [len(prompt.token_ids) + prompt.max_tokens - len(QUESTION) for prompt in prompts]
+    assert all(size <= largest[prompt.kind] for size, prompt in zip(asked, prompts, strict=True))
+    cost = INSTANCES[kind].cost(PROMPTS, num_chunks=len(chunks), num_chunk_tokens=num_tokens)
+    assert cost.num_turns == len(prompts)
+    assert cost.num_completion_tokens == sum(prompt.max_tokens for prompt in prompts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -121,6 +155,6 @@ def test_policy_and_all_that_it_handles_survives_pickling(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_policy_knobs_can_not_change_while_it_reads(kind: str) -> None:
     policy = INSTANCES[kind]
-    name = fields(POLICIES[kind])[0].name
+    name = fields(type(policy))[0].name  # type: ignore[arg-type]
     with pytest.raises(FrozenInstanceError):
         setattr(policy, name, 1)
