@@ -1,6 +1,21 @@
-"""Scores of an answer against its references. Pure; each is a number from 0 to 1."""
+"""Scores of an answer against its references. Pure; each is a number from 0 to 1.
 
+Normalisation is SQuAD's, carried over to all of Unicode: compatibility forms folded (NFKC, so full-width digits are
+digits), lower case, punctuation and invisible characters deleted, the articles a, an and the taken out, white space
+folded. Deleted means without a gap, as in SQuAD: `1,234` equals `1234`, and `3.5` equals `35`.
+"""
+
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
 from enum import StrEnum
+
+ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+
+INVISIBLE = "Cf"
+"""Unicode category of what has no width, such as soft hyphens and marks of direction."""
 
 
 class Metric(StrEnum):
@@ -18,3 +33,75 @@ class Metric(StrEnum):
     """Whether it contains one of them, both normalised."""
     SUB_EM_EITHER = "sub_em_either"
     """As `sub_em`, or is contained in one: the official evaluator's, by which an empty answer is right."""
+
+
+def score(metric: Metric, answer: str | None, references: Sequence[str]) -> float:
+    """The score of an answer, from 0 to 1.
+
+    Args:
+        metric: How to score.
+        answer: The answer; None where there is none, which scores 0 in every metric. An empty text is an answer: it
+            scores 0 in every metric but `sub_em_either`, by which what normalises to nothing is right.
+        references: Right answers. A blank one is never contained in an answer; without any the score is 0.
+    """
+    if answer is None or not references:
+        return 0.0
+    match metric:
+        case Metric.ALL:
+            return sum(_contains(answer, reference) for reference in references) / len(references)
+        case Metric.ANY:
+            return float(any(_contains(answer, reference) for reference in references))
+        case Metric.EM:
+            return float(any(_equals(answer, reference) for reference in references))
+        case Metric.F1:
+            return max(_f1(answer, reference) for reference in references)
+        case Metric.SUB_EM:
+            return float(any(_contains_normalised(answer, reference) for reference in references))
+        case Metric.SUB_EM_EITHER:
+            return float(any(_contains_either(answer, reference) for reference in references))
+
+
+def normalise(text: str) -> str:
+    """The text as `em`, `f1` and the two `sub_em` compare it; empty for `the` or `...`."""
+    lowered = _fold(text)
+    plain = "".join(character for character in lowered if not _is_deleted(character))
+    return " ".join(ARTICLES.sub(" ", plain).split())
+
+
+def _fold(text: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).lower())
+
+
+def _is_deleted(character: str) -> bool:
+    """Whether it is invisible, or punctuation: all of Unicode's, and SQuAD's list, which has $ and + as well."""
+    category = unicodedata.category(character)
+    return character in string.punctuation or category.startswith("P") or category == INVISIBLE
+
+
+def _contains(answer: str, reference: str) -> bool:
+    return bool(reference.strip()) and reference.lower() in answer.lower()
+
+
+def _equals(answer: str, reference: str) -> bool:
+    """Equality when normalised; by its letters alone where nothing else is left, as of the choice `A`."""
+    if not answer.strip() or normalise(answer) != normalise(reference):
+        return False
+    return bool(normalise(answer)) or _fold(answer).split() == _fold(reference).split()
+
+
+def _f1(answer: str, reference: str) -> float:
+    answered, wanted = normalise(answer).split(), normalise(reference).split()
+    if not answered or not wanted:
+        return float(_equals(answer, reference))
+    common = sum((Counter(answered) & Counter(wanted)).values())
+    return 2 * common / (len(answered) + len(wanted))
+
+
+def _contains_normalised(answer: str, reference: str) -> bool:
+    wanted = normalise(reference)
+    return bool(wanted) and wanted in normalise(answer)
+
+
+def _contains_either(answer: str, reference: str) -> bool:
+    answered, wanted = normalise(answer), normalise(reference)
+    return wanted in answered or answered in wanted

@@ -30,6 +30,9 @@ SUITE_DOCUMENTS = pa.schema([DOCUMENT_ID, column("text", pa.string(), "the docum
 SUITE_QUESTIONS = pa.schema([QUESTION_ID, DOCUMENT_ID, QUESTION, REFERENCES, *CELL])
 """One row for each question."""
 
+MISSING = "missing"
+"""Status of a reading that the suite asks for and that the answers have no row of."""
+
 SCORES = pa.schema(
     [
         column("variant", pa.string(), "what was evaluated: a policy, a model, or both"),
@@ -39,7 +42,7 @@ SCORES = pa.schema(
         *CELL,
         column("score", pa.float64(), "the task's own metric; 0 where there is no answer"),
         *[column(metric.value, pa.float64(), f"metric {metric.value}") for metric in Metric],
-        column("status", pa.string(), "ok or failed"),
+        column("status", pa.string(), "ok or failed; missing where the answers have no row of it"),
         column("answered", pa.bool_(), "whether the response held an answer"),
         column("answer", pa.string(), "the answer", nullable=True),
         REFERENCES,
@@ -52,3 +55,15 @@ SCORES = pa.schema(
     ]
 )
 """One row for each reading that the suite asks for."""
+
+ANSWER_COLUMNS = pa.schema(
+    [
+        DOCUMENT_ID,
+        QUESTION_ID,
+        SAMPLE,
+        SCORES.field("status"),
+        SCORES.field("answer"),
+        *[SCORES.field(name) for name in SCORES.names[SCORES.names.index("num_document_tokens") :]],
+    ]
+)
+"""What of an answers table is scored."""
