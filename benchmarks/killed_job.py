@@ -41,9 +41,10 @@ class Role(StrEnum):
 class KilledJob:
     """One output, written by the same command as often as it takes."""
 
-    def __init__(self, arguments: Sequence[str], *, output: Path) -> None:
-        """Takes the arguments of `memagent answer`, the output included."""
+    def __init__(self, arguments: Sequence[str], *, output: Path, module: str = "jobs.answer") -> None:
+        """Takes the arguments of `memagent answer`, or of another job's module, the output included."""
         self._arguments = list(arguments)
+        self._module = module
         self._output = output
         self._mark = uuid.uuid4().hex
         self._ray = Path(tempfile.mkdtemp(prefix="k-", dir="/tmp"))  # short: Ray's socket names end at 107 bytes
@@ -73,7 +74,7 @@ class KilledJob:
         environment["RAY_worker_niceness"] = "0"  # by default the engine would wait for all else on the machine
         with self.console.open("ab") as console:
             self._command = subprocess.Popen(
-                [sys.executable, "-m", "jobs.answer", *self._arguments],
+                [sys.executable, "-m", self._module, *self._arguments],
                 stdout=console,
                 stderr=console,
                 env=environment,

@@ -8,6 +8,7 @@ from jobs.arguments import EXIT_USAGE
 
 COMMANDS = {
     "answer": "answers questions over documents of any length",
+    "collect": "samples every question several times, with rewards and advantages to train on",
     "plan": "tells what `answer` would read and cost; starts no engine",
     "status": "tells what a running, finished or dead run has done",
     "prompts": "lists, shows and imports prompt sets",

@@ -44,6 +44,10 @@ class PromptTooLongError(ReadingError):
     """A prompt and its completion budget do not fit the engine's window."""
 
 
+class NotHeldError(ReadingError):
+    """A replay asks for a turn that the log does not hold: the reading failed there."""
+
+
 class EngineRequestError(ReadingError):
     """The engine refused or failed one request, and goes on serving others."""
 

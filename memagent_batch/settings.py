@@ -15,8 +15,10 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
+from memagent_batch.domain.advantages import Advantage
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.prompts import AnswerForm
+from memagent_batch.domain.rewards import BUILT_IN_REWARDS, Overlong
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
@@ -174,6 +176,37 @@ class LogSettings(Section):
     """A flush comes earlier when this many bytes wait."""
 
 
+class RolloutSettings(Section):
+    """What `memagent collect` makes of sampled readings."""
+
+    group_size: Annotated[int, Field(ge=1)] = 8
+    """Samples of each document and question; they form a group."""
+    reward: str = "boxed"
+    """`boxed` (the boxed answer equals a reference, both normalised), a metric (all, any, em, f1, sub_em,
+    sub_em_either), or a function of yours as `package.module:function`, from (response, references) to a number."""
+    allow_reward_code: bool = False
+    """Allows `reward` to name a function of yours, which is then imported and run."""
+    reward_timeout_seconds: Seconds = 10
+    """Longest time that a function of yours may take for one sample, which then has no reward."""
+    advantage: Advantage = Advantage.CENTRED
+    """How rewards become advantages."""
+    overlong: Overlong = Overlong.KEEP
+    """What becomes of a sample of which a turn was cut at its budget."""
+    drop_equal: bool = False
+    """Leave out groups whose rewards are all equal, which teach nothing (dynamic sampling); they are counted."""
+    data_source: str = ""
+    """Free text for the column `data_source`, by which trainers tell their data apart."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.reward not in BUILT_IN_REWARDS and ":" not in self.reward:
+            names = ", ".join(BUILT_IN_REWARDS)
+            raise ValueError(f"reward: there is no {self.reward!r}; take one of {names}, or package.module:function")
+        if self.reward not in BUILT_IN_REWARDS and not self.allow_reward_code:
+            raise ValueError(f"reward: {self.reward!r} is code of yours; say --rollouts.allow-reward-code to run it")
+        return self
+
+
 class Settings(BaseSettings):
     """All of a run. Every knob has its unit and default beside it."""
 
@@ -232,6 +265,9 @@ class Settings(BaseSettings):
     """The actor pool."""
     log: LogSettings = LogSettings()
     """The turn log."""
+
+    rollouts: RolloutSettings = RolloutSettings()
+    """Knobs of `memagent collect`."""
 
     table_format: TableFormat = TableFormat.PARQUET
     """File format of `answers` and `memories`."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from memagent_batch.storage.rollouts import ROLLOUTS
 from memagent_batch.storage.schemas import ANSWERS, MEMORIES, OUTCOME_LOG, TURN_LOG
 
 PAGE = Path(__file__).parent.parent / "docs" / "tables.md"
@@ -14,6 +15,11 @@ TABLES = (
         "One row for each reading that was asked for, always. Carried input columns follow, as text.",
     ),
     ("memories/", MEMORIES, "One row for each turn: which span of the document put what into the memory."),
+    (
+        "rollouts/",
+        ROLLOUTS,
+        "By `memagent collect`: one row for each conversation (turn) of each sample, the samples of a group together.",
+    ),
     ("log/turns/", TURN_LOG, "One row for each finished turn; a turn may be there twice, the first one stands."),
     (
         "log/outcomes/",
