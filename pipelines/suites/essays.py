@@ -1,0 +1,47 @@
+"""The running texts that needles are hidden in: a folder that the user names, or the project's own prose."""
+
+import hashlib
+
+from memagent_batch.errors import InputError
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.records import reading
+from memagent_batch.storage.shards import list_files
+from pipelines.needles_prose import PARAGRAPHS
+from pipelines.suites.haystacks import sentences_of
+from pipelines.suites.sample import Texts
+
+ENDINGS = (".txt", ".md")
+"""Files of an essays folder that are read."""
+
+
+def own_texts() -> Texts:
+    """The prose that comes with the project."""
+    return PARAGRAPHS
+
+
+def read_essays(folder: Location) -> Texts:
+    """The text files of a folder and of all below it, in the order of their paths, as sentences.
+
+    Raises:
+        InputError: there is no such folder, no text in it, or a file that is not UTF-8; names it.
+    """
+    texts = []
+    for file in list_files(folder):
+        if not file.name.endswith(ENDINGS):
+            continue
+        with reading(file.path):
+            data = Location(uri=file.path, storage_options=folder.storage_options).read_bytes()
+        try:
+            sentences = sentences_of(data.decode("utf-8-sig"))
+        except UnicodeDecodeError as error:
+            raise InputError(f"{file.path}: invalid UTF-8 at byte {error.start}; save the file as UTF-8") from error
+        if sentences:
+            texts.append(sentences)
+    if not texts:
+        raise InputError(f"--essays: {folder.uri} holds no text in {' or '.join(ENDINGS)} files; add some")
+    return tuple(texts)
+
+
+def texts_sha256(texts: Texts) -> str:
+    """Hash of all sentences in their order, 64 hex digits."""
+    return hashlib.sha256("\0".join("\n".join(text) for text in texts).encode()).hexdigest()
