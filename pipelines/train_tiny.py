@@ -1,4 +1,4 @@
-"""Makes the tiny policy from a seed: tokeniser, warm-up, reading. `python -m pipelines.train_tiny --output FOLDER`."""
+"""Makes the tiny policy from a seed: tokeniser, start weights, reading. `python -m pipelines.train_tiny`."""
 
 import argparse
 import ctypes
@@ -15,7 +15,7 @@ from typing import Any
 from memagent_batch.engines.tokenizer import Tokenizer
 from pipelines.tiny_policy.network import build_network
 from pipelines.tiny_policy.report import LOG_NAME, append_figures
-from pipelines.tiny_policy.schedule import WARM_UP, phases
+from pipelines.tiny_policy.schedule import phases
 from pipelines.tiny_policy.streams import training_streams
 from pipelines.tiny_policy.training import Phase, Progress, Trainer
 from pipelines.tiny_policy.turns import TurnMaker
@@ -38,13 +38,11 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, required=True, help="model folder to write")
-    parser.add_argument("--minutes", type=float, default=75.0, help="wall clock of the training")
+    parser.add_argument("--minutes", type=float, default=42.0, help="wall clock of the training")
     parser.add_argument("--processes", type=int, default=2, help="processes of one thread each that share the work")
     parser.add_argument("--seed", type=int, default=0, help="source of every choice")
     parser.add_argument("--start", type=Path, help="model folder to go on from")
-    parser.add_argument(
-        "--first-phase", help="the phase to begin with (default: the first, or with --start the one after the warm-up)"
-    )
+    parser.add_argument("--first-phase", help="the phase to begin with: short, middle or long (default: short)")
     parser.add_argument("--documents", type=int, default=100, help="held-out documents for each figure at the end")
     options = parser.parse_args()
     _place_tokenizer(options)
@@ -135,9 +133,9 @@ def _place_tokenizer(options: argparse.Namespace) -> None:
 
 def _from(options: argparse.Namespace, phases: Iterable[Phase]) -> Iterator[Phase]:
     """The phases that are left to do."""
-    if options.first_phase:
-        return dropwhile(lambda phase: phase.name != options.first_phase, phases)
-    return (phase for phase in phases if not (options.start and phase.name == WARM_UP))
+    if not options.first_phase:
+        return iter(phases)
+    return dropwhile(lambda phase: phase.name != options.first_phase, phases)
 
 
 def _ignore(_progress: Progress) -> None:

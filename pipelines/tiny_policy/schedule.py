@@ -1,26 +1,12 @@
-"""The phases of the tiny policy's training: copying first, then reading with ever longer chunks."""
+"""The phases of the tiny policy's training: reading with ever longer chunks; the start weights copy already."""
 
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pipelines.tiny_policy.examples import Batch, Example, batches
-from pipelines.tiny_policy.recall import recall_batches
+from pipelines.tiny_policy.examples import Batch, batches
 from pipelines.tiny_policy.training import Phase
 from pipelines.tiny_policy.turns import Diet, TurnKind, TurnMaker
-from pipelines.tiny_policy.warm_up import copying_examples
-
-WARM_UP = "warm_up"
-"""Name of the first phase."""
-
-WARM_UP_LENGTHS = (96, 128, 192, 256, 384, 768)
-"""Lengths of the copying sequences, in tokens."""
-
-WARM_UP_LOSS = 0.05
-"""Loss at which copying is taken for learnt, in nats a token."""
-
-RECALL_LOSS = 0.04
-"""Loss at which keys are taken for told apart, in nats a token."""
 
 POOL_EXAMPLES = 160
 """Examples that are sorted by length together."""
@@ -65,7 +51,7 @@ class Stage:
 STAGES = (
     Stage(
         name="short",
-        part=0.15,
+        part=3 / 14,
         longest_tokens=220,
         long_share=0.0,
         batch_tokens=6_000,
@@ -74,7 +60,7 @@ STAGES = (
     ),
     Stage(
         name="middle",
-        part=0.25,
+        part=5 / 14,
         longest_tokens=560,
         long_share=0.1,
         batch_tokens=8_000,
@@ -83,7 +69,7 @@ STAGES = (
     ),
     Stage(
         name="long",
-        part=0.3,
+        part=6 / 14,
         longest_tokens=1_040,
         long_share=0.35,
         batch_tokens=10_000,
@@ -103,37 +89,10 @@ def phases(maker: TurnMaker, rng: random.Random, *, seconds: float) -> Iterator[
     Args:
         maker: makes the turns.
         rng: source of every choice.
-        seconds: wall clock of all phases together; the warm-ups may take three tenths of it.
+        seconds: wall clock of all phases together.
     """
-    yield warm_up(rng, seconds=0.1 * seconds)
-    yield recall(rng, seconds=0.2 * seconds)
     for stage in STAGES:
         yield reading(maker, rng, stage, seconds=stage.part * seconds)
-
-
-def warm_up(rng: random.Random, *, seconds: float) -> Phase:
-    """Copying of random tokens."""
-    copies = batches(_copies(rng), rng, batch_tokens=6_000, pool=POOL_EXAMPLES)
-    return Phase(
-        name=WARM_UP,
-        steps=((batch,) for batch in copies),
-        seconds=seconds,
-        first_rate=2e-3,
-        last_rate=1e-3,
-        target_loss=WARM_UP_LOSS,
-    )
-
-
-def recall(rng: random.Random, *, seconds: float) -> Phase:
-    """Questions to tables of random tokens."""
-    return Phase(
-        name="recall",
-        steps=((batch,) for batch in recall_batches(rng, batch_tokens=8_000)),
-        seconds=seconds,
-        first_rate=2e-3,
-        last_rate=1.5e-3,
-        target_loss=RECALL_LOSS,
-    )
 
 
 def reading(maker: TurnMaker, rng: random.Random, stage: Stage, *, seconds: float) -> Phase:
@@ -159,8 +118,3 @@ def _steps(maker: TurnMaker, rng: random.Random, diet: Diet, *, batch_tokens: in
     updates = batches(maker.turns(rng, diet), rng, batch_tokens=batch_tokens, pool=POOL_EXAMPLES)
     answers = batches(maker.turns(rng, answering), rng, batch_tokens=ANSWER_BATCH_TOKENS, pool=60)
     return zip(updates, answers, strict=False)
-
-
-def _copies(rng: random.Random) -> Iterator[Example]:
-    while True:
-        yield next(copying_examples(rng, length=rng.choice(WARM_UP_LENGTHS)))

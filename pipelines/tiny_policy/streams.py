@@ -13,7 +13,9 @@ from pipelines.needles import Haystack, haystack_units
 from pipelines.needles_facts import Split
 from pipelines.tiny_policy.manual import manual_sentences
 from pipelines.tiny_policy.vocabulary import VOCABULARY_SIZE
-from pipelines.tiny_policy.warm_up import NUM_CONTROL_TOKENS
+
+NUM_CONTROL_TOKENS = 3
+"""Token ids below are control tokens, and never drawn."""
 
 STREAM_UNITS = 12_000
 """Sentences in each of the grammar's streams: some 300,000 tokens."""

@@ -39,8 +39,6 @@ class Phase:
     """Learning rate after the rise."""
     last_rate: float
     """Learning rate at the end; in between it falls as a cosine."""
-    target_loss: float = 0.0
-    """The phase ends early when the running loss is below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +83,7 @@ class Trainer:
             report(
                 Progress(phase=phase.name, step=step, seconds=seconds, loss=loss, exact=exact, num_tokens=num_tokens)
             )
-            if ended or (loss < phase.target_loss and step > RISE_STEPS):
+            if ended:
                 return
 
     def _step(

@@ -1,4 +1,5 @@
 import random
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -6,13 +7,26 @@ import torch
 from pipelines.tiny_policy.examples import IGNORED, Batch, Example, batches, to_batch
 from pipelines.tiny_policy.network import build_network, logits_at
 from pipelines.tiny_policy.vocabulary import VOCABULARY_SIZE
-from pipelines.tiny_policy.warm_up import copying_examples
 
 NETWORK = build_network(seed=0, end_token_id=2, pad_token_id=0)
 
 
 def draw(rng: random.Random, num_tokens: int) -> list[int]:
     return [rng.randrange(3, VOCABULARY_SIZE) for _ in range(num_tokens)]
+
+
+def copying_examples(rng: random.Random, *, length: int) -> Iterator[Example]:
+    """Endless sequences of this many tokens: filler, a part, filler, a cue and the part again, which is to be told."""
+    while True:
+        part = draw(rng, rng.randint(12, 40))
+        rival = part[: rng.randint(2, 5)] + draw(rng, rng.randint(4, 20))
+        middle = [draw(rng, rng.randint(0, length // 4)), part, draw(rng, rng.randint(1, length // 4))]
+        if rng.random() < 0.5:
+            middle += [rival, draw(rng, rng.randint(1, 20))]
+        cue = rng.randint(2, 3) if middle[-2] is part else 7
+        known = [token for piece in middle for token in piece]
+        known = draw(rng, max(length - len(known) - len(part), 0)) + known + part[:cue]
+        yield Example(kind="copy", prompt=known, target=part[cue:])
 
 
 def two_facts(rng: random.Random) -> Example:
