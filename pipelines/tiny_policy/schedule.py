@@ -15,12 +15,12 @@ ANSWER_BATCH_TOKENS = 700
 """Tokens of answer turns in each step: some six turns."""
 
 UPDATES = {
-    TurnKind.FIND: 0.3,
-    TurnKind.RETAIN: 0.31,
-    TurnKind.NOTHING: 0.27,
+    TurnKind.FIND: 0.31,
+    TurnKind.RETAIN: 0.32,
+    TurnKind.NOTHING: 0.28,
     TurnKind.CONFIRM: 0.04,
-    TurnKind.DIRECT: 0.05,
-    TurnKind.ABSENT: 0.03,
+    TurnKind.DIRECT: 0.03,
+    TurnKind.ABSENT: 0.02,
 }
 """Share of each kind among the turns that show a chunk."""
 

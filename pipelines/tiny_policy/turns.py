@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from memagent_batch.domain.prompts import DEFAULT_PROMPTS, GATED_PROMPTS, AnswerForm, PromptTokens, Slot
+from memagent_batch.domain.prompts import DEFAULT_PROMPTS, AnswerForm, PromptTokens, Slot
 from memagent_batch.engines.tokenizer import Tokenizer
 from pipelines.needles_facts import Needle, Split, make_needle, make_rival
 from pipelines.tiny_policy.examples import Example
@@ -19,9 +19,6 @@ CUT_SHARE = 0.08
 
 FIRST_SHARE = 0.35
 """Part of the turns without anything noted that are the first ones of their document."""
-
-GATED_SHARE = 0.2
-"""Part of the `update` turns in the gated prompt set, where a chunk of no use asks for one word."""
 
 
 class TurnKind(StrEnum):
@@ -40,9 +37,9 @@ class TurnKind(StrEnum):
     UNANSWERED = "unanswered"
     """Nothing is noted: say so."""
     DIRECT = "direct"
-    """No memory, the needle is in the chunk: box its value."""
+    """No memory, the needle is in the chunk: tell it as a note, and box its value."""
     ABSENT = "absent"
-    """No memory, the chunk is of no use: say so."""
+    """No memory, the chunk is of no use: say what is looked for, and that it is not stated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +63,6 @@ class TurnMaker:
         """Takes the tokeniser of the model folder, and the streams with their shares."""
         self._tokenizer = tokenizer
         self._prompts: PromptTokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
-        self._gated: PromptTokens = tokenizer.prompt_tokens(GATED_PROMPTS, answer_form=AnswerForm.BOXED)
         self._first = list(self._prompts.first_memory.token_ids)
         self._shares = [share for share, _ in streams]
         self._streams = [stream for _, stream in streams]
@@ -85,28 +81,26 @@ class TurnMaker:
         if kind not in (TurnKind.ANSWER, TurnKind.UNANSWERED):
             values[Slot.CHUNK] = self._chunk(rng, kind, needle, num_tokens=num_tokens)
         if kind in (TurnKind.DIRECT, TurnKind.ABSENT):
-            return self._example(kind, self._prompts.direct.fill(values), _boxed(needle, told=kind is TurnKind.DIRECT))
-        gated = rng.random() < GATED_SHARE
-        values[Slot.MEMORY] = self._memory(rng, kind, needle, gated=gated)
+            said = needle.note if kind is TurnKind.DIRECT else needle.blank
+            target = f"{said} {_boxed(needle, told=kind is TurnKind.DIRECT)}"
+            return self._example(kind, self._prompts.direct.fill(values), target)
+        values[Slot.MEMORY] = self._memory(rng, kind, needle)
         if kind in (TurnKind.ANSWER, TurnKind.UNANSWERED):
             return self._example(kind, self._prompts.answer.fill(values), _boxed(needle, told=kind is TurnKind.ANSWER))
-        if gated:
-            target = needle.note if kind is TurnKind.FIND else GATED_PROMPTS.keep_word
-            return self._example(kind, self._gated.update.fill(values), target)
         target = needle.blank if kind is TurnKind.NOTHING else needle.note
         return self._example(kind, self._prompts.update.fill(values), target)
 
     def _example(self, kind: TurnKind, prompt: list[int], target: str) -> Example:
         return Example(kind=kind, prompt=prompt, target=self._tokenizer.encode(target) + self._end)
 
-    def _memory(self, rng: random.Random, kind: TurnKind, needle: Needle, *, gated: bool) -> list[int]:
+    def _memory(self, rng: random.Random, kind: TurnKind, needle: Needle) -> list[int]:
         """What is noted before the turn; now and then a value that was cut where the chunk before ended."""
         if kind in (TurnKind.RETAIN, TurnKind.CONFIRM, TurnKind.ANSWER):
             return self._tokenizer.encode(needle.note)
         if kind is TurnKind.FIND and rng.random() < CUT_SHARE:
             lost = rng.randint(1, len(needle.answer) - 1)
             return self._tokenizer.encode(needle.note.removesuffix(".")[:-lost] + ".")
-        return self._first if gated or rng.random() < FIRST_SHARE else self._tokenizer.encode(needle.blank)
+        return self._first if rng.random() < FIRST_SHARE else self._tokenizer.encode(needle.blank)
 
     def _chunk(self, rng: random.Random, kind: TurnKind, needle: Needle, *, num_tokens: int) -> list[int]:
         rivals = [make_rival(rng, needle, split=Split.TRAINING).sentence for _ in range(_num_rivals(rng, num_tokens))]
