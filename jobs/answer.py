@@ -20,7 +20,8 @@ def _answer(arguments: Sequence[str]) -> None:
     from pipelines.answer import answer  # here, so that --help needs neither ray nor an engine
 
     manifest = answer(settings)
-    print(json.dumps({"output": settings.output, **manifest["counts"], "seconds": manifest["seconds"]}))
+    said = {**manifest["counts"], "seconds": manifest["seconds"], "changes": manifest["changes"]}
+    print(json.dumps({"output": settings.output, **said}))
 
 
 if __name__ == "__main__":

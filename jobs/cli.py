@@ -11,6 +11,7 @@ COMMANDS = {
     "collect": "samples every question several times, with rewards and advantages to train on",
     "plan": "tells what `answer` would read and cost; starts no engine",
     "status": "tells what a running, finished or dead run has done",
+    "diff": "shows the answers that two finished runs give otherwise, with both memories",
     "prompts": "lists, shows and imports prompt sets",
     "evaluate": "makes test suites, runs and scores them, and draws the results",
 }

@@ -11,6 +11,7 @@ from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.settings import Settings
+from memagent_batch.storage.history import keep_last_run, recorded_plan
 from memagent_batch.storage.manifest import claim_output
 from memagent_batch.storage.plan import Plan, count_pending
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
@@ -28,6 +29,7 @@ def answer(settings: Settings) -> dict[str, Any]:
     """
     output = make_output(settings)
     claim_output(output, settings)
+    before = keep_last_run(output)
     reader = identify_reader(settings)
     with ray_session():
         plan = make_plan(settings)
@@ -35,7 +37,8 @@ def answer(settings: Settings) -> dict[str, Any]:
         read_documents(plan, scan_log(output, reader_fingerprint=reader.fingerprint), settings=settings, run=run)
         index = scan_log(output, reader_fingerprint=reader.fingerprint)
         clear_tables(output)
-        return close_run(run, reports=write(plan, index, run=run))
+        reports = write(plan, index, run=run)
+        return close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
 
 
 def read_documents(plan: Plan, index: TurnIndex, *, settings: Settings, run: Run) -> None:

@@ -1,7 +1,7 @@
-"""Begins and closes a run: its record at the start, its manifest when the counts close."""
+"""Begins and closes a run: `run.json` at the start, its manifest and its place in history when the counts close."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +10,9 @@ import pyarrow as pa
 from memagent_batch.errors import CountsError
 from memagent_batch.ray_data.write import SUMS
 from memagent_batch.settings import Settings
-from memagent_batch.storage.asked import write_asked
+from memagent_batch.storage.asked import read_asked, write_asked
+from memagent_batch.storage.changes import find_changes, removed_documents
+from memagent_batch.storage.history import PastRun, write_plan, write_record_manifest
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import (
     FORMAT,
@@ -24,7 +26,14 @@ from memagent_batch.storage.manifest import (
     write_run_record,
 )
 from memagent_batch.storage.plan import Plan
-from memagent_batch.storage.tables import ANSWERS_FOLDER, MEMORIES_FOLDER, Projection, count_rows
+from memagent_batch.storage.tables import (
+    ANSWERS_FOLDER,
+    MEMORIES_FOLDER,
+    REMOVED_FOLDER,
+    Projection,
+    count_rows,
+    table_bytes,
+)
 from memagent_batch.storage.turn_index import TurnIndex
 from memagent_batch.storage.turn_log import new_run_id
 from memagent_batch.wiring import ReaderIdentity, make_prompt_set
@@ -98,16 +107,44 @@ def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, p
 
 def clear_tables(output: Location) -> None:
     """Removes the tables of the run before; what they say is in the log. Without a manifest they do not count."""
-    for name in (MANIFEST_FILE, ANSWERS_FOLDER, MEMORIES_FOLDER):
+    for name in (MANIFEST_FILE, ANSWERS_FOLDER, MEMORIES_FOLDER, REMOVED_FOLDER):
         (output / name).delete()
 
 
-def close_run(run: Run, *, reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Checks that the counts close, and writes the manifest.
+def close_run(
+    run: Run, *, reports: Sequence[dict[str, Any]], recorded: pa.Table, before: PastRun | None
+) -> dict[str, Any]:
+    """Checks that the counts close, and writes what is left: `removed`, the record of the run, and the manifest.
+
+    Args:
+        run: The run, whose answers and memories are written.
+        reports: What the parts of the tables reported.
+        recorded: The plan as the run's record keeps it (`history.recorded_plan`).
+        before: The last finished run, if there was one.
 
     Raises:
         CountsError: the files do not hold one row for each reading asked for; names the missing ones.
     """
+    counts = _require_closed(run, reports)
+    questions = read_asked(run.output, run_id=run.run_id)
+    removed = removed_documents(recorded, run_id=run.run_id, before=before)
+    removed_file = _write_removed(run, removed)
+    manifest = {
+        **_manifest(run, reports, counts=counts),
+        "files": {**_files(reports), REMOVED_FOLDER: [removed_file]},
+        "changes": asdict(find_changes(recorded, questions, before=before)),
+    }
+    past = PastRun(
+        output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
+    )
+    write_plan(past)
+    write_json(run.output / MANIFEST_FILE, manifest)
+    write_record_manifest(past)
+    return manifest
+
+
+def _require_closed(run: Run, reports: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """The counts, if they close."""
     counts = _counts(run, reports)
     missing = [reading for report in reports for reading in report["missing"]]
     if missing or counts["asked"] != counts["ok"] + counts["failed"] or counts["asked"] != counts["answers_rows"]:
@@ -116,13 +153,16 @@ def close_run(run: Run, *, reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
             f"the counts do not close: {counts}. {len(missing)} readings have no outcome in the log: {shown}. "
             "Run the same command again to read them"
         )
+    return counts
+
+
+def _manifest(run: Run, reports: Sequence[dict[str, Any]], *, counts: dict[str, int]) -> dict[str, Any]:
     finished_at = datetime.now(UTC)
-    manifest = {
+    return {
         "format": FORMAT,
         "run_id": run.run_id,
         "counts": counts,
         "totals": {name: sum(report[name] for report in reports) for name in SUMS},
-        "files": {name: [report[f"{name}_file"] for report in reports] for name in (ANSWERS_FOLDER, MEMORIES_FOLDER)},
         "reader_fingerprint": run.reader.fingerprint,
         "reader": run.reader.parts,
         "settings": public_settings(run.settings),
@@ -131,8 +171,17 @@ def close_run(run: Run, *, reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "finished_at": finished_at.isoformat(),
         "seconds": round((finished_at - run.started_at).total_seconds(), 3),
     }
-    write_json(run.output / MANIFEST_FILE, manifest)
-    return manifest
+
+
+def _files(reports: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
+    return {name: [report[f"{name}_file"] for report in reports] for name in (ANSWERS_FOLDER, MEMORIES_FOLDER)}
+
+
+def _write_removed(run: Run, removed: pa.Table) -> str:
+    """Writes the table of removed documents; returns the name of its file."""
+    name = f"{REMOVED_FOLDER}/part-00000.{run.settings.table_format.value}"
+    (run.output / name).write_bytes(table_bytes(removed, table_format=run.settings.table_format))
+    return name
 
 
 def _counts(run: Run, reports: Sequence[dict[str, Any]]) -> dict[str, int]:

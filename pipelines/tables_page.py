@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from memagent_batch.storage.rollouts import ROLLOUTS
-from memagent_batch.storage.schemas import ANSWERS, MEMORIES, OUTCOME_LOG, TURN_LOG
+from memagent_batch.storage.schemas import ANSWERS, DIFFERENCES, MEMORIES, OUTCOME_LOG, REMOVED, RUN_PLAN, TURN_LOG
 
 PAGE = Path(__file__).parent.parent / "docs" / "tables.md"
 TABLES = (
@@ -20,11 +20,26 @@ TABLES = (
         ROLLOUTS,
         "By `memagent collect`: one row for each conversation (turn) of each sample, the samples of a group together.",
     ),
+    (
+        "removed/",
+        REMOVED,
+        "One row for each document that an earlier run found in the input and the latest did not.",
+    ),
     ("log/turns/", TURN_LOG, "One row for each finished turn; a turn may be there twice, the first one stands."),
     (
         "log/outcomes/",
         OUTCOME_LOG,
         "One row for each reading that ended; the first `ok` stands, else the last `failed`.",
+    ),
+    (
+        "runs/RUN_ID/plan.parquet",
+        RUN_PLAN,
+        "One row for each document of a finished run. Carried input columns follow, named `carry:<name>`.",
+    ),
+    (
+        "memagent diff --to FILE.parquet",
+        DIFFERENCES,
+        "One row for each reading whose answer, status or presence differs between two runs.",
     ),
 )
 INTRODUCTION = """# Tables

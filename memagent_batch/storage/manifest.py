@@ -3,9 +3,9 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import distributions
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from memagent_batch.errors import MemagentError, OutputError, StorageError
@@ -121,8 +121,11 @@ def public_settings(settings: Settings) -> dict[str, Any]:
 
 def package_versions() -> dict[str, str]:
     """Versions of what made the tables."""
-    installed = {package.metadata["Name"]: package.version for package in distributions()}
-    return {name: installed[name] for name in sorted(PACKAGES.intersection(installed))}
+    versions = {}
+    for name in sorted(PACKAGES):
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
 
 
 def write_json(place: Location, value: Mapping[str, Any]) -> None:

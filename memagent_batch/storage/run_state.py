@@ -46,6 +46,7 @@ def read_state(output: Location) -> dict[str, Any]:
         "prompt_tokens": pc.sum(turns["num_prompt_tokens"]).as_py() or 0,
         "last_turn_at": str(pc.max(turns["finished_at"]).as_py()) if turns.num_rows else None,
         "counts": manifest["counts"] if manifest and closed else None,
+        "changes": manifest.get("changes") if manifest and closed else None,
     }
 
 

@@ -2,6 +2,8 @@
 
 import pyarrow as pa
 
+from memagent_batch.domain.differences import Cause, Change
+
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
@@ -114,3 +116,61 @@ MEMORIES = pa.schema(
     ]
 )
 """One row for each turn of each reading: which span of the document put what into the memory."""
+
+REMOVED = pa.schema(
+    [
+        DOCUMENT_ID,
+        DOCUMENT_HASH.with_nullable(True),
+        column("last_run_id", pa.string(), "the last finished run that found it"),
+        column("removed_run_id", pa.string(), "the first finished run that did not"),
+    ]
+)
+"""One row for each document that an earlier run found in the input and the latest did not."""
+
+RUN_PLAN = pa.schema(
+    [
+        DOCUMENT_ID,
+        DOCUMENT_HASH.with_nullable(True),
+        column("error", pa.string(), "why its text can't be read", nullable=True),
+        column(
+            "readings",
+            pa.list_(
+                pa.struct(
+                    [
+                        pa.field("question", pa.int32(), nullable=False),
+                        pa.field("sample", pa.int32(), nullable=False),
+                        pa.field("run_id", pa.string()),
+                    ]
+                )
+            ),
+            "what was asked of it: row of the question list, sample, and the run that read it; null where none could",
+        ),
+    ]
+)
+"""One row for each document of a run; carried input columns follow, named `carry:<name>`."""
+
+ANSWER_GIVEN = [
+    QUESTION,
+    RESULT[0],
+    column("answer", pa.string(), "the answer taken out of the response"),
+    column("memory", pa.string(), "memory that the answer was given from"),
+    column("error_message", pa.string(), "where and why it failed"),
+    column("run_id", pa.string(), "the run that read it; null where the document can't be read"),
+]
+"""What a run has to say of a reading; all null where it did not ask for it."""
+
+DIFFERENCES = pa.schema(
+    [
+        DOCUMENT_ID,
+        QUESTION_ID,
+        SAMPLE,
+        column("change", pa.string(), "what became of the row of `answers`: " + ", ".join(Change)),
+        column("why", pa.list_(pa.string()), "what is new, other or gone: " + ", ".join(Cause)),
+        *[
+            field.with_name(f"{field.name}_{side}").with_nullable(True)
+            for field in ANSWER_GIVEN
+            for side in ("before", "after")
+        ],
+    ]
+)
+"""One row for each reading whose answer or status two runs give otherwise, or that one of them did not ask for."""

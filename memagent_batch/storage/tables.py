@@ -23,6 +23,10 @@ from memagent_batch.storage.turn_log import parquet_bytes
 
 ANSWERS_FOLDER = "answers"
 MEMORIES_FOLDER = "memories"
+REMOVED_FOLDER = "removed"
+
+_ANSWERS_COLUMNS = frozenset(ANSWERS.names)
+_MEMORIES_COLUMNS = frozenset(MEMORIES.names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +135,7 @@ def _answer(document: Row, outcome: Row | None, *, projection: Projection) -> Ro
         return {**_unread(projection), "document_hash": document["document_hash"], "error_message": document["error"]}
     if outcome is None:
         return None
-    row: Row = {name: value for name, value in outcome.items() if name in ANSWERS.names}
+    row: Row = {name: value for name, value in outcome.items() if name in _ANSWERS_COLUMNS}
     if row["status"] == Status.OK:
         row["answer"] = extract_answer(row["response"], extraction=projection.extraction)
         if row["answer"] is None:
@@ -167,7 +171,7 @@ def _memories(turns: Mapping[str, Row], *, names: Mapping[str, Any], projection:
         before = memory = "" if row["kind"] == TurnKind.DIRECT else memory
         if row["kind"] == TurnKind.UPDATE and not keeps_memory(row["text"], keep_word=projection.keep_word):
             memory = row["text"]
-        kept = {name: value for name, value in row.items() if name in MEMORIES.names}
+        kept = {name: value for name, value in row.items() if name in _MEMORIES_COLUMNS}
         yield {
             **kept,
             **names,

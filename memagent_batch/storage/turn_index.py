@@ -1,7 +1,8 @@
 """Reads the turn log: what is done, what was begun, and where it stands. Holds keys and file numbers, never texts."""
 
+import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,6 +38,8 @@ class LoggedOutcome:
     """How the reading ended."""
     file: str
     """Log file that holds the row."""
+    run_id: str
+    """The run that wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +62,16 @@ def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
     """
     index = TurnIndex(reader_fingerprint=reader_fingerprint)
     best: dict[ReadingKey, tuple[bool, float]] = {}
-    keys = ["document_hash", "question_hash", "sample", "status", "finished_at"]
+    keys = ["document_hash", "question_hash", "sample", "status", "finished_at", "run_id"]
     for file, table in _read_all(output / OUTCOMES_FOLDER, columns=keys, reader_fingerprint=reader_fingerprint):
         for row in table.to_pylist():
             key = (row["document_hash"], row["question_hash"], row["sample"])
             rank = _rank(Status(row["status"]), row["finished_at"].timestamp())
             if key not in best or rank > best[key]:
                 best[key] = rank
-                index.outcomes[key] = LoggedOutcome(status=Status(row["status"]), file=file)
+                index.outcomes[key] = LoggedOutcome(
+                    status=Status(row["status"]), file=file, run_id=sys.intern(row["run_id"])
+                )
     index.turn_files.update(scan_turn_files(output, reader_fingerprint=reader_fingerprint))
     return index
 
@@ -79,17 +84,52 @@ def scan_turn_files(output: Location, *, reader_fingerprint: str, run_id: str = 
     """
     turn_files: dict[str, list[str]] = defaultdict(list)
     for file, table in _read_all(
-        output / TURNS_FOLDER, columns=["document_hash"], reader_fingerprint=reader_fingerprint, run_id=run_id
+        output / TURNS_FOLDER, columns=["document_hash"], reader_fingerprint=reader_fingerprint, run_ids=[run_id]
     ):
         for document_hash in pc.unique(table["document_hash"]).to_pylist():
             turn_files[document_hash].append(file)
     return dict(turn_files)
 
 
-def read_outcomes(output: Location, files: Iterable[str], *, reader_fingerprint: str) -> dict[ReadingKey, Row]:
-    """The outcome rows in these files that stand, one for each reading: the first `ok`, else the last `failed`."""
+def scan_outcome_files(
+    output: Location, *, reader_fingerprint: str, run_ids: Collection[str]
+) -> dict[tuple[ReadingKey, str], list[str]]:
+    """Outcome files by reading and run, of these runs. A file holds rows of one run.
+
+    Raises:
+        OutputError: a log file can't be read; names it.
+    """
+    files: dict[tuple[ReadingKey, str], list[str]] = defaultdict(list)
+    columns = ["document_hash", "question_hash", "sample", "run_id"]
+    for file, table in _read_all(
+        output / OUTCOMES_FOLDER, columns=columns, reader_fingerprint=reader_fingerprint, run_ids=run_ids
+    ):
+        for row in table.to_pylist():
+            key = (row["document_hash"], row["question_hash"], row["sample"])
+            files[key, sys.intern(row["run_id"])].append(file)
+    return dict(files)
+
+
+def read_outcomes(
+    output: Location,
+    files: Iterable[str],
+    *,
+    reader_fingerprint: str,
+    document_hashes: Sequence[str] | None = None,
+) -> dict[ReadingKey, Row]:
+    """The outcome rows in these files that stand, one for each reading: the first `ok`, else the last `failed`.
+
+    Args:
+        output: The run's location.
+        files: Outcome files.
+        reader_fingerprint: Whose outcomes are taken.
+        document_hashes: Of which documents; of all by default.
+    """
     rows: dict[ReadingKey, Row] = {}
-    for table in _read_files(output, files, columns=OUTCOME_LOG.names, reader_fingerprint=reader_fingerprint):
+    wanted = None if document_hashes is None else pa.array(document_hashes, pa.string())
+    for table in _read_files(
+        output, files, columns=OUTCOME_LOG.names, reader_fingerprint=reader_fingerprint, document_hashes=wanted
+    ):
         for row in table.to_pylist():
             key = (row["document_hash"], row["question_hash"], row["sample"])
             if key not in rows or _row_rank(row) > _row_rank(rows[key]):
@@ -144,11 +184,12 @@ def _row_rank(row: Row) -> tuple[bool, float]:
 
 
 def _read_all(
-    folder: Location, *, columns: list[str], reader_fingerprint: str, run_id: str = ""
+    folder: Location, *, columns: list[str], reader_fingerprint: str, run_ids: Collection[str] = ("",)
 ) -> Iterator[tuple[str, pa.Table]]:
-    """The log files of a folder, of all runs or of one: their names begin with its id."""
+    """The log files of a folder, of all runs or of some: their names begin with the run's id."""
+    begins = tuple(run_ids)
     files = [
-        path for path in folder.files() if path.endswith(".parquet") and path.rsplit("/", 1)[-1].startswith(run_id)
+        path for path in folder.files() if path.endswith(".parquet") and path.rsplit("/", 1)[-1].startswith(begins)
     ]
     yield from zip(
         files, _read_files(folder, files, columns=columns, reader_fingerprint=reader_fingerprint), strict=True

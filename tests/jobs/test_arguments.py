@@ -89,13 +89,15 @@ def test_help_lists_every_knob(command: str) -> None:
     assert "--config" in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["answer", "--help"], ["plan", "--help"], ["status", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["--help"], ["answer", "--help"], ["plan", "--help"], ["status", "--help"], ["diff", "--help"]]
+)
 def test_command_line_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert heavy_modules(f"from jobs import cli; cli.main({arguments!r})") == []
 
 
 def test_import_of_a_job_imports_nothing_heavy() -> None:
-    assert heavy_modules("import jobs.answer, jobs.plan, jobs.status, jobs.prompts") == []
+    assert heavy_modules("import jobs.answer, jobs.plan, jobs.status, jobs.prompts, jobs.diff") == []
 
 
 def heavy_modules(code: str) -> list[str]:

@@ -12,6 +12,7 @@ from memagent_batch.errors import CountsError
 from memagent_batch.ray_data.write import REPORT, write_tables
 from memagent_batch.settings import Settings
 from memagent_batch.storage.documents import INDEX_SCHEMA
+from memagent_batch.storage.history import recorded_plan
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.plan import Plan
 from memagent_batch.storage.questions import read_questions
@@ -51,13 +52,19 @@ def written(run: Run, plan: Plan) -> list[dict[str, Any]]:
     return [row for part in parts for row in write_tables(part, projection=run.projection).to_pylist()]
 
 
+def closed(run: Run, plan: Plan, reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """Closes the first run of an output."""
+    recorded = recorded_plan(plan, scan_log(run.output, reader_fingerprint="f"))
+    return close_run(run, reports=reports, recorded=recorded, before=None)
+
+
 def test_close_run_whose_counts_close_writes_the_manifest(tmp_path: Path) -> None:
     plan = plan_of(readable=0, broken=3)
     run = begun(tmp_path, plan)
-    manifest = close_run(run, reports=written(run, plan))
+    manifest = closed(run, plan, written(run, plan))
     assert manifest["counts"] == {"asked": 3, "ok": 0, "failed": 3, "answers_rows": 3, "memories_rows": 0}
     assert json.loads((tmp_path / "run" / "manifest.json").read_text()) == manifest
-    for name in ("answers", "memories"):
+    for name in ("answers", "memories", "removed"):
         assert [tmp_path / "run" / file for file in manifest["files"][name]] == list(
             (tmp_path / "run" / name).iterdir()
         )
@@ -72,7 +79,7 @@ def test_close_run_with_missing_readings_names_them_and_writes_no_manifest(tmp_p
     with pytest.raises(
         CountsError, match=r"2 readings have no outcome .*document 'd0'.*document 'd1'.*same command again"
     ):
-        close_run(run, reports=reports)
+        closed(run, plan, reports)
     assert not (tmp_path / "run" / "manifest.json").exists()
 
 
@@ -87,22 +94,22 @@ def test_close_run_whose_files_hold_other_rows_than_reported_is_refused(tmp_path
     else:
         file.with_name("part-99999.parquet").write_bytes(file.read_bytes())
     with pytest.raises(CountsError, match="the counts do not close"):
-        close_run(run, reports=reports)
+        closed(run, plan, reports)
 
 
-def test_clear_tables_takes_manifest_and_tables_and_leaves_the_log(tmp_path: Path) -> None:
+def test_clear_tables_takes_manifest_and_tables_and_leaves_log_and_history(tmp_path: Path) -> None:
     plan = plan_of(readable=0, broken=1)
     run = begun(tmp_path, plan)
-    close_run(run, reports=written(run, plan))
+    closed(run, plan, written(run, plan))
     clear_tables(run.output)
     left = {path.relative_to(tmp_path / "run").parts[0] for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    assert left == {"run.json", "log"}
+    assert left == {"run.json", "log", "runs"}
 
 
 def test_run_writes_no_secret_into_any_file(tmp_path: Path) -> None:
     plan = plan_of(readable=0, broken=1)
     run = begun(tmp_path, plan)
-    close_run(run, reports=written(run, plan))
+    closed(run, plan, written(run, plan))
     files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
     assert len(files) >= 5
     assert all(SECRET.encode() not in path.read_bytes() for path in files)

@@ -37,7 +37,9 @@ def plan_of(
 
 
 def index_of(statuses: Mapping[ReadingKey, Status], *, turn_files: Mapping[str, list[str]] | None = None) -> TurnIndex:
-    outcomes = {key: LoggedOutcome(status=status, file=f"{status}.parquet") for key, status in statuses.items()}
+    outcomes = {
+        key: LoggedOutcome(status=status, file=f"{status}.parquet", run_id="r") for key, status in statuses.items()
+    }
     return TurnIndex(reader_fingerprint="f", outcomes=outcomes, turn_files=dict(turn_files or {}))
 
 

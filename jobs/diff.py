@@ -1,0 +1,162 @@
+"""`memagent diff`: the answers that two finished runs give otherwise, with both memories. Reads records and logs."""
+
+import argparse
+import io
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jobs.arguments import run_command
+from memagent_batch.domain.differences import Change
+from memagent_batch.errors import SettingsError
+from memagent_batch.storage.differences import compare_runs
+from memagent_batch.storage.history import LATEST, PREVIOUS, PastRun, find_run
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.schemas import DIFFERENCES
+
+DESCRIPTION = """Shows the answers that two finished runs give otherwise: rows whose answer, status or presence differs,
+why, and both memories. A question is the same by its question_id, a document by its document_id."""
+
+WIDTHS = {"document": 28, "question": 16, "why": 30, "before": 32, "after": 32}
+"""Characters of each column on the screen."""
+TEXT_WIDTH = 120
+"""Characters of a question or memory on the screen; --json and --to have all of it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints what differs; returns the exit code."""
+    return run_command(partial(_diff, sys.argv[1:] if arguments is None else arguments))
+
+
+def _diff(arguments: Sequence[str]) -> None:
+    options = argparse.ArgumentParser(prog="memagent diff", description=DESCRIPTION)
+    options.add_argument("before", nargs="?", default=PREVIOUS, help="RUN_ID, latest, previous, or an output (a path)")
+    options.add_argument("after", nargs="?", default=LATEST, help="the same; an output stands for its latest run")
+    options.add_argument("--output", help="where the runs wrote: a folder or any fsspec URL")
+    options.add_argument("--json", action="store_true", help="print each row as a JSON object on a line of its own")
+    options.add_argument("--to", metavar="FILE.parquet", help="write the rows to this file and print only how many")
+    options.add_argument(
+        "--storage-options", default="{}", help="arguments of the fsspec file system, JSON (default: {})"
+    )
+    known = options.parse_args(arguments)
+    if known.to and not known.to.endswith(".parquet"):
+        raise SettingsError(f"--to: {known.to} does not end in .parquet, the one format that is written; rename it")
+    try:
+        storage_options = json.loads(known.storage_options)
+    except ValueError as error:
+        raise SettingsError(f"--storage-options is not JSON: {error}") from error
+    before, after = (
+        _run(name, output=known.output, storage_options=storage_options) for name in (known.before, known.after)
+    )
+    counts: Counter[str] = Counter()
+    tables = _counted(compare_runs(before, after), counts)
+    if known.to:
+        Location(uri=known.to, storage_options=storage_options).write_bytes(_parquet(tables))
+    elif known.json:
+        _print_json(tables)
+        return
+    else:
+        _print_table(tables)
+    summary = _summary(before, after, counts)
+    print(json.dumps(summary) if known.json else _sentence(summary))
+
+
+def _run(name: str, *, output: str | None, storage_options: dict[str, Any]) -> PastRun:
+    """The run that an argument names."""
+    if output is None and name in {LATEST, PREVIOUS}:
+        raise SettingsError("--output: missing; say where the runs wrote, or give two outputs")
+    if output is None or "/" in name:
+        return find_run(Location(uri=name, storage_options=storage_options), LATEST)
+    return find_run(Location(uri=output, storage_options=storage_options), name)
+
+
+def _counted(tables: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
+    for table in tables:
+        counts.update(table["change"].to_pylist())
+        yield table
+
+
+def _parquet(tables: Iterable[pa.Table]) -> bytes:
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, DIFFERENCES, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table)
+    return sink.getvalue()
+
+
+def _print_json(tables: Iterable[pa.Table]) -> None:
+    for table in tables:
+        for row in table.to_pylist():
+            print(json.dumps(row, ensure_ascii=False))
+
+
+def _print_table(tables: Iterable[pa.Table]) -> None:
+    print(_line({name: name for name in WIDTHS}))
+    for table in tables:
+        for row in table.to_pylist():
+            print("\n".join(_lines(row)))
+
+
+def _lines(row: dict[str, Any]) -> Iterator[str]:
+    """A row of `DIFFERENCES` for the screen: one line of cells, and its texts below."""
+    yield _line(
+        {
+            "document": row["document_id"],
+            "question": f"{row['question_id']} #{row['sample']}" if row["sample"] else row["question_id"],
+            "why": f"{row['change']}: {', '.join(row['why'])}",
+            "before": _said(row, "before"),
+            "after": _said(row, "after"),
+        }
+    )
+    asked_otherwise = row["question_before"] != row["question_after"]
+    for name in ("question", "memory") if asked_otherwise else ("memory",):
+        for side in ("before", "after"):
+            if row[f"{name}_{side}"]:
+                yield f"    {name} {side}: {_cut(row[f'{name}_{side}'], TEXT_WIDTH)}"
+
+
+def _line(cells: dict[str, str]) -> str:
+    return " ".join(f"{_cut(cells[name], width):<{width}}" for name, width in WIDTHS.items()).rstrip()
+
+
+def _said(row: dict[str, Any], side: str) -> str:
+    """The answer of one run in a few words."""
+    status, answer = row[f"status_{side}"], row[f"answer_{side}"]
+    if status is None:
+        return "(not asked)"
+    if answer is None:
+        return f"({status}, no answer)" if row[f"error_message_{side}"] is None else f"({row[f'error_message_{side}']})"
+    return str(answer)
+
+
+def _cut(text: str, width: int) -> str:
+    """The text on one line, without what would steer a terminal, cut at a width."""
+    shown = "".join(char if char.isprintable() else " " for char in text)
+    return shown if len(shown) <= width else f"{shown[: width - 1]}…"
+
+
+def _summary(before: PastRun, after: PastRun, counts: Counter[str]) -> dict[str, Any]:
+    return {
+        "before": before.run_id,
+        "after": after.run_id,
+        "asked_before": before.manifest["counts"]["asked"],
+        "asked_after": after.manifest["counts"]["asked"],
+        **{change.value: counts[change] for change in Change},
+    }
+
+
+def _sentence(summary: dict[str, Any]) -> str:
+    return (
+        f"{summary['before']} -> {summary['after']}: {summary['changed']} changed, {summary['added']} added, "
+        f"{summary['removed']} removed, of {summary['asked_before']} -> {summary['asked_after']} readings"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

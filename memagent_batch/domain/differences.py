@@ -1,0 +1,75 @@
+"""Why a reading has another answer in one run than in another. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Change(StrEnum):
+    """What became of a row of `answers` from one run to the other."""
+
+    ADDED = "added"
+    """Only the later run asked for it."""
+    CHANGED = "changed"
+    """Both did, and answer or status differ."""
+    REMOVED = "removed"
+    """Only the earlier run asked for it."""
+
+
+class Cause(StrEnum):
+    """What differs between two readings; what is new or gone where there is only one."""
+
+    DOCUMENT = "document"
+    """The document's text; the document itself."""
+    QUESTION = "question"
+    """The question's text; the question itself."""
+    SAMPLE = "sample"
+    """The number of samples."""
+    READER = "reader"
+    """The reader fingerprint: model, prompts, policy, sampling."""
+    EXTRACTION = "extraction"
+    """How answers are taken out of responses."""
+    SAME_INPUTS = "same inputs"
+    """Nothing of these: a failed reading was read again, or the engine did not repeat itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedReading:
+    """A reading as one run asked for it."""
+
+    document_hash: str | None
+    """SHA-256 of the document's text; None where it can't be read."""
+    question_hash: str
+    """SHA-256 of the question's text."""
+    reader_fingerprint: str
+    """The reader."""
+    extraction: str
+    """How its answer is taken out of the response."""
+
+
+def change_between(*, asked_before: bool, asked_after: bool) -> Change:
+    """What became of a reading that at least one of the two runs asked for."""
+    if not asked_before:
+        return Change.ADDED
+    return Change.CHANGED if asked_after else Change.REMOVED
+
+
+def causes_between(before: AskedReading, after: AskedReading) -> list[Cause]:
+    """What differs between two readings of one document_id, question_id and sample; never empty."""
+    differs = {
+        Cause.DOCUMENT: before.document_hash != after.document_hash,
+        Cause.QUESTION: before.question_hash != after.question_hash,
+        Cause.READER: before.reader_fingerprint != after.reader_fingerprint,
+        Cause.EXTRACTION: before.extraction != after.extraction,
+    }
+    return [cause for cause, different in differs.items() if different] or [Cause.SAME_INPUTS]
+
+
+def causes_of_presence(*, document_there: bool, question_there: bool) -> list[Cause]:
+    """Why only one of two runs asked for a reading.
+
+    Args:
+        document_there: Whether the other run found the document.
+        question_there: Whether the other run asked the question (of this document, where it found it).
+    """
+    there = {Cause.DOCUMENT: document_there, Cause.QUESTION: question_there}
+    return [cause for cause, known in there.items() if not known] or [Cause.SAMPLE]

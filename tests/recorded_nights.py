@@ -1,0 +1,160 @@
+"""Nights of a scan without Ray and without an engine: whole runs, whose readings are written into the log by hand."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.readings import Status
+from memagent_batch.ray_data.write import write_tables
+from memagent_batch.settings import Settings
+from memagent_batch.storage.documents import INDEX_SCHEMA
+from memagent_batch.storage.history import keep_last_run, recorded_plan
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.plan import Plan
+from memagent_batch.storage.questions import QUESTION_SCHEMA
+from memagent_batch.storage.schemas import OUTCOME_LOG
+from memagent_batch.storage.turn_index import TurnIndex, scan_log
+from memagent_batch.storage.turn_log import OUTCOMES_FOLDER, parquet_bytes
+from memagent_batch.wiring import ReaderIdentity
+from pipelines.close import Run, begin_run, clear_tables, close_run
+
+FAILS = "fails"
+"""A document with this in its text is read to no end."""
+
+
+class Killed(Exception):  # noqa: N818 - not an error
+    """Stands for `kill -9`."""
+
+
+class Nights:
+    """A scan into one output. A reading's answer is its document's text; its memory is `noted: ` and the text."""
+
+    def __init__(self, output: Location) -> None:
+        """Begins without a run."""
+        self.output = output
+
+    def run(
+        self,
+        documents: Mapping[str, str | None],
+        questions: Mapping[str, str],
+        *,
+        bound: Mapping[tuple[str, str], str] | None = None,
+        reader: str = "f",
+        killed_at: str = "",
+        mended: bool = False,
+        **knobs: Any,
+    ) -> dict[str, Any]:
+        """One night. A document whose text is None can't be read.
+
+        Args:
+            documents: Texts by document_id.
+            questions: Questions for every document, by question_id.
+            bound: Questions for one document, by document_id and question_id.
+            reader: The reader fingerprint.
+            killed_at: Where the run dies.
+            mended: Whether what failed is read again, and answered.
+            knobs: Further settings.
+
+        Raises:
+            Killed: at the point `killed_at`: "reading", "tables", or "manifest".
+        """
+        settings = Settings(documents="docs", questions="list", output=self.output.uri, **knobs)
+        plan = plan_of(documents, questions, bound=bound, samples=settings.sampling.samples)
+        before = keep_last_run(self.output)
+        run = begin_run(self.output, settings, reader=ReaderIdentity(fingerprint=reader, parts={}), plan=plan)
+        self._read(run, plan, {text_hash(text): text for text in documents.values() if text}, mended=mended)
+        _die_at("reading", killed_at)
+        index = scan_log(self.output, reader_fingerprint=reader)
+        clear_tables(self.output)
+        _die_at("tables", killed_at)
+        reports = [
+            row for part in run.parts(plan, index) for row in write_tables(part, projection=run.projection).to_pylist()
+        ]
+        _die_at("manifest", killed_at)
+        return close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
+
+    def table(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a table."""
+        folder = self.output / name
+        rows: list[dict[str, Any]] = []
+        for path in folder.files():
+            with folder.at(path).open() as stream:
+                read = pq.read_table if path.endswith(".parquet") else pa.feather.read_table
+                rows += read(stream).to_pylist()
+        return rows
+
+    def answers(self) -> dict[tuple[str, str], Any]:
+        """Present answers by document and question."""
+        return {(row["document_id"], row["question_id"]): row["answer"] for row in self.table("answers")}
+
+    def _read(self, run: Run, plan: Plan, texts: Mapping[str, str], *, mended: bool) -> None:
+        index: TurnIndex = scan_log(self.output, reader_fingerprint=run.reader.fingerprint)
+        questions = plan.hashed_questions().to_pylist()
+        rows = []
+        for bundle in plan.pending(index, retry_failed=mended):
+            for document in bundle.to_pylist():
+                for reading in document["readings"]:
+                    text = texts[document["document_hash"]]
+                    failed = FAILS in text and not mended
+                    rows.append(
+                        {
+                            "run_id": run.run_id,
+                            "document_hash": document["document_hash"],
+                            "question_hash": questions[reading["question"]]["question_hash"],
+                            "sample": reading["sample"],
+                            "reader_fingerprint": run.reader.fingerprint,
+                            **_outcome(text, failed=failed),
+                        }
+                    )
+        if rows:
+            name = f"{OUTCOMES_FOLDER}/{run.run_id}-w-000001.parquet"
+            (self.output / name).write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=OUTCOME_LOG)))
+
+
+def plan_of(
+    documents: Mapping[str, str | None],
+    questions: Mapping[str, str],
+    *,
+    bound: Mapping[tuple[str, str], str] | None = None,
+    samples: int = 1,
+) -> Plan:
+    """The plan that asks `questions` of every document, and those that are bound of theirs."""
+    place = {"path": "p", "format": "text", "start": 0, "stop": 9, "num_bytes": 9}
+    rows = [
+        {
+            "document_id": name,
+            "document_hash": None if text is None else text_hash(text),
+            "error": "p: the text is null" if text is None else None,
+            **place,
+        }
+        for name, text in documents.items()
+    ]
+    asked = [{"question_id": name, "question": text} for name, text in questions.items()]
+    asked += [
+        {"question_id": name, "question": text, "document_id": document_id}
+        for (document_id, name), text in (bound or {}).items()
+    ]
+    return Plan(
+        pa.Table.from_pylist(rows, schema=INDEX_SCHEMA),
+        pa.Table.from_pylist(asked, schema=QUESTION_SCHEMA),
+        samples=samples,
+    )
+
+
+def _outcome(text: str, *, failed: bool) -> dict[str, Any]:
+    counted = ("num_turns", "num_replayed_turns", "num_prompt_tokens", "num_cached_prompt_tokens")
+    zeros = dict.fromkeys((*counted, "num_completion_tokens", "memory_truncations"), 0)
+    said: dict[str, Any] = {"status": Status.OK, "response": f"\\boxed{{{text}}}", "memory": f"noted: {text}"}
+    if failed:
+        said = {"status": Status.FAILED, "error_type": "E", "error_message": "the engine refused it"}
+    return {**zeros, **said, "engine_seconds": 0.0, "finished_at": datetime.now(UTC), "model": "m"}
+
+
+def _die_at(point: str, killed_at: str) -> None:
+    if point == killed_at:
+        raise Killed
