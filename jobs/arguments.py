@@ -1,6 +1,7 @@
 """Settings of a job from its YAML file, the environment and the command line; errors as a user reads them."""
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -59,10 +60,25 @@ def parse_settings(arguments: Sequence[str], *, command: str, description: str) 
             ),
         )
     except ValidationError as error:
-        raise SettingsError(_readable(error)) from error
+        raise SettingsError(readable(error)) from error
     except SourceError as error:
         raise SettingsError(f"settings can't be read: {error}") from error
     return Settings.model_construct(**{name: getattr(job, name) for name in Settings.model_fields})
+
+
+def parse_storage_options(text: str) -> dict[str, Any]:
+    """The value of `--storage-options` of a command that has no other knobs.
+
+    Raises:
+        SettingsError: it is not a JSON object.
+    """
+    try:
+        options = json.loads(text)
+    except ValueError as error:
+        raise SettingsError(f"--storage-options is not JSON: {error}") from error
+    if not isinstance(options, dict):
+        raise SettingsError('--storage-options is not a JSON object; write it as {"key": "value"}')
+    return options
 
 
 def run_command(command: Callable[[], object]) -> int:
@@ -105,7 +121,7 @@ def _require_known_environment() -> None:
                 raise SettingsError(f"environment variable {name}: there is no knob {knob!r}; see --help")
 
 
-def _readable(error: ValidationError) -> str:
+def readable(error: ValidationError) -> str:
     """Each wrong knob on a line, by the name that it has on the command line."""
     lines = []
     for problem in error.errors():

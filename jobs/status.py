@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from jobs.arguments import run_command
-from memagent_batch.errors import SettingsError
+from jobs.arguments import parse_storage_options, run_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,10 +24,7 @@ def _status(arguments: Sequence[str]) -> None:
     from memagent_batch.storage.location import Location
     from memagent_batch.storage.run_state import read_state
 
-    try:
-        storage_options = json.loads(known.storage_options)
-    except ValueError as error:
-        raise SettingsError(f"--storage-options is not JSON: {error}") from error
+    storage_options = parse_storage_options(known.storage_options)
     state = read_state(Location(uri=known.output, storage_options=storage_options))
     print(json.dumps(state, indent=2, ensure_ascii=False))
 

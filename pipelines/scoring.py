@@ -13,6 +13,10 @@ from memagent_batch.domain.intervals import mean_interval
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.scores import Metric, score
 from memagent_batch.errors import InputError
+from memagent_batch.storage.answer_tables import read_answers
+from memagent_batch.storage.foreign_suites import ForeignFormat
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.suite_conversion import read_any_questions
 from memagent_batch.storage.suites import MISSING, SCORES
 
 Row = dict[str, Any]
@@ -69,6 +73,36 @@ class CellSummary:
     """Completion tokens of all turns of a reading."""
     mean_engine_seconds: float | None
     """Time inside the engine, summed over the turns of a reading."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredRun:
+    """An answers table against a suite."""
+
+    scores: pa.Table
+    """`SCORES`: one row for each reading that the suite asks for."""
+    num_strangers: int
+    """Rows of answers to questions that the suite does not ask; they are in no score."""
+
+
+def score_run(answers: Location, *, suite: Location, foreign_format: ForeignFormat | None, variant: str) -> ScoredRun:
+    """Scores an answers table; a question was read as often as the one that was read most.
+
+    Args:
+        answers: Output of a run, or Parquet or Arrow files.
+        suite: Folder of a suite, or files of a foreign one.
+        foreign_format: Whose suite it is; told by its records if None.
+        variant: Name of what is scored.
+
+    Raises:
+        InputError: suite or answers can't be read, or do not belong together.
+    """
+    questions = read_any_questions(suite, foreign_format=foreign_format)
+    table = read_answers(answers)
+    samples = 1 + max(table["sample"].to_pylist())
+    scores = score_answers(questions, table, variant=variant, samples=samples)
+    num_known = sum(status != MISSING for status in scores["status"].to_pylist())
+    return ScoredRun(scores=scores, num_strangers=table.num_rows - num_known)
 
 
 def score_answers(questions: pa.Table, answers: pa.Table, *, variant: str, samples: int) -> pa.Table:

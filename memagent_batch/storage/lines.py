@@ -88,7 +88,7 @@ class JsonlReader:
         with open_lines(location) as lines:
             for place, line in _placed_lines(lines):
                 where = f"{location.uri}, line {lines.num_lines} (counted from 1)"
-                item = _json_object(line, where=where)
+                item = json_object(line, where=where)
                 first = first or tuple(item)
                 missing = [column for column in missing if column.name not in item]
                 for column in every:
@@ -155,7 +155,12 @@ def _placed_lines(lines: ByteLines) -> Iterator[tuple[Place, str]]:
         start = lines.position
 
 
-def _json_object(line: str, *, where: str) -> dict[str, Any]:
+def json_object(line: str, *, where: str) -> dict[str, Any]:
+    """The object that a line of JSONL holds.
+
+    Raises:
+        InputError: it is not JSON, or no object.
+    """
     try:
         item = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -168,7 +173,7 @@ def _json_object(line: str, *, where: str) -> dict[str, Any]:
 def _json_value(lines: ByteLines, *, column: Column) -> Value:
     """The column's value in the one line that is left; a line that is no record any more concerns this one only."""
     try:
-        item = _json_object(next(lines, ""), where="its line")
+        item = json_object(next(lines, ""), where="its line")
         return convert(item.get(column.name), column=column, where="its line")
     except InputError as error:
         return Unreadable(reason=str(error))

@@ -1,0 +1,63 @@
+"""`memagent evaluate score`: scores any answers table against a suite."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+
+from jobs.arguments import parse_storage_options, run_command
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the scores; returns the exit code."""
+    return run_command(partial(_score, sys.argv[1:] if arguments is None else arguments))
+
+
+def _score(arguments: Sequence[str]) -> None:
+    known = _options().parse_args(arguments)
+    from jobs.score_table import score_table
+    from memagent_batch.storage.foreign_suites import ForeignFormat
+    from memagent_batch.storage.location import Location
+    from pipelines.scoring import score_run, summarise
+
+    foreign_format = ForeignFormat(known.format) if known.format else None
+    locate = partial(Location, storage_options=parse_storage_options(known.storage_options))
+    scored = score_run(
+        locate(uri=known.answers), suite=locate(uri=known.suite), foreign_format=foreign_format, variant=known.variant
+    )
+    if known.output:
+        from memagent_batch.storage.turn_log import parquet_bytes
+
+        locate(uri=known.output).write_bytes(parquet_bytes(scored.scores))
+    if known.json:
+        print(json.dumps([asdict(cell) for cell in summarise(scored.scores)], indent=2, ensure_ascii=False))
+    else:
+        print(score_table(scored.scores))
+    if scored.num_strangers:
+        sys.stderr.write(f"left out: {scored.num_strangers} answers to questions that the suite does not ask\n")
+
+
+def _options() -> argparse.ArgumentParser:
+    from memagent_batch.storage.foreign_suites import ForeignFormat
+
+    options = argparse.ArgumentParser(prog="memagent evaluate score", description=__doc__, allow_abbrev=False)
+    options.add_argument(
+        "--answers",
+        required=True,
+        help="output of a run, or Parquet or Arrow files with the columns document_id, question_id and answer",
+    )
+    options.add_argument("--suite", required=True, help="folder of `evaluate make`, or files of a foreign suite")
+    options.add_argument("--format", choices=[*ForeignFormat], help="whose suite it is (default: told by its records)")
+    options.add_argument("--variant", default="answers", help="name of what is scored (default: answers)")
+    options.add_argument("--output", help="file to write the scores to, one row for each reading, as Parquet")
+    options.add_argument("--json", action="store_true", help="print the cells as JSON")
+    options.add_argument(
+        "--storage-options", default="{}", help="arguments of the fsspec file system, JSON (default: {})"
+    )
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

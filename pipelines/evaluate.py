@@ -1,0 +1,160 @@
+"""`evaluate run`: a suite, read by each variant with the main job, and scored. The same command goes on."""
+
+import hashlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from memagent_batch.errors import MemagentError
+from memagent_batch.settings import InputSettings, Settings
+from memagent_batch.storage.answer_tables import read_answers
+from memagent_batch.storage.evaluations import (
+    CONVERTED_FOLDER,
+    RUNS_FOLDER,
+    SCORES_FOLDER,
+    VariantRecord,
+    claim_evaluation,
+    public_knobs,
+    write_evaluation,
+)
+from memagent_batch.storage.foreign_suites import ForeignFormat, detect_format
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.manifest import MANIFEST_FILE, public_settings, read_json
+from memagent_batch.storage.suite_conversion import convert_suite
+from memagent_batch.storage.suite_files import is_suite, read_suite_questions
+from memagent_batch.storage.suites import DOCUMENTS_FOLDER, QUESTIONS_FILE, SUITE_FILE
+from memagent_batch.storage.turn_log import parquet_bytes
+from memagent_batch.wiring import identify_reader, make_output
+from pipelines.answer import answer
+from pipelines.scoring import score_answers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """What is evaluated: a policy, a model, or any other knobs."""
+
+    name: str
+    """Its name, and that of its folder."""
+    knobs: dict[str, Any]
+    """What sets it apart from the base settings."""
+    settings: Settings
+    """All knobs; documents, questions and output are the evaluation's to set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """A suite in this project's layout."""
+
+    place: Location
+    """Its folder."""
+    questions: pa.Table
+    """`SUITE_QUESTIONS`."""
+    sha256: str
+    """Hash of its description and its questions, hex."""
+
+
+def evaluate(
+    variants: Sequence[Variant], *, suite: Location, foreign_format: ForeignFormat | None, output: Location
+) -> pa.Table:
+    """Reads and scores the suite with each variant, and returns the scores of all, a table of `SCORES`.
+
+    A variant that has been read already, with the same knobs and weights, costs nothing.
+
+    Raises:
+        UsageError: the user's mistake, found before an engine starts.
+        CountsError: the tables of a run do not hold one row for each reading.
+    """
+    if foreign_format is None and not is_suite(suite):
+        foreign_format = detect_format(suite)
+    evaluation = claim_evaluation(output, suite=suite, is_foreign=foreign_format is not None)
+    if foreign_format is not None:
+        suite = convert_suite(suite, target=output / CONVERTED_FOLDER, foreign_format=foreign_format)
+    ready = load_suite(suite)
+    variants = [place_variant(variant, suite=ready, output=output) for variant in variants]
+    fingerprints = [identify_reader(variant.settings).fingerprint for variant in variants]
+    scores = []
+    for number, (variant, fingerprint) in enumerate(zip(variants, fingerprints, strict=True), start=1):
+        known = evaluation.of(variant.name)
+        sys.stderr.write(f"variant {number} of {len(variants)}: {variant.name}\n")
+        if known is None or not is_finished(known, variant, fingerprint=fingerprint, suite=ready):
+            known = read_variant(variant, suite=ready, before=known)
+        scores.append(score_variant(variant, suite=ready, place=output / known.scores))
+        evaluation = evaluation.with_variant(known)
+        write_evaluation(output, evaluation)
+    return pa.concat_tables(scores)
+
+
+def load_suite(place: Location) -> Suite:
+    """The suite at a place, without its documents.
+
+    Raises:
+        InputError: it is not whole, or its questions can't be scored.
+    """
+    questions = read_suite_questions(place)
+    parts = [(place / name).read_bytes() for name in (SUITE_FILE, QUESTIONS_FILE)]
+    return Suite(place=place, questions=questions, sha256=hashlib.sha256(b"".join(parts)).hexdigest())
+
+
+def place_variant(variant: Variant, *, suite: Suite, output: Location) -> Variant:
+    """The variant with its documents, questions and output, all of which the evaluation sets."""
+    settings = variant.settings.model_copy(
+        update={
+            "documents": (suite.place / DOCUMENTS_FOLDER).uri,
+            "questions": (suite.place / QUESTIONS_FILE).uri,
+            "ask": (),
+            "input": InputSettings(),
+            "output": (output / RUNS_FOLDER / variant.name).uri,
+        }
+    )
+    return Variant(name=variant.name, knobs=variant.knobs, settings=settings)
+
+
+def is_finished(record: VariantRecord, variant: Variant, *, fingerprint: str, suite: Suite) -> bool:
+    """Whether a variant has been read just so: same suite, reader and knobs, and nothing to be tried again."""
+    manifest = read_json(make_output(variant.settings) / MANIFEST_FILE)
+    return (
+        manifest is not None
+        and manifest["run_id"] == record.run_id
+        and manifest["reader_fingerprint"] == fingerprint
+        and manifest["settings"] == public_settings(variant.settings)
+        and record.suite_sha256 == suite.sha256
+        and not (variant.settings.retry_failed and manifest["counts"]["failed"])
+    )
+
+
+def read_variant(variant: Variant, *, suite: Suite, before: VariantRecord | None) -> VariantRecord:
+    """Runs the main job for a variant.
+
+    Raises:
+        MemagentError: as the main job does, with the variant's name.
+    """
+    try:
+        manifest = answer(variant.settings)
+    except MemagentError as error:
+        raise type(error)(f"variant {variant.name!r}: {error}") from error
+    spent = before.seconds if before and before.reader_fingerprint == manifest["reader_fingerprint"] else 0.0
+    return VariantRecord(
+        name=variant.name,
+        run=f"{RUNS_FOLDER}/{variant.name}",
+        scores=f"{SCORES_FOLDER}/{variant.name}.parquet",
+        model=variant.settings.model,
+        policy=variant.settings.policy.kind,
+        knobs=public_knobs(variant.knobs, public=public_settings(variant.settings)),
+        seconds=round(spent + manifest["seconds"], 3),
+        reader_fingerprint=manifest["reader_fingerprint"],
+        run_id=manifest["run_id"],
+        suite_sha256=suite.sha256,
+        finished_at=manifest["finished_at"],
+    )
+
+
+def score_variant(variant: Variant, *, suite: Suite, place: Location) -> pa.Table:
+    """Scores a variant's answers and writes them; a table of `SCORES`."""
+    answers = read_answers(make_output(variant.settings))
+    samples = variant.settings.sampling.samples
+    scores = score_answers(suite.questions, answers, variant=variant.name, samples=samples)
+    place.write_bytes(parquet_bytes(scores))
+    return scores

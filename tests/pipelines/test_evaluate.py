@@ -1,0 +1,167 @@
+"""`evaluate run` on real Ray, with an engine that needs no model and always answers `simulated`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from jobs import cli
+from memagent_batch.storage.suites import SCORES
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
+
+REFERENCES = ["simulated", "fox", "a Simulated thing", "simulated"]
+VARIANTS = "small: {policy: {chunk_tokens: 30}}\nlarge: {policy: {chunk_tokens: 60}, openai: {api_key: hunter2}}\n"
+JOB = """
+model: {model}
+engine: simulated
+window_tokens: 1000
+input: {{text_column: body}}
+ask: ["Why?"]
+policy: {{question_tokens: 60, memory_tokens: 40, answer_tokens: 40, chunk_tokens: 50}}
+"""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, text_model: str, ray_here: None) -> Path:
+    """A folder in which two variants have read and scored a suite of MemAgent's."""
+    folder = tmp_path_factory.mktemp("evaluation")
+    write_job(folder, model=text_model)
+    assert evaluate(folder, "--variants", str(folder / "variants.yaml")) == 0
+    return folder
+
+
+@pytest.fixture
+def job(tmp_path: Path, text_model: str) -> Path:
+    """A folder with the same suite, that nothing has read yet."""
+    write_job(tmp_path, model=text_model)
+    return tmp_path
+
+
+def write_job(folder: Path, *, model: str) -> None:
+    write_suite(folder, [{"answers": [reference]} for reference in REFERENCES])
+    (folder / "variants.yaml").write_text(VARIANTS)
+    (folder / "job.yaml").write_text(JOB.format(model=model))
+
+
+def write_suite(folder: Path, records: list[dict[str, Any]]) -> None:
+    texts = [{"context": "some text " * 40 * (number + 1), "input": "Who?"} for number in range(len(records))]
+    whole = [text | record for text, record in zip(texts, records, strict=True)]
+    (folder / "eval_50.json").write_text(json.dumps(whole))
+
+
+def evaluate(folder: Path, *arguments: str, suite: str = "eval_50.json") -> int:
+    given = ["--suite", str(folder / suite), "--config", str(folder / "job.yaml"), "--output", str(folder / "out")]
+    return cli.main(["evaluate", "run", *given, *arguments])
+
+
+def evaluation(folder: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((folder / "out" / "evaluation.json").read_text())
+    return value
+
+
+def scores(folder: Path, variant: str) -> list[float]:
+    table = pq.read_table(folder / "out" / "scores" / f"{variant}.parquet")
+    assert table.schema.equals(SCORES)
+    values: list[float] = table["score"].to_pylist()
+    return values
+
+
+def cells(said: str) -> list[list[str]]:
+    return [line.split() for line in said.splitlines()]
+
+
+def test_evaluate_run_scores_each_variant_and_keeps_its_run(finished: Path) -> None:
+    assert scores(finished, "small") == scores(finished, "large") == [1.0, 0.0, 0.0, 1.0]
+    found = evaluation(finished)
+    assert (found["format"], found["suite_folder"]) == ("memagent-evaluation/1", "suite")
+    assert found["suite"].endswith("/eval_50.json")
+    for variant in found["variants"][:2]:
+        manifest = json.loads((finished / "out" / variant["run"] / "manifest.json").read_text())
+        assert (finished / "out" / variant["scores"]).exists()
+        for key in ("run_id", "reader_fingerprint", "finished_at", "seconds"):
+            assert variant[key] == manifest[key]
+        assert (variant["policy"], variant["model"]) == ("overwrite", manifest["settings"]["model"])
+        assert manifest["counts"]["asked"] == manifest["counts"]["ok"] == len(REFERENCES)
+
+
+def test_evaluate_run_knobs_of_variants_are_told_without_secrets(finished: Path) -> None:
+    knobs = [(variant["name"], variant["knobs"]) for variant in evaluation(finished)["variants"][:2]]
+    assert knobs[0] == ("small", {"policy": {"chunk_tokens": 30}})
+    assert knobs[1] == ("large", {"policy": {"chunk_tokens": 60}, "openai": {}})
+    told = [path for path in (finished / "out").rglob("*.json") if "hunter2" in path.read_text()]
+    assert not told
+
+
+def test_evaluate_run_again_costs_nothing_and_says_the_same(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = evaluation(finished)
+    assert evaluate(finished, "--variants", str(finished / "variants.yaml")) == 0
+    said = cells(capsys.readouterr().out)
+    for variant in ("small", "large"):
+        assert [variant, "eval_50", "-", "4", "0.500", "0.150", "to", "0.850", "0", "0", "0"] in said
+    assert evaluation(finished) == before
+
+
+def test_evaluate_run_one_variant_more_leaves_the_others(finished: Path) -> None:
+    before = evaluation(finished)["variants"]
+    assert evaluate(finished, "--policies", "overwrite") == 0
+    *kept, added = evaluation(finished)["variants"]
+    assert kept == before
+    assert (added["name"], added["knobs"]) == ("overwrite", {"policy": {"kind": "overwrite"}})
+
+
+def test_evaluate_run_another_suite_in_its_output_is_refused(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (finished / "other.json").write_text((finished / "eval_50.json").read_text())
+    assert evaluate(finished, suite="other.json") == 2
+    assert "belongs to an evaluation over the suite" in capsys.readouterr().err
+
+
+def test_evaluate_run_failed_samples_stay_in_the_n_until_the_suite_is_mended(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_suite(job, [{"answers": ["simulated"], "input": "Why? " * 40}, {"answers": ["fox"]}])
+    assert evaluate(job, "--sampling.samples=2") == 0
+    assert ["overwrite", "eval_50", "-", "4", "0.000", "0.000", "to", "0.658", "2", "0", "0"] in cells(
+        capsys.readouterr().out
+    )
+    write_suite(job, [{"answers": ["simulated"]}, {"answers": ["simulated"]}])
+    turns = set((job / "out" / "runs" / "overwrite" / "log" / "turns").iterdir())
+    assert evaluate(job, "--sampling.samples=2") == 0
+    assert scores(job, "overwrite") == [1.0] * 4
+    added = set((job / "out" / "runs" / "overwrite" / "log" / "turns").iterdir()) - turns
+    read = {row["document_hash"] for path in added for row in pq.read_table(path).to_pylist()}
+    assert len(read) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--documents=x"], "--documents: the suite brings documents and questions"),
+        (["--ask", "Who?"], "--ask: the suite brings documents and questions"),
+        (["--policies", "guess"], "variant 'guess': policy"),
+        (["--window-tokens=50"], "lower policy.chunk_tokens"),
+        (["--format", "ruler"], "can't be taken apart"),
+        (["--format", "squad"], "argument --format: invalid choice: 'squad'"),
+        (["--suite", "gone"], "gone: no such file or folder"),
+        (["--colour=blue"], "unrecognized arguments: --colour=blue"),
+    ],
+)
+def test_evaluate_run_bad_argument_is_refused_before_anything_is_read(
+    job: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluate(job, *arguments) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said
+    assert not (job / "out" / "runs").exists()
+
+
+def test_evaluate_run_output_of_something_else_is_refused(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job / "out").mkdir()
+    (job / "out" / "thesis.txt").write_text("mine")
+    assert evaluate(job) == 2
+    assert "holds other files" in capsys.readouterr().err

@@ -1,0 +1,62 @@
+"""`evaluate run` as users run it: a process of its own, real Ray, real vLLM, the shipped policy, a suite of ours."""
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.storage.suites import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
+from pipelines.needles import Haystack, make_task
+
+pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow]
+
+CONFIG = Path(__file__).parents[2] / "jobs" / "configs" / "tiny.yaml"
+LENGTHS = (600, 600, 600, 2_500, 2_500, 2_500)
+VARIANTS = "overlapping: {}\napart: {policy: {overlap_tokens: 0, chunk_tokens: 512}}\n"
+
+
+def write_suite(folder: Path, *, tokenizer: Tokenizer) -> None:
+    rng = random.Random(11)
+    tasks = [
+        make_task(rng, length=length, length_of=lambda text: len(tokenizer.encode(text)), haystack=Haystack.NOISE)
+        for length in LENGTHS
+    ]
+    (folder / "documents").mkdir(parents=True)
+    documents = [{"document_id": f"d{number}", "text": task.document} for number, task in enumerate(tasks)]
+    pq.write_table(pa.Table.from_pylist(documents, schema=SUITE_DOCUMENTS), folder / "documents" / "a.parquet")
+    questions = [
+        {"question_id": "q", "document_id": f"d{number}", "question": task.question, "references": [task.answer]}
+        | {"task": "niah", "length_tokens": length, "metric": "all"}
+        for number, (task, length) in enumerate(zip(tasks, LENGTHS, strict=True))
+    ]
+    pq.write_table(pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS), folder / "questions.parquet")
+    (folder / "suite.json").write_text(json.dumps({"format": SUITE_FORMAT}))
+
+
+def test_evaluate_run_shipped_policy_answers_a_suite_with_two_variants(
+    tmp_path: Path, tiny_tokenizer: Tokenizer
+) -> None:
+    write_suite(tmp_path / "suite", tokenizer=tiny_tokenizer)
+    (tmp_path / "variants.yaml").write_text(VARIANTS)
+    command = [
+        *(sys.executable, "-m", "jobs.cli", "evaluate", "run", "--config", str(CONFIG)),
+        *("--suite", str(tmp_path / "suite"), "--variants", str(tmp_path / "variants.yaml")),
+        *("--output", str(tmp_path / "out")),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-5000:]
+    evaluation = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    assert [variant["name"] for variant in evaluation["variants"]] == ["overlapping", "apart"]
+    assert len({variant["reader_fingerprint"] for variant in evaluation["variants"]}) == 2
+    rows = pq.read_table(tmp_path / "out" / "scores" / "overlapping.parquet").to_pylist()
+    assert sum(row["score"] for row in rows) >= len(LENGTHS) - 1, rows
+    assert all(row["status"] == "ok" and row["num_turns"] > 1 for row in rows)
+    assert [line.split()[:3] for line in done.stdout.splitlines()[1:5]] == [
+        [variant, "niah", length] for variant in ("overlapping", "apart") for length in ("600", "2,500")
+    ]
