@@ -6,7 +6,7 @@ REQUIREMENTS := requirements/cpu.txt
 # A local folder of wheels (PIP_FIND_LINKS) if there is one; else uv's own way to torch for CPU.
 TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend cpu)
 
-.PHONY: setup fmt check test test-fast demo bench docs lock train-tiny
+.PHONY: setup browser fmt check test test-fast demo bench docs lock train-tiny
 
 setup: .venv/.done
 
@@ -17,14 +17,23 @@ setup: .venv/.done
 	$(UV) pip install --quiet --python $(PYTHON) --no-deps -e .
 	touch $@
 
+# A system package, for the tests that open a page.
+browser: SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+browser:
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then \
+		echo "install Chromium and its driver, so that chromium and chromedriver are on the PATH" >&2; exit 1; \
+	fi; \
+	$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends chromium chromium-driver
+
 demo: setup
 	$(PYTHON) -m jobs.demo --output $(DEMO_OUT)
 
-test: setup
+test: setup browser
 	$(PYTHON) -m pytest -m "not gpu"
 
 test-fast: setup
-	$(PYTHON) -m pytest -m "not gpu and not vllm and not ray and not s3 and not slow"
+	$(PYTHON) -m pytest -m "not gpu and not vllm and not ray and not s3 and not browser and not slow"
 
 check: setup
 	.venv/bin/ruff check .

@@ -103,6 +103,7 @@ def test_help_lists_every_knob(command: str) -> None:
         ["evaluate", "make", "--help"],
         ["evaluate", "run", "--help"],
         ["evaluate", "score", "--help"],
+        ["evaluate", "report", "--help"],
     ],
 )
 def test_command_line_help_imports_nothing_heavy(arguments: list[str]) -> None:
@@ -110,7 +111,18 @@ def test_command_line_help_imports_nothing_heavy(arguments: list[str]) -> None:
 
 
 def test_import_of_a_job_imports_nothing_heavy() -> None:
-    jobs = ["answer", "collect", "plan", "status", "prompts", "diff", "evaluate_make", "evaluate_run", "evaluate_score"]
+    jobs = [
+        "answer",
+        "collect",
+        "plan",
+        "status",
+        "prompts",
+        "diff",
+        "evaluate_make",
+        "evaluate_run",
+        "evaluate_score",
+        "evaluate_report",
+    ]
     assert heavy_modules("; ".join(f"import jobs.{job}" for job in jobs)) == []
 
 

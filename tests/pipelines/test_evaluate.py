@@ -165,3 +165,16 @@ def test_evaluate_run_output_of_something_else_is_refused(job: Path, capsys: pyt
     (job / "out" / "thesis.txt").write_text("mine")
     assert evaluate(job) == 2
     assert "holds other files" in capsys.readouterr().err
+
+
+def test_evaluate_report_of_a_finished_evaluation_shows_its_scores_and_traces(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert cli.main(["evaluate", "report", str(finished / "out"), "--to", str(finished / "page")]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["questions"], told["readings"], told["failures"], told["traces"]) == (4, 8, 4, 4)
+    page = (finished / "page" / "report.html").read_text(encoding="utf-8")
+    assert page.count("<strong>turn 0</strong> update") == 4
+    assert '<dt>answer</dt><dd class="said" dir="auto">simulated</dd>' in page
+    assert "No turn of this reading" not in page
