@@ -6,7 +6,7 @@ REQUIREMENTS := requirements/cpu.txt
 # A local folder of wheels (PIP_FIND_LINKS) if there is one; else uv's own way to torch for CPU.
 TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend cpu)
 
-.PHONY: setup browser fmt check test test-fast demo bench docs lock train-tiny
+.PHONY: setup browser fmt check test test-fast test-chaos demo bench docs lock train-tiny
 
 setup: .venv/.done
 
@@ -30,10 +30,13 @@ demo: setup
 	$(PYTHON) -m jobs.demo --output $(DEMO_OUT)
 
 test: setup browser
-	$(PYTHON) -m pytest -m "not gpu"
+	$(PYTHON) -m pytest -m "not gpu and not chaos"
+
+test-chaos: setup
+	$(PYTHON) -m pytest -m "chaos or (slow and vllm)" tests/pipelines/test_chaos.py tests/pipelines/test_fencing.py tests/pipelines/test_kills.py
 
 test-fast: setup
-	$(PYTHON) -m pytest -m "not gpu and not vllm and not ray and not s3 and not browser and not slow"
+	$(PYTHON) -m pytest -m "not gpu and not chaos and not vllm and not ray and not s3 and not browser and not slow"
 
 check: setup
 	.venv/bin/ruff check .

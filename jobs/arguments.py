@@ -13,13 +13,19 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp, CliSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError as SourceError
 
-from memagent_batch.errors import MemagentError, SettingsError, UsageError
+from memagent_batch.errors import MemagentError, SettingsError, SupersededError, TerminatedError, UsageError
 from memagent_batch.settings import Settings
 
 EXIT_FAILED = 1
 """The run stopped, or its counts do not close; the same command goes on."""
 EXIT_USAGE = 2
 """The user's mistake; nothing was read."""
+EXIT_SUPERSEDED = 3
+"""A newer attempt has claimed the output; this one must not be started again."""
+EXIT_INTERRUPTED = 130
+"""SIGINT, as shells count it; the same command goes on."""
+EXIT_TERMINATED = 143
+"""SIGTERM, as shells count it; the same command goes on."""
 ENV_PREFIX = "MEMAGENT_"
 
 
@@ -88,6 +94,12 @@ def run_command(command: Callable[[], object]) -> int:
     except UsageError as error:
         sys.stderr.write(f"error: {error}\n")
         return EXIT_USAGE
+    except SupersededError as error:
+        sys.stderr.write(f"superseded: {error}\n")
+        return EXIT_SUPERSEDED
+    except TerminatedError as error:
+        sys.stderr.write(f"stopped: {error}\n")
+        return EXIT_TERMINATED
     except MemagentError as error:
         sys.stderr.write(f"failed: {error}\n")
         return EXIT_FAILED
@@ -96,7 +108,7 @@ def run_command(command: Callable[[], object]) -> int:
         return 0
     except KeyboardInterrupt:
         sys.stderr.write("stopped; the same command goes on from here\n")
-        return 130
+        return EXIT_INTERRUPTED
     return 0
 
 

@@ -61,11 +61,23 @@ class EngineStartError(UsageError):
 
 
 class StorageError(MemagentError):
-    """The output location can't be written; nothing may count as done that is not kept."""
+    """The output location can't be read or written; nothing may count as done that is not kept."""
+
+
+class StorageOutageError(StorageError):
+    """The output location failed in a way that may pass: no answer, overloaded, full."""
 
 
 class CountsError(MemagentError):
     """The tables do not hold one row for each reading that was asked for. Exit code 1."""
+
+
+class SupersededError(MemagentError):
+    """A newer attempt has claimed the output; this one leaves it. Exit code 3."""
+
+
+class TerminatedError(MemagentError):
+    """The run was told to leave, as when its node is taken away; the same command goes on. Exit code 143."""
 
 
 class RunFailedError(MemagentError):

@@ -174,6 +174,8 @@ class LogSettings(Section):
     """Longest time that a finished turn waits for its file."""
     flush_bytes: Count = 4 * 1024 * 1024
     """A flush comes earlier when this many bytes wait."""
+    outage_seconds: Annotated[float, Field(ge=0)] = 300.0
+    """Longest time that a failing flush is tried again; turns wait meanwhile, and then the run stops."""
 
 
 class RolloutSettings(Section):

@@ -1,9 +1,12 @@
 """The main job: read -> plan -> tokenise -> read documents -> write. Every reading asked for gets exactly one row."""
 
+from functools import partial
 from typing import Any
 
 import ray
 
+from memagent_batch.errors import SupersededError
+from memagent_batch.ray_data.leaving import OrderlyLeave
 from memagent_batch.ray_data.pool import actor_pool, replica_gpus
 from memagent_batch.ray_data.progress import ProgressLine, start_board
 from memagent_batch.ray_data.reader import Reader, ReaderTask
@@ -11,12 +14,13 @@ from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.settings import Settings
+from memagent_batch.storage.claim import clear_tables, remove_tables, require_claim
 from memagent_batch.storage.history import keep_last_run, recorded_plan
 from memagent_batch.storage.manifest import claim_output
 from memagent_batch.storage.plan import Plan, count_pending
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
 from memagent_batch.wiring import identify_reader, make_output
-from pipelines.close import Run, begin_run, clear_tables, close_run
+from pipelines.close import Run, begin_run, close_run
 from pipelines.plan import make_plan
 
 
@@ -26,19 +30,24 @@ def answer(settings: Settings) -> dict[str, Any]:
     Raises:
         UsageError: the user's mistake, found before an engine starts.
         CountsError: the tables do not hold one row for each reading.
+        SupersededError: a newer attempt has claimed the output.
     """
     output = make_output(settings)
     claim_output(output, settings)
-    before = keep_last_run(output)
     reader = identify_reader(settings)
-    with ray_session():
-        plan = make_plan(settings)
-        run = begin_run(output, settings, reader=reader, plan=plan)
-        read_documents(plan, scan_log(output, reader_fingerprint=reader.fingerprint), settings=settings, run=run)
-        index = scan_log(output, reader_fingerprint=reader.fingerprint)
-        clear_tables(output)
-        reports = write(plan, index, run=run)
-        return close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
+    try:
+        with ray_session():
+            plan = make_plan(settings)
+            run = begin_run(output, settings, reader=reader, plan=plan)
+            before = keep_last_run(output)
+            read_documents(plan, scan_log(output, reader_fingerprint=reader.fingerprint), settings=settings, run=run)
+            index = scan_log(output, reader_fingerprint=reader.fingerprint)
+            clear_tables(output, run_id=run.run_id)
+            reports = write(plan, index, run=run)
+            return close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
+    except SupersededError:
+        remove_tables(output, run_id=run.run_id)
+        raise
 
 
 def read_documents(plan: Plan, index: TurnIndex, *, settings: Settings, run: Run) -> None:
@@ -69,7 +78,10 @@ def read_documents(plan: Plan, index: TurnIndex, *, settings: Settings, run: Run
             num_gpus=replica_gpus(settings),
         )
     )
-    with ProgressLine(board, asked=run.asked, pending=count_pending(bundles)):
+    with (
+        ProgressLine(board, asked=run.asked, pending=count_pending(bundles)),
+        OrderlyLeave(board, require_claim=partial(require_claim, run.output, run_id=run.run_id)),
+    ):
         for _ in rows.iter_batches(batch_size=None, batch_format="pyarrow"):
             pass
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -12,17 +13,18 @@ from memagent_batch.ray_data.write import SUMS
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import read_asked, write_asked
 from memagent_batch.storage.changes import find_changes, removed_documents
+from memagent_batch.storage.claim import publish_manifest, require_claim
 from memagent_batch.storage.history import PastRun, write_plan, write_record_manifest
-from memagent_batch.storage.location import Location
+from memagent_batch.storage.location import Location, storage_errors
 from memagent_batch.storage.manifest import (
     FORMAT,
-    MANIFEST_FILE,
+    RUN_FILE,
     RunRecord,
     asked_questions,
     canonical,
     package_versions,
     public_settings,
-    write_json,
+    read_json,
     write_run_record,
 )
 from memagent_batch.storage.plan import Plan
@@ -70,8 +72,10 @@ class Run:
 
 
 def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, plan: Plan) -> Run:
-    """Writes `run.json`: from here on the location belongs to this job."""
-    run_id, started_at = new_run_id(), datetime.now(UTC)
+    """Writes `run.json`: from here on the location belongs to this job, and in it to this run."""
+    with storage_errors(output.uri):
+        before = read_json(output / RUN_FILE)
+    run_id, started_at = new_run_id(after=before["run_id"] if before else ""), datetime.now(UTC)
     record = RunRecord(
         run_id=run_id,
         started_at=started_at.isoformat(),
@@ -105,12 +109,6 @@ def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, p
     )
 
 
-def clear_tables(output: Location) -> None:
-    """Removes the tables of the run before; what they say is in the log. Without a manifest they do not count."""
-    for name in (MANIFEST_FILE, ANSWERS_FOLDER, MEMORIES_FOLDER, REMOVED_FOLDER):
-        (output / name).delete()
-
-
 def close_run(
     run: Run, *, reports: Sequence[dict[str, Any]], recorded: pa.Table, before: PastRun | None
 ) -> dict[str, Any]:
@@ -124,21 +122,23 @@ def close_run(
 
     Raises:
         CountsError: the files do not hold one row for each reading asked for; names the missing ones.
+        SupersededError: a newer attempt holds the claim; no manifest was written.
     """
     counts = _require_closed(run, reports)
     questions = read_asked(run.output, run_id=run.run_id)
     removed = removed_documents(recorded, run_id=run.run_id, before=before)
     removed_file = _write_removed(run, removed)
+    files = {**_files(reports), REMOVED_FOLDER: [removed_file]}
     manifest = {
         **_manifest(run, reports, counts=counts),
-        "files": {**_files(reports), REMOVED_FOLDER: [removed_file]},
+        "files": files,
         "changes": asdict(find_changes(recorded, questions, before=before)),
     }
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
     write_plan(past)
-    write_json(run.output / MANIFEST_FILE, manifest)
+    publish_manifest(run.output, manifest, run_id=run.run_id, files=list(chain.from_iterable(files.values())))
     write_record_manifest(past)
     return manifest
 
@@ -148,6 +148,7 @@ def _require_closed(run: Run, reports: Sequence[dict[str, Any]]) -> dict[str, in
     counts = _counts(run, reports)
     missing = [reading for report in reports for reading in report["missing"]]
     if missing or counts["asked"] != counts["ok"] + counts["failed"] or counts["asked"] != counts["answers_rows"]:
+        require_claim(run.output, run_id=run.run_id)  # else a newer attempt may have removed this one's files
         shown = "; ".join(missing[:SHOWN_MISSING])
         raise CountsError(
             f"the counts do not close: {counts}. {len(missing)} readings have no outcome in the log: {shown}. "
@@ -178,8 +179,8 @@ def _files(reports: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def _write_removed(run: Run, removed: pa.Table) -> str:
-    """Writes the table of removed documents; returns the name of its file."""
-    name = f"{REMOVED_FOLDER}/part-00000.{run.settings.table_format.value}"
+    """Writes the table of removed documents; returns the name of its file, which no other run's has."""
+    name = f"{REMOVED_FOLDER}/part-00000-{run.run_id}.{run.settings.table_format.value}"
     (run.output / name).write_bytes(table_bytes(removed, table_format=run.settings.table_format))
     return name
 
@@ -191,11 +192,12 @@ def _counts(run: Run, reports: Sequence[dict[str, Any]]) -> dict[str, int]:
         "asked": run.asked,
         "ok": ok,
         "failed": sum(report["num_answers"] for report in reports) - ok,
-        "answers_rows": _rows(run, ANSWERS_FOLDER),
-        "memories_rows": _rows(run, MEMORIES_FOLDER),
+        "answers_rows": _rows(run, [report["answers_file"] for report in reports]),
+        "memories_rows": _rows(run, [report["memories_file"] for report in reports]),
     }
 
 
-def _rows(run: Run, folder: str) -> int:
-    place = run.output / folder
-    return count_rows(place, place.files())
+def _rows(run: Run, files: Sequence[str]) -> int:
+    """Rows of the run's own files: what an older attempt left among them is removed with the manifest's writing."""
+    with storage_errors(run.output.uri):
+        return count_rows(run.output, [(run.output / file).path for file in files])

@@ -12,6 +12,7 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.settings import Settings
+from memagent_batch.storage.claim import clear_tables
 from memagent_batch.storage.documents import INDEX_SCHEMA
 from memagent_batch.storage.history import keep_last_run, recorded_plan
 from memagent_batch.storage.location import Location
@@ -21,7 +22,7 @@ from memagent_batch.storage.schemas import OUTCOME_LOG
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
 from memagent_batch.storage.turn_log import OUTCOMES_FOLDER, parquet_bytes
 from memagent_batch.wiring import ReaderIdentity
-from pipelines.close import Run, begin_run, clear_tables, close_run
+from pipelines.close import Run, begin_run, close_run
 
 FAILS = "fails"
 """A document with this in its text is read to no end."""
@@ -65,12 +66,12 @@ class Nights:
         """
         settings = Settings(documents="docs", questions="list", output=self.output.uri, **knobs)
         plan = plan_of(documents, questions, bound=bound, samples=settings.sampling.samples)
-        before = keep_last_run(self.output)
         run = begin_run(self.output, settings, reader=ReaderIdentity(fingerprint=reader, parts={}), plan=plan)
+        before = keep_last_run(self.output)
         self._read(run, plan, {text_hash(text): text for text in documents.values() if text}, mended=mended)
         _die_at("reading", killed_at)
         index = scan_log(self.output, reader_fingerprint=reader)
-        clear_tables(self.output)
+        clear_tables(self.output, run_id=run.run_id)
         _die_at("tables", killed_at)
         reports = [
             row for part in run.parts(plan, index) for row in write_tables(part, projection=run.projection).to_pylist()

@@ -1,5 +1,10 @@
-"""What a run has done so far: readers report to one small actor, the driver shows a line."""
+"""What a run has done so far: readers report to one small actor, the driver shows a line.
 
+The same actor tells the readers that the driver is about to leave, so that they flush their logs before they end.
+"""
+
+import asyncio
+import contextlib
 import sys
 import threading
 import time
@@ -17,24 +22,49 @@ REPORT_SECONDS = 1.0
 LOG_SECONDS = 30.0
 """Pause between lines where the output is no terminal."""
 
+SEEN_SECONDS = 5.0
+"""Pause between a reader's questions whether the driver leaves; one that is silent for twice as long has gone."""
+
+POLL_SECONDS = 0.02
+"""Pause between looks whether all readers have flushed; no event tells of one that died."""
+
 COUNTS = ("turns", "prompt_tokens", "cached_tokens", "completion_tokens", "readings", "failed", "document_chars")
 
 
 class ProgressBoard:
-    """Sums of what the readers report. Shown, never relied upon."""
+    """Where readers and driver meet. Nothing durable relies on it: turns that are not flushed are read again."""
 
     def __init__(self) -> None:
-        """All sums are zero."""
+        """All sums are zero, and no reader is there."""
         self._sums = dict.fromkeys(COUNTS, 0)
+        self._leaving = asyncio.Event()
+        self._seen: dict[str, float] = {}
 
-    def add(self, counts: dict[str, int]) -> None:
+    async def add(self, counts: dict[str, int]) -> None:
         """Adds a reader's counts since its last report."""
         for name, count in counts.items():
             self._sums[name] += count
 
-    def sums(self) -> dict[str, int]:
+    async def sums(self) -> dict[str, int]:
         """All sums."""
         return dict(self._sums)
+
+    async def is_leaving(self, writer_id: str) -> bool:
+        """A reader's question; answered as soon as the driver leaves, else after `SEEN_SECONDS`."""
+        self._seen[writer_id] = time.monotonic()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._leaving.wait(), SEEN_SECONDS)
+        return self._leaving.is_set()
+
+    async def say_flushed(self, writer_id: str) -> None:
+        """A reader's last word: its log is durable."""
+        self._seen.pop(writer_id, None)
+
+    async def leave(self) -> None:
+        """Tells the readers that the driver leaves; returns when all that are alive have flushed."""
+        self._leaving.set()
+        while any(time.monotonic() - seen < 2 * SEEN_SECONDS for seen in self._seen.values()):  # noqa: ASYNC110
+            await asyncio.sleep(POLL_SECONDS)
 
 
 def start_board() -> Any:

@@ -10,14 +10,16 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
+import ray
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.generation import HeldTurn, Recording, Replaying, Tally
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.domain.turns import Completion, FinishReason, Generate, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import DocumentError, EngineDeadError, MemagentError, QuestionTooLongError, ReadingError
 from memagent_batch.ray_data.documents import DocumentChunks, PlannedDocument, planned_document
+from memagent_batch.ray_data.leaving import heed_actor_sigterm
 from memagent_batch.ray_data.progress import COUNTS, REPORT_SECONDS
 from memagent_batch.ray_data.suspects import Suspects
 from memagent_batch.settings import Settings
@@ -77,6 +79,8 @@ class Reader:
         self._counts = dict.fromkeys(COUNTS, 0)
         self._active = 0
         self._started = Once(self._start)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        heed_actor_sigterm(self._leave)
 
     async def __call__(self, batch: pa.Table) -> pa.Table:
         """Reads one document for all its questions. Never raises for what concerns a reading alone."""
@@ -89,6 +93,7 @@ class Reader:
 
     async def _start(self) -> Engine:
         settings = self._settings
+        self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(settings.pool.readings_in_flight)
         self._log = TurnLogWriter(
             self._output, run_id=self._task.run_id, writer_id=self._writer_id, settings=settings.log
@@ -103,7 +108,7 @@ class Reader:
         )
         engine = make_engine(settings)
         await engine.start()
-        self._reporting = asyncio.create_task(self._report())
+        self._background = [asyncio.create_task(self._report()), asyncio.create_task(self._flush_when_left())]
         return engine
 
     async def _held(self, document: PlannedDocument) -> dict[ReadingKey, dict[str, Row]]:
@@ -163,7 +168,7 @@ class Reader:
             generate=self._suspects.guard(ask, address=address), record=partial(self._record, address)
         )
         held = {path: held_turn(row) for path, row in turns.items()}
-        tally = Tally(generate=Replaying(generate=recording, held=held))
+        tally = Tally(generate=Replaying(generate=partial(self._with_room, recording), held=held))
         counting = Recording(generate=tally, record=self._count)
         started_at = datetime.now(UTC)
         found: dict[str, Any] = {"status": Status.OK}
@@ -193,6 +198,11 @@ class Reader:
             "finished_at": datetime.now(UTC),
             "model": self._settings.model,
         }
+
+    async def _with_room(self, generate: Generate, prompt: Prompt) -> Completion:
+        """A turn, begun when the log can take it: while the store fails, turns wait here and memory stays bounded."""
+        await self._log.room()
+        return await generate(prompt)
 
     def _chunks(self, document: PlannedDocument) -> DocumentChunks:
         if document.error is not None:
@@ -231,10 +241,33 @@ class Reader:
         if any(counts.values()):
             self._task.board.add.remote(counts)
 
+    async def _flush_when_left(self) -> None:
+        """Keeps what is finished when the driver is about to leave, which ends this process."""
+        board, is_leaving = self._task.board, False
+        while not is_leaving:
+            try:
+                is_leaving = await board.is_leaving.remote(self._writer_id)
+            except ray.exceptions.RayError:  # the board restarts
+                await asyncio.sleep(REPORT_SECONDS)
+        await self._log.flush()
+        board.say_flushed.remote(self._writer_id)
+
+    def _leave(self) -> None:
+        """Called by SIGTERM, in the main thread."""
+        if self._loop is None:
+            os._exit(1)
+        asyncio.run_coroutine_threadsafe(self._flush_and_exit(), self._loop)
+
     async def _die(self) -> None:
-        """Keeps what is finished, then stops the process: Ray starts another one and gives it the same documents."""
+        """Keeps what is finished, and which turns were under way; then stops the process."""
         try:
             await asyncio.to_thread(self._suspects.save, writer_id=self._writer_id)
+        finally:
+            await self._flush_and_exit()
+
+    async def _flush_and_exit(self) -> None:
+        """Keeps what is finished, then stops the process: Ray starts another one and gives it the same documents."""
+        try:
             await asyncio.wait_for(self._log.close(), timeout=LAST_FLUSH_SECONDS)
         finally:
             os._exit(1)

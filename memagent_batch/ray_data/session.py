@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,6 +10,7 @@ import ray
 from ray.data import DataContext
 
 from memagent_batch.errors import MemagentError, RunFailedError
+from memagent_batch.ray_data.leaving import handling, terminable
 
 CPU_SHARE = 0.5
 """CPUs of one indexing, tokenising or writing task; low enough that they start beside the engines on two cores."""
@@ -28,12 +30,14 @@ def ray_session() -> Iterator[None]:
         _connect()
     set_long_loops(DataContext.get_current())
     try:
-        yield
+        with terminable():
+            yield
     except ray.exceptions.RayError as error:
         raise own_error(error) from error
     finally:
         if started:
-            ray.shutdown()
+            with handling(signal.SIGTERM, signal.SIG_IGN):  # it is leaving already
+                ray.shutdown()
 
 
 def own_error(error: BaseException) -> MemagentError:

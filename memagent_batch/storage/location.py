@@ -1,8 +1,9 @@
 """A folder or file anywhere fsspec reaches: local disk, `s3://`, or any other file system."""
 
+import contextlib
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,14 @@ from typing import IO, Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from memagent_batch.errors import StorageError
+from memagent_batch.errors import MemagentError, StorageError, StorageOutageError
+
+S3_RETRIES = {"mode": "standard", "max_attempts": 8}
+"""Tries of one request to S3, on 5xx, throttling and broken connections: up to about a minute with their pauses. What
+lasts longer is an outage, which the turn log waits out."""
+
+LASTING_ERRORS = (PermissionError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
+"""What another try can't mend. A full disk is not among them: room may be made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +36,7 @@ class Location:
         options = {**self.storage_options}
         if self.uri.startswith(("s3://", "s3a://")):
             options.setdefault("use_listings_cache", False)
+            options["config_kwargs"] = {"retries": S3_RETRIES, **options.get("config_kwargs", {})}
         fs, path = fsspec.core.url_to_fs(self.uri, **options)
         return fs, path.rstrip("/") or path
 
@@ -89,29 +98,77 @@ class Location:
         Raises:
             StorageError: nothing was written; names the place and the cause.
         """
-        try:
+        with storage_errors(self.uri, done="written"):
             if self.is_local:
-                self._write_local(data)
+                with self._temporary(data) as temporary:
+                    temporary.replace(self.path)
             else:
                 self.fs.pipe_file(self.path, data)
-        except Exception as error:  # the boundary to every file system's own exceptions
-            raise StorageError(f"{self.uri} can't be written: {type(error).__name__}: {error}") from error
 
-    def _write_local(self, data: bytes) -> None:
-        target = Path(self.path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.parent / f".tmp-{uuid.uuid4().hex}"
+    def create(self, data: bytes) -> bool:
+        """Writes the file whole, unless one is there; tells whether this very file is there now.
+
+        Of several that try, one succeeds: by a hard link on a disk, by a conditional PUT on S3 and Google's store. On
+        other file systems and mounted buckets, two that try in the same moment may both believe that they did.
+
+        Raises:
+            StorageError: nothing was written; names the place and the cause.
+        """
+        with storage_errors(self.uri, done="written"):
+            try:
+                if self.is_local:
+                    with self._temporary(data) as temporary:
+                        self._link(temporary)
+                else:
+                    self.fs.pipe_file(self.path, data, mode="create")
+            except OSError:  # of stores that refuse a conditional PUT, not all say FileExistsError
+                if not self.exists():
+                    raise
+                return self.read_bytes() == data  # a PUT whose answer was lost is sent again, and finds itself
+        return True
+
+    def _link(self, temporary: Path) -> None:
+        try:
+            os.link(temporary, self.path)
+        except OSError:  # it is there, or this disk knows no hard links, as buckets that are mounted like a disk
+            if self.exists():
+                raise
+            temporary.replace(self.path)
+
+    @contextlib.contextmanager
+    def _temporary(self, data: bytes) -> Iterator[Path]:
+        """The data in a synced file beside the place; gone when the block ends."""
+        folder = Path(self.path).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = folder / f".tmp-{uuid.uuid4().hex}"
         try:
             with temporary.open("wb") as stream:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
-            temporary.replace(target)
-        except BaseException:
+            yield temporary
+        finally:
             temporary.unlink(missing_ok=True)
-            raise
 
     def delete(self) -> None:
         """Removes the file, or the folder with all below it; nothing where nothing is there."""
-        if self.fs.exists(self.path):
-            self.fs.rm(self.path, recursive=True)
+        with storage_errors(self.uri, done="removed"), contextlib.suppress(FileNotFoundError):
+            if self.fs.exists(self.path):
+                self.fs.rm(self.path, recursive=True)
+
+
+@contextlib.contextmanager
+def storage_errors(uri: str, *, done: str = "read") -> Iterator[None]:
+    """Turns what a file system raises while the block uses `uri` into a StorageError.
+
+    Raises:
+        StorageError: the place is refused or not there.
+        StorageOutageError: the store does not answer, is overloaded or full.
+    """
+    try:
+        yield
+    except MemagentError:
+        raise
+    except Exception as error:  # the boundary to every file system's own exceptions
+        kind = StorageError if isinstance(error, LASTING_ERRORS) else StorageOutageError
+        raise kind(f"{uri} can't be {done}: {type(error).__name__}: {error}") from error

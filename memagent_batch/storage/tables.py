@@ -71,7 +71,12 @@ def project(part: pa.Table, questions: pa.Table, *, projection: Projection) -> P
     hashes = [value for value in part["document_hash"].to_pylist() if value is not None]
     outcomes = read_outcomes(projection.output, outcome_files, reader_fingerprint=fingerprint)
     turns = read_turns(
-        projection.output, turn_files, reader_fingerprint=fingerprint, document_hashes=hashes, with_tokens=False
+        projection.output,
+        turn_files,
+        reader_fingerprint=fingerprint,
+        document_hashes=hashes,
+        ended_by={key: row["run_id"] for key, row in outcomes.items()},
+        with_tokens=False,
     )
     answers: list[Row] = []
     memories: list[Row] = []
@@ -112,13 +117,15 @@ def table_bytes(table: pa.Table, *, table_format: TableFormat) -> bytes:
 
 
 def count_rows(folder: Location, files: Sequence[str]) -> int:
-    """Rows that the table files really hold, by their own footers."""
-    return sum(_num_rows(folder, path) for path in files)
+    """Rows that the table files really hold, by their own footers; none where a file is gone."""
+    return sum(_num_rows(folder.at(path)) for path in files)
 
 
-def _num_rows(folder: Location, path: str) -> int:
-    with folder.at(path).open() as stream:
-        if path.endswith(".parquet"):
+def _num_rows(place: Location) -> int:
+    if not place.exists():
+        return 0
+    with place.open() as stream:
+        if place.path.endswith(".parquet"):
             return int(pq.ParquetFile(stream).metadata.num_rows)
         reader = pa.ipc.open_file(stream)
         return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))

@@ -2,10 +2,11 @@
 
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
-from memagent_batch.storage.location import Location
+from memagent_batch.storage.location import Location, storage_errors
 from memagent_batch.storage.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.storage.turn_log import OUTCOMES_FOLDER, TURNS_FOLDER
 
@@ -28,6 +29,9 @@ ReadingKey = tuple[str, str, int]
 
 Row = dict[str, Any]
 """A log row by column name."""
+
+Rank = tuple[bool, str, float]
+"""Order among rows of one address, the one that stands last: a class, the run's id, seconds inside the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +65,12 @@ def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
         OutputError: a log file can't be read; names it.
     """
     index = TurnIndex(reader_fingerprint=reader_fingerprint)
-    best: dict[ReadingKey, tuple[bool, float]] = {}
+    best: dict[ReadingKey, Rank] = {}
     keys = ["document_hash", "question_hash", "sample", "status", "finished_at", "run_id"]
     for file, table in _read_all(output / OUTCOMES_FOLDER, columns=keys, reader_fingerprint=reader_fingerprint):
         for row in table.to_pylist():
             key = (row["document_hash"], row["question_hash"], row["sample"])
-            rank = _rank(Status(row["status"]), row["finished_at"].timestamp())
+            rank = _outcome_rank(row)
             if key not in best or rank > best[key]:
                 best[key] = rank
                 index.outcomes[key] = LoggedOutcome(
@@ -117,7 +121,7 @@ def read_outcomes(
     reader_fingerprint: str,
     document_hashes: Sequence[str] | None = None,
 ) -> dict[ReadingKey, Row]:
-    """The outcome rows in these files that stand, one for each reading: the first `ok`, else the last `failed`.
+    """The outcome rows in these files that stand, one for each reading; see `_outcome_rank`.
 
     Args:
         output: The run's location.
@@ -132,7 +136,7 @@ def read_outcomes(
     ):
         for row in table.to_pylist():
             key = (row["document_hash"], row["question_hash"], row["sample"])
-            if key not in rows or _row_rank(row) > _row_rank(rows[key]):
+            if key not in rows or _outcome_rank(row) > _outcome_rank(rows[key]):
                 rows[key] = row
     return rows
 
@@ -143,12 +147,21 @@ def read_turns(
     *,
     reader_fingerprint: str,
     document_hashes: Sequence[str],
+    ended_by: Mapping[ReadingKey, str] = MappingProxyType({}),
     with_tokens: bool = True,
 ) -> dict[ReadingKey, dict[str, Row]]:
     """The turns of these documents in these files, by reading and turn path.
 
     Rows are of `TURN_LOG`; without tokens, `num_tokens` stands for token_ids and logprobs, which take most room.
-    Where a turn was logged twice, the one that finished first is taken: the rule is the same at every replay.
+    Where a turn was logged twice, one is taken by a rule that no clock decides; see `_turn_rank`.
+
+    Args:
+        output: the run's location.
+        files: log files of turns.
+        reader_fingerprint: whose turns.
+        document_hashes: of which documents.
+        ended_by: the run that ended a reading, where one did; later runs' turns had no part in it.
+        with_tokens: whether token_ids and logprobs are read.
     """
     readings: dict[ReadingKey, dict[str, Row]] = defaultdict(dict)
     wanted = pa.array(document_hashes, pa.string())
@@ -157,10 +170,11 @@ def read_turns(
         output, files, columns=names, reader_fingerprint=reader_fingerprint, document_hashes=wanted
     ):
         for row in (table if with_tokens else _counted(table)).to_pylist():
-            turns = readings[(row["document_hash"], row["question_hash"], row["sample"])]
-            held = turns.get(row["path"])
-            if held is None or row["finished_at"] < held["finished_at"]:
-                turns[row["path"]] = row
+            key = (row["document_hash"], row["question_hash"], row["sample"])
+            held = readings[key].get(row["path"])
+            last_run = ended_by.get(key)
+            if held is None or _turn_rank(row, last_run) > _turn_rank(held, last_run):
+                readings[key][row["path"]] = row
     return readings
 
 
@@ -174,13 +188,22 @@ def reading_key(address: ReadingAddress) -> ReadingKey:
     return (address.document_hash, address.question_hash, address.sample)
 
 
-def _rank(status: Status, finished_at: float) -> tuple[bool, float]:
-    """The first `ok` stands, whatever comes later; of failures the last one."""
-    return (True, -finished_at) if status == Status.OK else (False, finished_at)
+def _outcome_rank(row: Row) -> Rank:
+    """The highest stands: `ok` before `failed`; of several runs the last one's; inside a run the first `ok`.
+
+    What an attempt that was superseded writes late changes nothing so. Of failures of one run, the last one stands.
+    """
+    finished_at = row["finished_at"].timestamp()
+    is_ok = row["status"] == Status.OK
+    return (is_ok, row["run_id"], -finished_at if is_ok else finished_at)
 
 
-def _row_rank(row: Row) -> tuple[bool, float]:
-    return _rank(Status(row["status"]), row["finished_at"].timestamp())
+def _turn_rank(row: Row, last_run: str | None) -> Rank:
+    """The highest stands: the last run's, up to the one that ended the reading; inside a run the first.
+
+    A run replays what earlier runs logged and asks for the rest, so these are the turns that it really went by.
+    """
+    return (last_run is None or row["run_id"] <= last_run, row["run_id"], -row["finished_at"].timestamp())
 
 
 def _read_all(
@@ -188,9 +211,9 @@ def _read_all(
 ) -> Iterator[tuple[str, pa.Table]]:
     """The log files of a folder, of all runs or of some: their names begin with the run's id."""
     begins = tuple(run_ids)
-    files = [
-        path for path in folder.files() if path.endswith(".parquet") and path.rsplit("/", 1)[-1].startswith(begins)
-    ]
+    with storage_errors(folder.uri):
+        paths = folder.files()
+    files = [path for path in paths if path.endswith(".parquet") and path.rsplit("/", 1)[-1].startswith(begins)]
     yield from zip(
         files, _read_files(folder, files, columns=columns, reader_fingerprint=reader_fingerprint), strict=True
     )
@@ -218,11 +241,15 @@ def _read_files(
 def _read_file(
     folder: Location, path: str, *, columns: list[str], reader_fingerprint: str, document_hashes: pa.Array | None
 ) -> pa.Table:
-    try:
-        table = pq.read_table(path, filesystem=folder.fs, columns=list(dict.fromkeys([*columns, "reader_fingerprint"])))
-    except (OSError, pa.ArrowException) as error:
-        raise OutputError(
-            f"log file {path} can't be read: {error}; restore it, or delete it to read its turns again"
-        ) from error
+    wanted = list(dict.fromkeys([*columns, "reader_fingerprint"]))
+    with storage_errors(path):
+        try:
+            table = pq.read_table(path, filesystem=folder.fs, columns=wanted)
+        except (OSError, pa.ArrowException) as error:
+            if isinstance(error, OSError) and (error.errno or isinstance(error, TimeoutError)):
+                raise  # the store's, not the file's
+            raise OutputError(
+                f"log file {path} can't be read: {error}; restore it, or delete it to read its turns again"
+            ) from error
     table = table.filter(pc.equal(table["reader_fingerprint"], reader_fingerprint))
     return table if document_hashes is None else table.filter(pc.is_in(table["document_hash"], document_hashes))

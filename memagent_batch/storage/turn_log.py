@@ -7,10 +7,11 @@ rows and writes them every few seconds or few MiB, off the event loop.
 import asyncio
 import contextlib
 import io
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.errors import StorageError
+from memagent_batch.errors import StorageError, StorageOutageError
 from memagent_batch.settings import LogSettings
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.schemas import OUTCOME_LOG, TURN_LOG
@@ -27,13 +28,20 @@ TURNS_FOLDER = "log/turns"
 OUTCOMES_FOLDER = "log/outcomes"
 ROW_BYTES = 300
 """Bytes that a row takes beside its tokens and text; only paces the flushes."""
+ROOM_FLUSHES = 8
+"""Times `log.flush_bytes` that may wait in memory while the store fails; then turns wait too."""
+FIRST_PAUSE_SECONDS = 0.5
+"""Pause before a failed flush is tried again; doubled each time."""
+LONGEST_PAUSE_SECONDS = 15.0
+"""Doubling stops here: a store that comes back is found soon."""
 
 
 class TurnLogWriter:
     """Appends turns and outcomes to a run's location. One for each actor; lives on one event loop.
 
     Raises:
-        StorageError: from every method, once a file could not be written: nothing may count as done that is not kept.
+        StorageError: from every method, once a file could not be written for `log.outage_seconds`, or can never be:
+            nothing may count as done that is not kept.
     """
 
     def __init__(self, output: Location, *, run_id: str, writer_id: str, settings: LogSettings) -> None:
@@ -46,6 +54,9 @@ class TurnLogWriter:
         self._outcomes: list[dict[str, Any]] = []
         self._pending_bytes = 0
         self._number = 0
+        self._flushing_bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
         self._wake = asyncio.Event()
         self._flushed: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -77,21 +88,27 @@ class TurnLogWriter:
     async def record_outcome(self, address: ReadingAddress, result: Mapping[str, Any]) -> None:
         """Takes a reading's end and returns when it is durable."""
         self._append(self._outcomes, {**asdict(address), **result}, num_bytes=2 * ROW_BYTES)
-        if self._flushed is None:
-            self._flushed = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._flushed)
+        await self._durable()
+
+    async def room(self) -> None:
+        """Returns when more may be recorded: at once, but while the store fails and much waits to be written."""
+        await self._room.wait()
 
     def flush_soon(self) -> None:
         """Flushes without waiting for the interval: nothing else is under way."""
         self._wake.set()
 
-    async def close(self) -> None:
-        """Writes what waits."""
-        if self._task is not None:
-            self._wake.set()
-            await self._task
+    async def flush(self) -> None:
+        """Writes what was recorded so far, and returns when it is durable."""
         if self._error:
             raise self._error
+        if self._task is not None and not self._task.done():
+            self._wake.set()
+            await self._durable()
+
+    async def close(self) -> None:
+        """Writes what waits; the last call."""
+        await self.flush()
 
     def _append(self, rows: list[dict[str, Any]], row: dict[str, Any], *, num_bytes: int) -> None:
         if self._error:
@@ -100,11 +117,25 @@ class TurnLogWriter:
         self._pending_bytes += num_bytes
         if self._pending_bytes >= self._settings.flush_bytes:
             self._wake.set()
+        self._open_or_close_room()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._flush_until_empty())
 
+    async def _durable(self) -> None:
+        """Waits for the end of the next flush: of one that is under way it may be too late to be part."""
+        if self._flushed is None:
+            self._flushed = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._flushed)
+
+    def _open_or_close_room(self) -> None:
+        waiting = self._pending_bytes + self._flushing_bytes
+        if self._error or waiting < ROOM_FLUSHES * self._settings.flush_bytes:
+            self._room.set()
+        else:
+            self._room.clear()
+
     async def _flush_until_empty(self) -> None:
-        while self._turns or self._outcomes:
+        while self._turns or self._outcomes or self._flushed:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), timeout=self._settings.flush_seconds)
             self._wake.clear()
@@ -114,14 +145,30 @@ class TurnLogWriter:
         turns, self._turns = self._turns, []
         outcomes, self._outcomes = self._outcomes, []
         flushed, self._flushed = self._flushed, None
-        self._pending_bytes = 0
+        self._flushing_bytes, self._pending_bytes = self._pending_bytes, 0
         self._number += 1
         if self._error is None:  # after a failed flush an outcome would be kept without its turns
-            self._error = await asyncio.to_thread(self._failure, turns, outcomes, self._number)
+            self._error = await self._failure_at_last(turns, outcomes, self._number)
+        self._flushing_bytes = 0
+        self._open_or_close_room()
         if flushed and self._error:
             flushed.set_exception(self._error)
         elif flushed:
             flushed.set_result(None)
+
+    async def _failure_at_last(
+        self, turns: list[dict[str, Any]], outcomes: list[dict[str, Any]], number: int
+    ) -> StorageError | None:
+        """Writes the rows, again and again through an outage; what kept them from being written in the end."""
+        began, pause_seconds = time.monotonic(), FIRST_PAUSE_SECONDS
+        while True:
+            error = await asyncio.to_thread(self._failure, turns, outcomes, number)
+            if not isinstance(error, StorageOutageError):
+                return error
+            if time.monotonic() - began + pause_seconds > self._settings.outage_seconds:
+                return StorageError(f"{error}; tried for {self._settings.outage_seconds:g} s (log.outage_seconds)")
+            await asyncio.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 
     def _failure(self, turns: list[dict[str, Any]], outcomes: list[dict[str, Any]], number: int) -> StorageError | None:
         """Writes the rows; what kept them from being written, so that no flush is waited for for ever."""
@@ -158,7 +205,22 @@ def parquet_bytes(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-def new_run_id() -> str:
-    """A run's id: UTC time to the millisecond, sortable, such as `20260131T235959.123Z`."""
-    now = time.time()
-    return datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%S") + f".{int(now * 1000) % 1000:03d}Z"
+def new_run_id(*, after: str = "") -> str:
+    """A run's id: UTC time to the millisecond and four random hex digits, such as `20260131T235959.123Z.07af`.
+
+    It sorts behind `after`, the id of the run before in the same output, though the clock may have gone back since:
+    among rows of several runs the later run's stand, and no clock must decide which that is.
+    """
+    now = datetime.now(UTC)
+    with contextlib.suppress(ValueError):  # an id that is no time, as of an output that was made by hand
+        before = datetime.strptime(after[:STAMP_LENGTH], STAMP_FORMAT).replace(tzinfo=UTC)
+        now = max(now, before + timedelta(milliseconds=1))
+    return f"{_stamp(now)}.{secrets.token_hex(2)}"
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.strftime("%Y%m%dT%H%M%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+STAMP_FORMAT = "%Y%m%dT%H%M%S.%fZ"
+STAMP_LENGTH = len("20260131T235959.123Z")

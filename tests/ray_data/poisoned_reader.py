@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+from silent_board import SilentBoard
 
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
@@ -56,17 +57,6 @@ class FragileEngine:
         await self._engine.stop()
 
 
-class Board:
-    """A ProgressBoard that nobody looks at."""
-
-    @property
-    def add(self) -> "Board":
-        return self
-
-    def remote(self, counts: dict[str, int]) -> None:
-        pass
-
-
 def documents_of(plan: Plan, settings: Settings) -> list[pa.Table]:
     """The planned documents, tokenised, a table each."""
     nothing = TurnIndex(reader_fingerprint="")
@@ -96,7 +86,7 @@ if __name__ == "__main__":
         settings=settings,
         run_id=run_id,
         reader_fingerprint=identify_reader(settings).fingerprint,
-        board=Board(),
+        board=SilentBoard(),
     )
     with patch.object(reader, "make_engine", partial(poisoned, poison=poison)):
         asyncio.run(read_all(task, documents_of(plan, settings)))

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from silent_board import SilentBoard
 
 from memagent_batch.domain.chunking import Chunk
 from memagent_batch.domain.policies.overwrite import OverwritePolicy
@@ -31,15 +32,6 @@ from memagent_batch.wiring import make_output
 RUN_ID = "20260101T000000.000Z"
 FINGERPRINT = "f"
 TEXTS = {"fine": "some text to read " * 30, "cursed": "two words", "other": "more text to read " * 20}
-
-
-class Board:
-    """A ProgressBoard that nobody looks at."""
-
-    class add:  # noqa: N801 - stands for an actor's method
-        @staticmethod
-        def remote(counts: dict[str, int]) -> None:
-            """Takes the counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +84,7 @@ def read_pending(settings: Settings) -> list[pa.Table | BaseException]:
     output, plan = make_output(settings), planned(settings)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
     index = scan_log(output, reader_fingerprint=FINGERPRINT)
-    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=FINGERPRINT, board=Board())
+    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=FINGERPRINT, board=SilentBoard())
     bundles = plan.pending(index, retry_failed=settings.retry_failed)
     documents = [document for bundle in bundles for document in tokenise(bundle, settings=settings)]
 
@@ -153,7 +145,7 @@ def test_reader_document_that_changed_since_the_plan_fails_alone(settings: Setti
     (bundle,) = plan.pending(scan_log(output, reader_fingerprint=FINGERPRINT), retry_failed=False)
     rows = [{"document_id": name, "text": text + "!" * (name == "other")} for name, text in TEXTS.items()]
     pq.write_table(pa.Table.from_pylist(rows), settings.documents)
-    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=FINGERPRINT, board=Board())
+    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=FINGERPRINT, board=SilentBoard())
 
     async def read() -> list[pa.Table]:
         reader = Reader(task)

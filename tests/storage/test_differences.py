@@ -92,7 +92,7 @@ def test_differences_of_a_question_under_another_id_are_found_without_a_reading(
 def test_differences_of_two_outputs_never_take_one_log_for_the_other(
     nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.close.new_run_id", lambda: "20260101T000000.000Z")
+    monkeypatch.setattr("pipelines.close.new_run_id", lambda **named: "20260101T000000.000Z")
     other = Nights(Location(uri=str(tmp_path / "other")))
     nights.run({"a": FAILS}, Q)
     other.run({"a": FAILS}, Q, mended=True)

@@ -1,7 +1,7 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -329,6 +329,63 @@ def test_run_ids_sort_by_time() -> None:
     first = new_run_id()
     time.sleep(0.002)
     assert first < new_run_id()
+
+
+@pytest.mark.parametrize("hours", [-1, 0, 1])
+def test_run_id_sorts_behind_the_run_before_whatever_the_clock_has_done(hours: int) -> None:
+    before = datetime.now(UTC) - timedelta(hours=hours)
+    after = before.strftime("%Y%m%dT%H%M%S.999Z") + ".ffff"
+    ids = [after]
+    for _ in range(1000):
+        ids.append(new_run_id(after=ids[-1]))
+    assert ids == sorted(set(ids))
+    assert all(datetime.strptime(run_id[:20], "%Y%m%dT%H%M%S.%fZ") for run_id in ids)
+
+
+def test_run_ids_of_one_moment_differ() -> None:
+    after = "29990101T000000.000Z.0000"
+    assert len({new_run_id(after=after) for _ in range(20)}) > 15
+
+
+def test_run_id_after_one_that_is_no_time_is_a_time() -> None:
+    assert new_run_id(after="run").startswith("2")
+
+
+RUNS = ("20260101T120000.000Z.aaaa", "20260101T120000.001Z.0000")
+"""An attempt, and the one after it, for which the clock went back an hour."""
+NOON, ELEVEN = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 1, 11, tzinfo=UTC)
+
+
+async def test_outcome_of_the_later_run_stands_though_the_clock_went_back(tmp_path: Path) -> None:
+    output, address = output_at(tmp_path), address_of()
+    for run_id, moment, response in zip(RUNS, (NOON, ELEVEN), ("first", "last"), strict=True):
+        failed = outcome_of(Status.FAILED, response=response, finished_at=moment)
+        await writer_at(output, run_id=run_id).record_outcome(address, failed)
+    assert standing_outcome(output, address)["response"] == "last"
+
+
+async def test_outcome_that_a_superseded_attempt_writes_late_changes_nothing(tmp_path: Path) -> None:
+    output, address = output_at(tmp_path), address_of()
+    for run_id, moment in zip(reversed(RUNS), (NOON, ELEVEN), strict=True):
+        done = outcome_of(response=f"of {run_id}", finished_at=moment)
+        await writer_at(output, run_id=run_id).record_outcome(address, done)
+    assert standing_outcome(output, address)["response"] == f"of {RUNS[1]}"
+
+
+@pytest.mark.parametrize(("ended_by", "stands"), [({}, RUNS[1]), (RUNS[1], RUNS[1]), (RUNS[0], RUNS[0])])
+async def test_turn_of_two_runs_is_the_one_that_the_reading_went_by(tmp_path: Path, ended_by: Any, stands: str) -> None:
+    output, address = output_at(tmp_path), address_of()
+    for run_id in RUNS:
+        await write_turns(writer_at(output, run_id=run_id), address, turn_of(text=run_id))
+    key = (address.document_hash, address.question_hash, address.sample)
+    readings = read_turns(
+        output,
+        output.files(),
+        reader_fingerprint="f",
+        document_hashes=[address.document_hash],
+        ended_by={key: ended_by} if ended_by else {},
+    )
+    assert readings[key]["update/0"]["text"] == stands
 
 
 @pytest.mark.s3

@@ -1,0 +1,167 @@
+"""An HTTP proxy on loopback that fails as object stores do: errors, throttling, resets, silence, lost answers.
+
+It stands before a real S3 API. What it does is set from outside at any time: which faults, for what share of requests.
+"""
+
+import asyncio
+import contextlib
+import random
+import socket
+import struct
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+"""SO_LINGER that makes a close a reset."""
+SLOW_SECONDS = 0.5
+"""Time before a slow answer."""
+SILENT_SECONDS = 60.0
+"""Time for which a silent request gets no byte; clients give up before."""
+
+
+class Fault(StrEnum):
+    """What happens to a request."""
+
+    INTERNAL_ERROR = "500"
+    """The store fails."""
+    UNAVAILABLE = "503"
+    """The store asks to slow down."""
+    THROTTLED = "429"
+    """The same, as other stores say it."""
+    RESET = "reset"
+    """The connection is cut before the store is asked."""
+    LOST_ANSWER = "lost answer"
+    """The store does what it was asked, and the connection is cut before it can say so."""
+    SILENT = "time-out"
+    """No answer for longer than a client waits."""
+    SLOW = "slow"
+    """The answer comes late."""
+
+
+STATUS_LINES = {
+    Fault.INTERNAL_ERROR: ("500 Internal Server Error", "InternalError"),
+    Fault.UNAVAILABLE: ("503 Slow Down", "SlowDown"),
+    Fault.THROTTLED: ("429 Too Many Requests", "SlowDown"),
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class FaultProxy:
+    """Serves in a thread of its own while the block lasts."""
+
+    upstream: str
+    """URL of the real store."""
+    rng: random.Random = field(default_factory=lambda: random.Random(0))
+    """Draws which requests fail, and how."""
+    faults: tuple[Fault, ...] = ()
+    """What may happen."""
+    rate: float = 0.0
+    """Share of requests that it happens to, 0 to 1."""
+    struck: Counter[Fault] = field(default_factory=Counter)
+    """How often each did."""
+    port: int = 0
+    """Where it listens."""
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+    _thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """Its own URL."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        """Begins to serve."""
+        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        self.port = server.sockets[0].getsockname()[1]
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Serves no more."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._thread is not None:
+            self._thread.join()
+
+    def strike(self, *faults: Fault, rate: float) -> None:
+        """From now on, this share of requests meets one of these."""
+        self.faults, self.rate = faults, rate
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            request = await _read_request(reader, writer)
+            fault = self.rng.choice(self.faults) if self.faults and self.rng.random() < self.rate else None
+            if fault is not None:
+                self.struck[fault] += 1
+            await self._answer(fault, request, writer)
+        writer.close()
+
+    async def _answer(self, fault: Fault | None, request: bytes, writer: asyncio.StreamWriter) -> None:
+        if fault in STATUS_LINES:
+            status, code = STATUS_LINES[fault]
+            body = f"<Error><Code>{code}</Code><Message>Please reduce your request rate.</Message></Error>".encode()
+            if request.startswith(b"HEAD"):
+                body = b""
+            writer.write(
+                f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+            )
+            await writer.drain()
+        elif fault == Fault.SILENT:
+            await asyncio.sleep(SILENT_SECONDS)
+        elif fault == Fault.RESET:
+            _reset(writer)
+        else:
+            response = await self._ask(request)
+            if fault == Fault.LOST_ANSWER:
+                _reset(writer)
+                return
+            await asyncio.sleep(SLOW_SECONDS if fault == Fault.SLOW else 0)
+            writer.write(response)
+            await writer.drain()
+
+    async def _ask(self, request: bytes) -> bytes:
+        """The store's answer."""
+        place = urlsplit(self.upstream)
+        reader, writer = await asyncio.open_connection(place.hostname, place.port)
+        writer.write(request)
+        await writer.drain()
+        response = await reader.read(-1)
+        writer.close()
+        return response
+
+
+async def _read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    """One request whole, to be forwarded over a connection that ends with its answer."""
+    lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")[:-2]
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+    if "expect" in headers:
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        await writer.drain()
+    if headers.get("transfer-encoding", "").lower() == "chunked":
+        body = await _read_chunks(reader)
+    else:
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+    kept = [line for line in lines if not line.lower().startswith(("expect:", "connection:"))]
+    return "\r\n".join([*kept, "Connection: close", "", ""]).encode("latin-1") + body
+
+
+async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
+    """A chunked body, still in its chunks."""
+    body = b""
+    while not body.endswith(b"0\r\n\r\n"):
+        size = await reader.readuntil(b"\r\n")
+        body += size + await reader.readexactly(int(size.split(b";")[0], 16) + 2)
+    return body
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    connection = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+    writer.transport.abort()

@@ -1,0 +1,105 @@
+"""A long run under random faults: many short readings and some long ones, struck again and again until they are done.
+
+The real job with the simulated engine. Every few seconds of reading, a random process is killed or told to leave; where
+it was the command, the command is given again. Prints one JSON line.
+"""
+
+import argparse
+import json
+import random
+import signal
+import tempfile
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.chaos_report import read_report
+from benchmarks.killed_job import KilledJob, Role
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.turn_log import TURNS_FOLDER
+from memagent_batch.wiring import TINY_MODEL
+
+LONG_CHUNKS = 100
+"""Chunks of a long document, about; a short one has one."""
+PAUSE_SECONDS = (5.0, 25.0)
+"""Shortest and longest time of reading between two faults."""
+GONE_SECONDS = 60.0
+"""Longest time that a process may outlive its driver."""
+STRIKES = (
+    (Role.DRIVER, signal.SIGKILL),
+    (Role.DRIVER, signal.SIGTERM),
+    (Role.ACTOR, signal.SIGKILL),
+    (Role.ACTOR, signal.SIGTERM),
+)
+"""What is struck, and with which signal."""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--short", type=int, default=10_000, help="short readings (default: 10000)")
+    options.add_argument("--long", type=int, default=50, help="long readings (default: 50)")
+    options.add_argument("--faults", type=int, default=6, help="most faults (default: 6)")
+    options.add_argument("--seed", type=int, default=0, help="seed of the faults (default: 0)")
+    known = options.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        report = soak(
+            Path(folder), short=known.short, long=known.long, faults=known.faults, rng=random.Random(known.seed)
+        )
+    print(json.dumps({"benchmark": "soak", **report}))
+
+
+def soak(folder: Path, *, short: int, long: int, faults: int, rng: random.Random) -> dict[str, object]:
+    """Runs the job to its end, through at most so many faults; what it left, and what struck it."""
+    output, began = Location(uri=str(folder / "run")), time.time()
+    struck: Counter[str] = Counter()
+    with KilledJob(make_arguments(folder, short=short, long=long), output=folder / "run") as job:
+        job.start()
+        for _ in range(faults):
+            files = len((output / TURNS_FOLDER).files())
+            job.wait_until(lambda seen=files: len((output / TURNS_FOLDER).files()) > seen)  # type: ignore[misc]
+            time.sleep(rng.uniform(*PAUSE_SECONDS))
+            role, number = rng.choice(STRIKES)
+            if (victim := job.find(role)) is None:
+                break  # the readings have ended
+            struck[f"{role}: {signal.Signals(number).name}"] += 1
+            _strike(job, victim, role=role, number=number)
+        if code := job.finish():
+            raise RuntimeError(f"the run did not go on, exit code {code}: {job.last_words()}")
+        _, left = job.wait_until_gone(patience=GONE_SECONDS)
+        report = read_report(
+            output, trouble="soak", asked=short + long, began=began, processes_left=left, said=job.last_words()
+        )
+    kept = {name: value for name, value in asdict(report).items() if name not in ("said", "seconds_to_recover")}
+    return {**kept, "struck": dict(struck)}
+
+
+def _strike(job: KilledJob, victim: psutil.Process, *, role: Role, number: signal.Signals) -> None:
+    victim.send_signal(number)
+    if role == Role.DRIVER:
+        job.finish()
+        job.wait_until_gone(patience=GONE_SECONDS)
+        job.start()
+
+
+def make_arguments(folder: Path, *, short: int, long: int) -> list[str]:
+    """Writes the documents; the command's arguments."""
+    sentence = "the fox jumps over lazy dogs and cats while it rains today again in town "
+    rows = [{"document_id": f"short{number}", "text": f"{number} {sentence}"} for number in range(short)]
+    long_text = sentence * LONG_CHUNKS
+    rows += [{"document_id": f"long{number}", "text": f"{number} {long_text}"} for number in range(long)]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "documents.parquet")
+    return [
+        *("--documents", str(folder / "documents.parquet"), "--ask", "Who?", "--output", str(folder / "run")),
+        *("--engine", "simulated", "--model", str(TINY_MODEL), "--window-tokens", "1000"),
+        *("--policy.chunk-tokens", "50", "--policy.question-tokens", "60", "--policy.memory-tokens", "40"),
+        *("--policy.answer-tokens", "40", "--simulated.turn-seconds", "0.05", "--log.flush-seconds", "1"),
+    ]
+
+
+if __name__ == "__main__":
+    main()

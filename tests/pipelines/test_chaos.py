@@ -1,0 +1,50 @@
+"""The fault table: the whole job, struck in mid-reading, ends with one row for each reading."""
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.chaos import Trouble, strike
+from benchmarks.chaos_report import ChaosReport
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+IN_EVERY_TEST = (Trouble.DRIVER_TERMINATED, Trouble.SECOND_ATTEMPT, Trouble.STORE_FLAKY)
+"""A short selection that `make test` runs too."""
+SAID = {
+    Trouble.DRIVER_TERMINATED: "stopped: SIGTERM: .*the same command goes on",
+    Trouble.DRIVER_INTERRUPTED: "stopped; the same command goes on from here",
+    Trouble.SECOND_ATTEMPT: "superseded: .*claimed by a newer attempt, run .*not read again",
+    Trouble.STORE_DOWN: r"failed: .*can't be written.*tried for 5 s \(log\.outage_seconds\)",
+}
+ORDERLY = (
+    Trouble.DRIVER_TERMINATED,
+    Trouble.DRIVER_INTERRUPTED,
+    Trouble.ACTOR_TERMINATED,
+    Trouble.STORE_OUTAGE,
+    Trouble.DISK_FULL,
+)
+"""After these no finished turn is repeated."""
+MARKS = {trouble: [] if trouble in IN_EVERY_TEST else [pytest.mark.chaos] for trouble in Trouble}
+
+
+@pytest.mark.parametrize("trouble", [pytest.param(trouble, marks=MARKS[trouble]) for trouble in Trouble])
+def test_job_struck_in_mid_reading_ends_with_one_row_for_each_reading(trouble: Trouble, tmp_path: Path) -> None:
+    try:
+        report = strike(trouble, tmp_path, rng=random.Random(str(trouble)))
+    except PermissionError as error:
+        pytest.skip(str(error))
+    require_whole(report)
+    assert re.search(SAID.get(trouble, ""), report.said, re.DOTALL)
+    if trouble in ORDERLY:
+        assert report.turns_logged_twice == 0
+
+
+def require_whole(report: ChaosReport) -> None:
+    assert (report.rows_lost, report.rows_doubled) == (0, 0)
+    assert report.ok == report.asked
+    assert report.failed == 0
+    assert report.counts_close
+    assert report.processes_left == []

@@ -1,0 +1,114 @@
+"""A server that takes a request and never answers: what it costs the readings beside it."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from silent_board import SilentBoard
+
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.ray_data.reader import Reader, ReaderTask
+from memagent_batch.ray_data.tokenise import tokenise
+from memagent_batch.settings import Settings
+from memagent_batch.storage.asked import write_asked
+from memagent_batch.storage.documents import index_shard
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.plan import Plan
+from memagent_batch.storage.questions import read_questions
+from memagent_batch.storage.shards import list_shards
+from memagent_batch.storage.turn_index import scan_log
+from memagent_batch.wiring import make_output
+
+TEXTS = {"fine": "a text to read " * 20, "cursed": "a cursed text " * 20, "other": "another text " * 20}
+RUN_ID = "20260101T000000.000Z"
+
+
+@contextmanager
+def endpoint(model: str, *, hangs: bool) -> Iterator[str]:
+    """Answers every prompt with one word, but none that shows the cursed text, if it hangs."""
+    tokenizer, over = Tokenizer(model), threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.say({"data": [{"id": model}]})
+
+        def do_POST(self) -> None:
+            prompt = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["prompt"]
+            if hangs and "cursed" in tokenizer.decode(prompt):
+                over.wait()
+            choice = {"text": "word", "token_ids": tokenizer.encode("word"), "finish_reason": "stop", "index": 0}
+            self.say({"choices": [choice]})
+
+        def say(self, body: dict[str, Any]) -> None:
+            data = json.dumps(body).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            """Nothing to the test's output."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        over.set()
+        server.shutdown()
+        server.server_close()
+
+
+def settings_of(folder: Path, model: str, base_url: str, **knobs: Any) -> Settings:
+    given: dict[str, Any] = {
+        "documents": str(folder / "documents.parquet"),
+        "output": str(folder / "run"),
+        "ask": ("Who?",),
+        "model": model,
+        "engine": "openai",
+        "openai": {"base_url": base_url, "timeout_seconds": 0.5, "max_retries": 1, "backoff_seconds": 0.01},
+        "window_tokens": 1000,
+        "policy": {"chunk_tokens": 30, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
+        "log": {"flush_seconds": 0.05},
+    }
+    return Settings(**given | knobs)
+
+
+def read(settings: Settings) -> dict[str, str]:
+    """Reads what is to be read; statuses by document."""
+    output = make_output(settings)
+    shards = list_shards(Location(uri=settings.documents), settings=settings.input)
+    tables = [table for shard in shards for table in index_shard(shard, settings=settings.input, storage_options={})]
+    plan = Plan(pa.concat_tables(tables), read_questions(None, ask=settings.ask), samples=1)
+    write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
+    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint="f", board=SilentBoard())
+    bundles = plan.pending(scan_log(output, reader_fingerprint="f"), retry_failed=settings.retry_failed)
+    documents = [document for bundle in bundles for document in tokenise(bundle, settings=settings)]
+
+    async def read_all() -> list[pa.Table]:
+        reader = Reader(task)
+        return await asyncio.gather(*map(reader, documents))
+
+    return {row["document_id"]: row["status"] for table in asyncio.run(read_all()) for row in table.to_pylist()}
+
+
+def test_reader_of_an_endpoint_that_never_answers_one_document_fails_that_one_and_mends_it_later(
+    text_model: str, tmp_path: Path
+) -> None:
+    rows = [{"document_id": name, "text": text} for name, text in TEXTS.items()]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
+    with endpoint(text_model, hangs=True) as base_url:
+        assert read(settings_of(tmp_path, text_model, base_url)) == {"fine": "ok", "cursed": "failed", "other": "ok"}
+    outcomes = pq.read_table(tmp_path / "run" / "log" / "outcomes").to_pylist()
+    (failed,) = [row for row in outcomes if row["status"] == "failed"]
+    assert failed["error_type"] == "EngineRequestError"
+    assert "gave no answer within 0.5 s (2 tries)" in failed["error_message"]
+    with endpoint(text_model, hangs=False) as base_url:
+        assert read(settings_of(tmp_path, text_model, base_url, retry_failed=True)) == {"cursed": "ok"}
