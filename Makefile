@@ -51,6 +51,7 @@ fmt: setup
 bench: setup
 	$(PYTHON) -m benchmarks.overhead
 	$(PYTHON) -m benchmarks.memory
+	$(PYTHON) -m benchmarks.suites
 
 docs: setup
 	$(PYTHON) -m pipelines.tables_page

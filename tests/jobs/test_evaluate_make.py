@@ -2,14 +2,18 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from jobs import cli
 from jobs.evaluate_make import parse_length
 from memagent_batch.errors import SettingsError
+from memagent_batch.settings import InputSettings
+from memagent_batch.storage.documents import index_shard, require_unique_ids
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.questions import read_questions
+from memagent_batch.storage.questions import read_questions, require_known_documents
+from memagent_batch.storage.shards import list_shards
 from memagent_batch.storage.suites import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
 
 Refused = Callable[..., str]
@@ -22,6 +26,18 @@ def make(output: Path | str, *arguments: str, tasks: str = "niah_multikey_1 vt",
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def index_of(documents: Path) -> pa.Table:
+    """What the main job's plan knows of the documents, by id; checked against the suite's questions."""
+    settings = InputSettings()
+    shards = list_shards(Location(uri=str(documents)), settings=settings)
+    index = pa.concat_tables(
+        table for shard in shards for table in index_shard(shard, settings=settings, storage_options={})
+    )
+    require_unique_ids(index)
+    require_known_documents(read_questions(Location(uri=str(documents.parent / "questions.parquet")), ask=()), index)
+    return index.sort_by("document_id")
 
 
 @pytest.fixture
@@ -64,10 +80,9 @@ def test_make_suite_is_input_of_the_main_job_with_a_row_group_for_each_document(
     ]
     assert questions.schema.equals(SUITE_QUESTIONS)
     assert all(file.schema_arrow.equals(SUITE_DOCUMENTS) and file.num_row_groups == 3 for file in documents)
-    assert {name for file in documents for name in file.read()["document_id"].to_pylist()} == set(
+    assert index_of(tmp_path / "suite" / "documents")["document_id"].to_pylist() == sorted(
         questions["document_id"].to_pylist()
     )
-    assert read_questions(Location(uri=str(tmp_path / "suite" / "questions.parquet")), ask=()).num_rows == 12
 
 
 def test_make_suite_record_says_what_it_was_made_from(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_hqa_has_so_many_documents_with_gold_ones_at_places_of_each_sample(mater
         assert len(texts) == len(set(texts)) == 100
         places += [texts.index(paragraph.strip()) for paragraph in gold]
         assert sum(text not in {p.strip() for p in (*gold, *related)} for text in texts) == 90
-    assert len(set(places)) > 20
+    assert len(set(places)) > 20 == len({sample.question for sample in samples})
     assert all(any(fifth * 20 <= place < fifth * 20 + 20 for place in places) for fifth in range(5))
 
 
