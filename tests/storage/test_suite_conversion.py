@@ -65,6 +65,22 @@ def test_convert_suite_ruler_folder_keeps_tasks_and_ids_apart(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.parametrize(
+    ("folder", "length", "expected"),
+    [
+        ("4096/7/niah", 4010, 4096),
+        ("100000/niah", 99_000, 100_000),
+        ("2024/niah", 3_000, 4_096),
+        ("niah", 4_096, 4_096),
+    ],
+)
+def test_convert_suite_ruler_length_is_the_one_that_was_asked_for(
+    tmp_path: Path, folder: str, length: int, expected: int
+) -> None:
+    suite = write_lines(tmp_path / folder / "validation.jsonl", {**NEEDLE, "length": length})
+    assert converted(suite, tmp_path / "suite")[0]["length_tokens"] == expected
+
+
 def test_convert_suite_ruler_prompt_of_unknown_form_says_how_it_was_split(tmp_path: Path) -> None:
     rows = converted(write_lines(tmp_path / "a.jsonl", {**NEEDLE, "input": "Noise.\n\nTell me."}), tmp_path / "suite")
     assert (rows[0]["question"], rows[0]["split"]) == ("Tell me.", "last_paragraph")
