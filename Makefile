@@ -6,7 +6,9 @@ REQUIREMENTS := requirements/cpu.txt
 # A local folder of wheels (PIP_FIND_LINKS) if there is one; else uv's own way to torch for CPU.
 TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend cpu)
 
-.PHONY: setup browser fmt check test test-fast test-chaos demo bench docs lock train-tiny
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+
+.PHONY: setup tools fmt check test test-fast test-chaos demo bench docs lock train-tiny
 
 setup: .venv/.done
 
@@ -17,25 +19,24 @@ setup: .venv/.done
 	$(UV) pip install --quiet --python $(PYTHON) --no-deps -e .
 	touch $@
 
-# A system package, for the tests that open a page.
-browser: SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
-browser:
-	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then exit 0; fi; \
-	if ! command -v apt-get >/dev/null; then \
-		echo "install Chromium and its driver, so that chromium and chromedriver are on the PATH" >&2; exit 1; \
-	fi; \
-	$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends chromium chromium-driver
+# Debian's packages that tests run: a browser for the report's page, Prometheus for infra/. Only what is missing is installed.
+PROGRAMS := chromium chromedriver promtool
+tools:
+	@for program in $(PROGRAMS); do command -v $$program >/dev/null || missing="$$missing $$program"; done; \
+	if test -z "$$missing"; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then echo "install$$missing, so that they are on the PATH" >&2; exit 1; fi; \
+	$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends chromium chromium-driver prometheus
 
 demo: setup
 	$(PYTHON) -m jobs.demo --output $(DEMO_OUT)
 
-test: setup browser
+test: setup tools
 	$(PYTHON) -m pytest -m "not gpu and not chaos"
 
 test-chaos: setup
 	$(PYTHON) -m pytest -m "chaos or (slow and vllm)" tests/pipelines/test_chaos.py tests/pipelines/test_fencing.py tests/pipelines/test_kills.py
 
-test-fast: setup
+test-fast: setup tools
 	$(PYTHON) -m pytest -m "not gpu and not chaos and not vllm and not ray and not s3 and not browser and not slow"
 
 check: setup

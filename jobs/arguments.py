@@ -14,7 +14,8 @@ from pydantic_settings import CliApp, CliSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError as SourceError
 
 from memagent_batch.errors import MemagentError, SettingsError, SupersededError, TerminatedError, UsageError
-from memagent_batch.settings import Settings
+from memagent_batch.events import Event, EventKind, begin_log, tell
+from memagent_batch.settings import LogFormat, Settings
 
 EXIT_FAILED = 1
 """The run stopped, or its counts do not close; the same command goes on."""
@@ -69,6 +70,7 @@ def parse_settings(arguments: Sequence[str], *, command: str, description: str) 
         raise SettingsError(readable(error)) from error
     except SourceError as error:
         raise SettingsError(f"settings can't be read: {error}") from error
+    begin_log(as_json=job.log_format == LogFormat.JSON)
     return Settings.model_construct(**{name: getattr(job, name) for name in Settings.model_fields})
 
 
@@ -92,16 +94,16 @@ def run_command(command: Callable[[], object]) -> int:
     try:
         command()
     except UsageError as error:
-        sys.stderr.write(f"error: {error}\n")
+        _tell_end(f"error: {error}", error, exit_code=EXIT_USAGE)
         return EXIT_USAGE
     except SupersededError as error:
-        sys.stderr.write(f"superseded: {error}\n")
+        _tell_end(f"superseded: {error}", error, exit_code=EXIT_SUPERSEDED)
         return EXIT_SUPERSEDED
     except TerminatedError as error:
-        sys.stderr.write(f"stopped: {error}\n")
+        _tell_end(f"stopped: {error}", error, exit_code=EXIT_TERMINATED)
         return EXIT_TERMINATED
     except MemagentError as error:
-        sys.stderr.write(f"failed: {error}\n")
+        _tell_end(f"failed: {error}", error, exit_code=EXIT_FAILED)
         return EXIT_FAILED
     except BrokenPipeError:
         sys.stdout = None  # the reader of our output has gone, as in `| head`; nothing is left to say
@@ -110,6 +112,11 @@ def run_command(command: Callable[[], object]) -> int:
         sys.stderr.write("stopped; the same command goes on from here\n")
         return EXIT_INTERRUPTED
     return 0
+
+
+def _tell_end(message: str, error: MemagentError, *, exit_code: int) -> None:
+    fields = {"error_type": type(error).__name__, "exit_code": exit_code}
+    tell(Event(kind=EventKind.RUN_STOPPED, message=message, fields=fields))
 
 
 def _readable_file(config: Path | None) -> Path | None:

@@ -44,6 +44,15 @@ class TableFormat(StrEnum):
     """Arrow IPC file, zstd."""
 
 
+class LogFormat(StrEnum):
+    """How a run writes what happens on stderr."""
+
+    TEXT = "text"
+    """Lines for people."""
+    JSON = "json"
+    """One JSON object a line, with run and reading ids."""
+
+
 class Section(BaseModel):
     """A group of knobs; unknown ones are refused."""
 
@@ -273,6 +282,8 @@ class Settings(BaseSettings):
 
     table_format: TableFormat = TableFormat.PARQUET
     """File format of `answers` and `memories`."""
+    log_format: LogFormat = LogFormat.TEXT
+    """How run start and end, progress, failed readings and engine deaths are written on stderr."""
     retry_failed: bool = False
     """Read failed readings again, and nothing else that is done."""
     adopt_output: bool = False

@@ -7,6 +7,7 @@ import ray
 
 from memagent_batch.errors import SupersededError
 from memagent_batch.ray_data.leaving import OrderlyLeave
+from memagent_batch.ray_data.metrics import RunMetrics
 from memagent_batch.ray_data.pool import actor_pool, replica_gpus
 from memagent_batch.ray_data.progress import ProgressLine, start_board
 from memagent_batch.ray_data.reader import Reader, ReaderTask
@@ -38,19 +39,24 @@ def answer(settings: Settings) -> dict[str, Any]:
     try:
         with ray_session():
             plan = make_plan(settings)
+            metrics = RunMetrics(settings)
             run = begin_run(output, settings, reader=reader, plan=plan)
             before = keep_last_run(output)
-            read_documents(plan, scan_log(output, reader_fingerprint=reader.fingerprint), settings=settings, run=run)
+            metrics.start()
+            index = scan_log(output, reader_fingerprint=reader.fingerprint)
+            read_documents(plan, index, settings=settings, run=run, metrics=metrics)
             index = scan_log(output, reader_fingerprint=reader.fingerprint)
             clear_tables(output, run_id=run.run_id)
             reports = write(plan, index, run=run)
-            return close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
+            manifest = close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
+            metrics.close()
+            return manifest
     except SupersededError:
         remove_tables(output, run_id=run.run_id)
         raise
 
 
-def read_documents(plan: Plan, index: TurnIndex, *, settings: Settings, run: Run) -> None:
+def read_documents(plan: Plan, index: TurnIndex, *, settings: Settings, run: Run, metrics: RunMetrics) -> None:
     """Reads what the log does not answer yet. Every reading is in the log when this returns."""
     bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
     if not bundles:
@@ -78,8 +84,9 @@ def read_documents(plan: Plan, index: TurnIndex, *, settings: Settings, run: Run
             num_gpus=replica_gpus(settings),
         )
     )
+    pending = count_pending(bundles)
     with (
-        ProgressLine(board, asked=run.asked, pending=count_pending(bundles)),
+        ProgressLine(board, metrics=metrics, run_id=run.run_id, asked=run.asked, pending=pending),
         OrderlyLeave(board, require_claim=partial(require_claim, run.output, run_id=run.run_id)),
     ):
         for _ in rows.iter_batches(batch_size=None, batch_format="pyarrow"):

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from memagent_batch.errors import CountsError
+from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.ray_data.write import SUMS
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import read_asked, write_asked
@@ -22,6 +23,7 @@ from memagent_batch.storage.manifest import (
     RunRecord,
     asked_questions,
     canonical,
+    masked,
     package_versions,
     public_settings,
     read_json,
@@ -87,6 +89,8 @@ def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, p
     )
     write_run_record(output, record)
     write_asked(output, plan.hashed_questions(), run_id=run_id)
+    fields = {"run_id": run_id, "asked": plan.num_readings, "output": masked(settings.output)}
+    tell(Event(kind=EventKind.RUN_STARTED, message=f"run {run_id}: {plan.num_readings} readings asked", fields=fields))
     prompts = make_prompt_set(settings)
     projection = Projection(
         output=output,
@@ -140,6 +144,9 @@ def close_run(
     write_plan(past)
     publish_manifest(run.output, manifest, run_id=run.run_id, files=list(chain.from_iterable(files.values())))
     write_record_manifest(past)
+    message = f"run {run.run_id} closed: {counts['ok']} ok, {counts['failed']} failed"
+    fields = {"run_id": run.run_id, **counts, "seconds": manifest["seconds"]}
+    tell(Event(kind=EventKind.RUN_CLOSED, message=message, fields=fields))
     return manifest
 
 

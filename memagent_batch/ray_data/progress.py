@@ -1,4 +1,5 @@
-"""What a run has done so far: readers report to one small actor, the driver shows a line.
+"""What a run has done so far: readers report to one small actor; the driver shows a line, tells events, and counts.
+
 
 The same actor tells the readers that the driver is about to leave, so that they flush their logs before they end.
 """
@@ -8,12 +9,15 @@ import contextlib
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import ray
 from tqdm import tqdm
 
+from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.ray_data.metrics import COUNTERS, RunMetrics
 from memagent_batch.storage.plan import PendingWork
 
 REPORT_SECONDS = 1.0
@@ -28,7 +32,11 @@ SEEN_SECONDS = 5.0
 POLL_SECONDS = 0.02
 """Pause between looks whether all readers have flushed; no event tells of one that died."""
 
-COUNTS = ("turns", "prompt_tokens", "cached_tokens", "completion_tokens", "readings", "failed", "document_chars")
+KEPT_EVENTS = 1000
+"""Events that wait for the driver's next look; what comes beyond is only counted."""
+
+COUNTS = (*COUNTERS, "document_chars")
+"""What is summed."""
 
 
 class ProgressBoard:
@@ -39,6 +47,8 @@ class ProgressBoard:
         self._sums = dict.fromkeys(COUNTS, 0)
         self._leaving = asyncio.Event()
         self._seen: dict[str, float] = {}
+        self._events: list[Event] = []
+        self._num_left_out = 0
 
     async def add(self, counts: dict[str, int]) -> None:
         """Adds a reader's counts since its last report."""
@@ -66,6 +76,21 @@ class ProgressBoard:
         while any(time.monotonic() - seen < 2 * SEEN_SECONDS for seen in self._seen.values()):  # noqa: ASYNC110
             await asyncio.sleep(POLL_SECONDS)
 
+    async def tell(self, events: Sequence[Event]) -> None:
+        """Keeps events for the driver."""
+        room = KEPT_EVENTS - len(self._events)
+        self._events.extend(events[:room])
+        self._num_left_out += len(events[room:])
+
+    async def take_events(self) -> list[Event]:
+        """The events since the last call, and one more that says how many were left out."""
+        events, self._events = self._events, []
+        left_out, self._num_left_out = self._num_left_out, 0
+        if left_out:
+            message = f"{left_out} more failed readings; the table `answers` has them all"
+            events.append(Event(kind=EventKind.READING_FAILED, message=message, fields={"left_out": left_out}))
+        return events
+
 
 def start_board() -> Any:
     """A ProgressBoard as an actor that takes no CPU; returns its handle."""
@@ -75,9 +100,11 @@ def start_board() -> Any:
 class ProgressLine:
     """A line in a terminal, plain log lines elsewhere: readings, turns, tokens a second, time to go."""
 
-    def __init__(self, board: Any, *, asked: int, pending: PendingWork) -> None:
+    def __init__(self, board: Any, *, metrics: RunMetrics, run_id: str, asked: int, pending: PendingWork) -> None:
         """Starts from the readings that need no turn; some characters stand for the bytes that are left."""
         self._board = board
+        self._metrics = metrics
+        self._run_id = run_id
         self._asked = asked
         self._done = asked - pending.readings
         self._pending_chars = max(pending.num_bytes, 1)
@@ -93,7 +120,7 @@ class ProgressLine:
         if self._terminal:
             self._bar = tqdm(total=self._asked, initial=self._done, unit="reading", dynamic_ncols=True, leave=True)
         else:
-            sys.stderr.write(f"readings {self._done}/{self._asked}: starting\n")
+            self._tell(f"readings {self._done}/{self._asked}: starting", readings=self._done, asked=self._asked)
         self._thread.start()
         return self
 
@@ -114,11 +141,16 @@ class ProgressLine:
 
     def _show(self, *, last: bool) -> None:
         try:
-            sums = ray.get(self._board.sums.remote(), timeout=10)
+            sums, events = ray.get([self._board.sums.remote(), self._board.take_events.remote()], timeout=10)
         except (ray.exceptions.RayError, TimeoutError):
             return  # the board restarts, or the cluster is going down: the run itself says so
         seconds = time.monotonic() - self._began
         done = self._done + sums["readings"]
+        self._metrics.show(sums, asked=self._asked, to_do=self._asked - done)
+        if events:
+            with tqdm.external_write_mode(file=sys.stderr):
+                for event in events:
+                    tell(event)
         tokens = sums["prompt_tokens"] + sums["completion_tokens"]
         rate = f"{sums['turns']} turns, {tokens / seconds:,.0f} tokens/s, {sums['failed']} failed"
         share = sums["document_chars"] / self._pending_chars
@@ -130,7 +162,10 @@ class ProgressLine:
         elif last or time.monotonic() - self._said >= LOG_SECONDS:
             self._said = time.monotonic()
             parts = [f"readings {done}/{self._asked}", rate, _duration(seconds), to_go]
-            sys.stderr.write(", ".join(part for part in parts if part) + "\n")
+            self._tell(", ".join(part for part in parts if part), **(sums | {"readings": done, "asked": self._asked}))
+
+    def _tell(self, message: str, **fields: int) -> None:
+        tell(Event(kind=EventKind.PROGRESS, message=message, fields={"run_id": self._run_id, **fields}))
 
 
 def _duration(seconds: float) -> str:

@@ -18,9 +18,11 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Generate, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import DocumentError, EngineDeadError, MemagentError, QuestionTooLongError, ReadingError
+from memagent_batch.events import Event, EventKind
 from memagent_batch.ray_data.documents import DocumentChunks, PlannedDocument, planned_document
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
-from memagent_batch.ray_data.progress import COUNTS, REPORT_SECONDS
+from memagent_batch.ray_data.progress import REPORT_SECONDS
+from memagent_batch.ray_data.reporter import Reporter
 from memagent_batch.ray_data.suspects import Suspects
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import read_asked
@@ -76,8 +78,6 @@ class Reader:
         self._output = make_output(self._settings)
         self._questions = read_asked(self._output, run_id=task.run_id)
         self._writer_id = uuid.uuid4().hex[:12]
-        self._counts = dict.fromkeys(COUNTS, 0)
-        self._active = 0
         self._started = Once(self._start)
         self._loop: asyncio.AbstractEventLoop | None = None
         heed_actor_sigterm(self._leave)
@@ -98,6 +98,7 @@ class Reader:
         self._log = TurnLogWriter(
             self._output, run_id=self._task.run_id, writer_id=self._writer_id, settings=settings.log
         )
+        self._reporter = Reporter(settings, board=self._task.board, log=self._log)
         self._suspects = Suspects(output=self._output, run_id=self._task.run_id)
         await asyncio.to_thread(self._suspects.load)
         self._run_files = await asyncio.to_thread(
@@ -108,7 +109,11 @@ class Reader:
         )
         engine = make_engine(settings)
         await engine.start()
-        self._background = [asyncio.create_task(self._report()), asyncio.create_task(self._flush_when_left())]
+        self._reporter.count_engine_start(run_id=self._task.run_id)
+        self._background = [
+            asyncio.create_task(self._reporter.report()),
+            asyncio.create_task(self._flush_when_left()),
+        ]
         return engine
 
     async def _held(self, document: PlannedDocument) -> dict[ReadingKey, dict[str, Row]]:
@@ -129,20 +134,24 @@ class Reader:
         question: int,
         sample: int,
     ) -> str:
+        reporter, address = self._reporter, self._address(document, question, sample)
+        reporter.waiting += 1
         async with self._slots:
-            self._active += 1
-            address = self._address(document, question, sample)
+            reporter.waiting -= 1
+            reporter.in_flight += 1
             turns = (await held()).get(reading_key(address), {})
             result = await self._result(engine, document, address, turns, question=question)
-            self._active -= 1
+            reporter.in_flight -= 1
         durable = asyncio.ensure_future(self._log.record_outcome(address, result))
-        if self._active == 0:
+        if reporter.in_flight == 0:
             self._log.flush_soon()
         await durable
-        self._counts["readings"] += 1
-        self._counts["failed"] += result["status"] == Status.FAILED
-        if self._active == 0:
-            self._send_counts()
+        failed = result["status"] == Status.FAILED
+        reporter.count_reading(failed=failed)
+        if failed:
+            reporter.tell(self._failed_reading(document, result, question=question, sample=sample))
+        if reporter.in_flight == 0:
+            reporter.send()
         return str(result["status"])
 
     def _address(self, document: PlannedDocument, question: int, sample: int) -> ReadingAddress:
@@ -169,7 +178,7 @@ class Reader:
         )
         held = {path: held_turn(row) for path, row in turns.items()}
         tally = Tally(generate=Replaying(generate=partial(self._with_room, recording), held=held))
-        counting = Recording(generate=tally, record=self._count)
+        counting = Recording(generate=tally, record=self._reporter.count_turn)
         started_at = datetime.now(UTC)
         found: dict[str, Any] = {"status": Status.OK}
         try:
@@ -181,8 +190,8 @@ class Reader:
                 "memory": outcome.memory.text,
                 "finish_reason": outcome.finish_reason,
             }
-        except EngineDeadError:
-            await self._die()
+        except EngineDeadError as error:
+            await self._die(error)
         except ReadingError as error:
             found = failure(error)
         except MemagentError:
@@ -222,24 +231,22 @@ class Reader:
     def _record(self, address: ReadingAddress, prompt: Prompt, completion: Completion) -> None:
         self._log.record_turn(address, prompt, completion)
 
-    def _count(self, prompt: Prompt, completion: Completion) -> None:
-        self._counts["turns"] += not completion.replayed
-        if not completion.replayed:
-            self._counts["prompt_tokens"] += completion.num_prompt_tokens
-            self._counts["cached_tokens"] += completion.num_cached_prompt_tokens
-            self._counts["completion_tokens"] += len(completion.token_ids)
-        if prompt.span is not None:
-            self._counts["document_chars"] += prompt.span.char_end - prompt.span.char_start
-
-    async def _report(self) -> None:
-        while True:
-            await asyncio.sleep(REPORT_SECONDS)
-            self._send_counts()
-
-    def _send_counts(self) -> None:
-        counts, self._counts = self._counts, dict.fromkeys(COUNTS, 0)
-        if any(counts.values()):
-            self._task.board.add.remote(counts)
+    def _failed_reading(
+        self, document: PlannedDocument, result: dict[str, Any], *, question: int, sample: int
+    ) -> Event:
+        question_id = self._questions["question_id"][question].as_py()
+        error = f"{result['error_type']}: {result['error_message']}"
+        return Event(
+            kind=EventKind.READING_FAILED,
+            message=f"reading failed: document {document.document_id!r}, question {question_id!r}: {error}",
+            fields={
+                "run_id": self._task.run_id,
+                "document_id": document.document_id,
+                "question_id": question_id,
+                "sample": sample,
+                "error_type": result["error_type"],
+            },
+        )
 
     async def _flush_when_left(self) -> None:
         """Keeps what is finished when the driver is about to leave, which ends this process."""
@@ -258,8 +265,9 @@ class Reader:
             os._exit(1)
         asyncio.run_coroutine_threadsafe(self._flush_and_exit(), self._loop)
 
-    async def _die(self) -> None:
+    async def _die(self, error: EngineDeadError) -> None:
         """Keeps what is finished, and which turns were under way; then stops the process."""
+        self._reporter.count_engine_death(error, run_id=self._task.run_id)
         try:
             await asyncio.to_thread(self._suspects.save, writer_id=self._writer_id)
         finally:

@@ -61,6 +61,10 @@ class TurnLogWriter:
         self._flushed: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._error: StorageError | None = None
+        self.num_flushes = 0
+        """Flushes so far."""
+        self.num_bytes = 0
+        """Bytes of all files so far."""
 
     def record_turn(self, address: ReadingAddress, prompt: Prompt, completion: Completion) -> None:
         """Takes a finished turn; it is durable within the flush interval."""
@@ -184,8 +188,10 @@ class TurnLogWriter:
         """Turns first: an outcome is never there without the turns that explain it."""
         for folder, rows, schema in ((TURNS_FOLDER, turns, TURN_LOG), (OUTCOMES_FOLDER, outcomes, OUTCOME_LOG)):
             if rows:
-                table = pa.Table.from_pylist(rows, schema=schema)
-                (self._output / f"{folder}/{self._name}-{number:06d}.parquet").write_bytes(parquet_bytes(table))
+                data = parquet_bytes(pa.Table.from_pylist(rows, schema=schema))
+                (self._output / f"{folder}/{self._name}-{number:06d}.parquet").write_bytes(data)
+                self.num_bytes += len(data)
+        self.num_flushes += 1
 
 
 SPAN_COLUMNS = {

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from jobs.arguments import parse_settings, run_command
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import CountsError, OutputError, StorageError
+from memagent_batch.events import begin_log
 from memagent_batch.settings import Settings
 
 GIVEN = ["--documents=docs", "--ask=Who?", "--output=run"]
@@ -139,3 +140,18 @@ print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))
     done = subprocess.run([sys.executable, "-c", watched], capture_output=True, text=True, check=True)
     found: list[str] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def test_run_command_json_log_tells_the_failure_and_its_exit_code_on_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def command() -> None:
+        parse("--log-format=json")
+        raise CountsError("3 readings have no outcome")
+
+    assert run_command(command) == 1
+    begin_log(as_json=False)
+    (line,) = capsys.readouterr().err.splitlines()
+    said = json.loads(line)
+    assert (said["event"], said["level"], said["exit_code"]) == ("run_stopped", "error", 1)
+    assert said["message"] == "failed: 3 readings have no outcome"

@@ -9,6 +9,7 @@ import pytest
 
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, SupersededError
+from memagent_batch.events import begin_log
 from memagent_batch.ray_data.write import REPORT, write_tables
 from memagent_batch.settings import Settings
 from memagent_batch.storage.claim import clear_tables
@@ -143,3 +144,18 @@ def test_write_tables_reports_by_its_schema(tmp_path: Path) -> None:
 
 def question_id(plan: Plan) -> str:
     return str(plan.questions["question_id"][0])
+
+
+def test_run_log_lines_hold_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    begin_log(as_json=True)
+    settings = Settings(
+        documents="s3://user:hunter2-hunter2@bucket/docs",
+        output=f"memory://user:{SECRET}@bucket/run-{tmp_path.name}",
+        ask=("Who?",),
+        storage_options={"secret": SECRET},
+    )
+    begin_run(Location(uri=settings.output), settings, reader=IDENTITY, plan=plan_of(readable=1, broken=0))
+    begin_log(as_json=False)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["event"] == "run_started"
+    assert SECRET not in line

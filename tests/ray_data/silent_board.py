@@ -12,6 +12,11 @@ class SilentBoard:
         def remote(counts: dict[str, int]) -> None:
             """Takes the counts."""
 
+    class tell:  # noqa: N801
+        @staticmethod
+        def remote(events: list[Any]) -> None:
+            """Takes the events."""
+
     class is_leaving:  # noqa: N801
         @staticmethod
         def remote(writer_id: str) -> asyncio.Future[Any]:

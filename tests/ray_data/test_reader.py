@@ -1,7 +1,8 @@
 """The reader on its own event loop, without Ray: what one fault costs."""
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from memagent_batch.domain.readings import Outcome
 from memagent_batch.domain.turns import Generate
 from memagent_batch.errors import StorageError
 from memagent_batch.ray_data import reader
+from memagent_batch.ray_data.progress import ProgressBoard
 from memagent_batch.ray_data.reader import Reader, ReaderTask
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.settings import Settings
@@ -32,6 +34,25 @@ from memagent_batch.wiring import make_output
 RUN_ID = "20260101T000000.000Z"
 FINGERPRINT = "f"
 TEXTS = {"fine": "some text to read " * 30, "cursed": "two words", "other": "more text to read " * 20}
+
+
+class Board(SilentBoard):
+    """Stands for the handle of a ProgressBoard."""
+
+    def __init__(self) -> None:
+        self.board = ProgressBoard()
+        self.add, self.tell = Method(self.board.add), Method(self.board.tell)  # type: ignore[assignment]
+
+
+class Method:
+    """Stands for an actor's method that waits for nothing."""
+
+    def __init__(self, call: Callable[..., Coroutine[Any, Any, None]]) -> None:
+        self._call = call
+
+    def remote(self, *arguments: Any) -> None:
+        with contextlib.suppress(StopIteration):
+            self._call(*arguments).send(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +100,12 @@ def planned(settings: Settings) -> Plan:
     return Plan(pa.concat_tables(tables), read_questions(None, ask=settings.ask), samples=1)
 
 
-def read_pending(settings: Settings) -> list[pa.Table | BaseException]:
+def read_pending(settings: Settings, *, board: Board | None = None) -> list[pa.Table | BaseException]:
     """What one reader returns or raises for each document of the plan."""
     output, plan = make_output(settings), planned(settings)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
     index = scan_log(output, reader_fingerprint=FINGERPRINT)
-    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=FINGERPRINT, board=SilentBoard())
+    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=FINGERPRINT, board=board or Board())
     bundles = plan.pending(index, retry_failed=settings.retry_failed)
     documents = [document for bundle in bundles for document in tokenise(bundle, settings=settings)]
 
@@ -116,6 +137,35 @@ def test_reader_policy_that_breaks_fails_that_reading_alone(
     (failed,) = [row for row in outcomes_of(settings) if row["status"] == "failed"]
     assert (failed["error_type"], failed["error_message"]) == ("ZeroDivisionError", "a bug in the policy")
     assert (failed["num_chunks"], failed["num_turns"], failed["response"]) == (1, 0, None)
+
+
+def test_reader_tells_the_board_what_it_did_and_what_failed(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "make_policy", cursed_policy)
+    board = Board()
+    read_pending(settings, board=board)
+    sums, turns = asyncio.run(board.board.sums()), pq.read_table(Path(settings.output) / "log" / "turns").to_pylist()
+    files = [path for path in (Path(settings.output) / "log").glob("[to]*/*") if path.is_file()]
+    assert (sums["readings"], sums["failed"], sums["turns"]) == (3, 1, len(turns))
+    assert sums["prompt_tokens"] == sum(turn["num_prompt_tokens"] for turn in turns)
+    assert sums["completion_tokens"] == sum(len(turn["token_ids"]) for turn in turns)
+    assert sums["log_bytes"] == sum(path.stat().st_size for path in files)
+    assert sums["engine_restarts"] == 0
+    (event,) = asyncio.run(board.board.take_events())
+    assert (event.kind, event.fields["document_id"], event.fields["run_id"]) == ("reading_failed", "cursed", RUN_ID)
+    assert "ZeroDivisionError: a bug in the policy" in event.message
+
+
+def test_reader_memories_cut_at_their_budget_are_counted(settings: Settings) -> None:
+    board = Board()
+    knobs = {
+        "policy": settings.policy.model_copy(update={"memory_tokens": 5}),
+        "simulated": settings.simulated.model_copy(update={"completion_tokens": 16}),
+    }
+    read_pending(settings.model_copy(update=knobs), board=board)
+    turns = pq.read_table(Path(settings.output) / "log" / "turns").to_pylist()
+    assert asyncio.run(board.board.sums())["memory_truncations"] == sum(turn["kind"] == "update" for turn in turns) > 0
 
 
 def test_reader_retrying_after_the_policy_was_mended_reads_what_failed(

@@ -1,0 +1,92 @@
+"""What a run says on stderr while it goes, through stdlib logging: lines for people, or one JSON object a line.
+
+Actors have no stderr that anybody reads; their events reach the driver with their counts, and are told there.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+LOGGER = logging.getLogger("memagent")
+
+
+class EventKind(StrEnum):
+    """What happened."""
+
+    RUN_STARTED = "run_started"
+    """The plan is made and recorded; reading begins."""
+    RUN_CLOSED = "run_closed"
+    """The counts close and the manifest is written."""
+    RUN_STOPPED = "run_stopped"
+    """The command ends with an error; its exit code is not 0."""
+    PROGRESS = "progress"
+    """How far the readings are; only where stderr is no terminal."""
+    READING_FAILED = "reading_failed"
+    """A reading became a `failed` row."""
+    ENGINE_DIED = "engine_died"
+    """An engine can serve nothing more; its actor stops."""
+    ENGINE_RESTARTED = "engine_restarted"
+    """An engine is up again in the place of one that died, or of an actor or node that went away."""
+
+
+WARNINGS = frozenset({EventKind.READING_FAILED, EventKind.ENGINE_DIED, EventKind.ENGINE_RESTARTED})
+"""Kinds that are worth a look though the run goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing that happened."""
+
+    kind: EventKind
+    """What."""
+    message: str
+    """The line for people."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """What a machine wants to know besides: run and reading ids, counts. Nothing secret, and no text of a document."""
+
+
+def begin_log(*, as_json: bool) -> None:
+    """From here on events go to stderr in that form."""
+    handler = _Stderr()
+    handler.setFormatter(_JsonLines() if as_json else logging.Formatter("%(message)s"))
+    LOGGER.handlers = [handler]
+    LOGGER.setLevel(logging.INFO)
+    LOGGER.propagate = False
+
+
+def tell(event: Event) -> None:
+    """Writes an event's line; as text where no form was chosen."""
+    if not LOGGER.handlers:
+        begin_log(as_json=False)
+    LOGGER.log(_level(event.kind), event.message, extra={"event": event})
+
+
+class _Stderr(logging.Handler):
+    """Writes to what stderr is at the time."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        sys.stderr.write(self.format(record) + "\n")
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        event: Event = record.__dict__["event"]
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": event.kind,
+            **event.fields,
+            "message": event.message,
+        }
+        return json.dumps(line, ensure_ascii=False)
+
+
+def _level(kind: EventKind) -> int:
+    if kind == EventKind.RUN_STOPPED:
+        return logging.ERROR
+    return logging.WARNING if kind in WARNINGS else logging.INFO

@@ -1,0 +1,92 @@
+"""What an actor tells of itself once a second: counts and events to the board, latencies and queues to Prometheus."""
+
+import asyncio
+from typing import Any
+
+import ray
+
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.errors import EngineDeadError
+from memagent_batch.events import Event, EventKind
+from memagent_batch.ray_data.metrics import ReaderMetrics
+from memagent_batch.ray_data.progress import COUNTS, REPORT_SECONDS
+from memagent_batch.settings import Settings
+from memagent_batch.storage.turn_log import TurnLogWriter
+
+
+class Reporter:
+    """The one tally of an actor's work; lives on its event loop."""
+
+    def __init__(self, settings: Settings, *, board: Any, log: TurnLogWriter) -> None:
+        """Starts from nothing; the board is an actor handle of the ProgressBoard."""
+        self.in_flight = 0
+        """Readings under way."""
+        self.waiting = 0
+        """Readings that wait for a place."""
+        self._board = board
+        self._log = log
+        self._metrics = ReaderMetrics(settings)
+        self._counts = dict.fromkeys(COUNTS, 0)
+        self._turn_seconds: list[float] = []
+        self._events: list[Event] = []
+        self._told_log = {"log_flushes": 0, "log_bytes": 0}
+        self._engine_died = False
+
+    async def report(self) -> None:
+        """Tells all of it once a second, for ever."""
+        while True:
+            await asyncio.sleep(REPORT_SECONDS)
+            self.send()
+
+    def count_engine_start(self, *, run_id: str) -> None:
+        """Takes an engine that is up; tells where it stands in for one that went away."""
+        if ray.is_initialized() and ray.get_runtime_context().was_current_actor_reconstructed:
+            self._counts["engine_restarts"] += 1
+            self.tell(Event(kind=EventKind.ENGINE_RESTARTED, message="engine restarted", fields={"run_id": run_id}))
+
+    def count_engine_death(self, error: EngineDeadError, *, run_id: str) -> None:
+        """Takes the death of the engine, which every turn under way reports; tells it once and at once."""
+        if not self._engine_died:
+            self._engine_died = True
+            fields = {"run_id": run_id, "error_message": str(error)}
+            self.tell(Event(kind=EventKind.ENGINE_DIED, message=f"engine died: {error}", fields=fields))
+            self.send()
+
+    def count_turn(self, prompt: Prompt, completion: Completion) -> None:
+        """Takes a turn; what the log held cost the engine nothing."""
+        if prompt.span is not None:
+            self._counts["document_chars"] += prompt.span.char_end - prompt.span.char_start
+        if completion.replayed:
+            return
+        cut = completion.finish_reason == FinishReason.LENGTH
+        self._counts["turns"] += 1
+        self._counts["prompt_tokens"] += completion.num_prompt_tokens
+        self._counts["cached_tokens"] += completion.num_cached_prompt_tokens
+        self._counts["completion_tokens"] += len(completion.token_ids)
+        self._counts["memory_truncations"] += prompt.kind == TurnKind.UPDATE and cut
+        self._turn_seconds.append(completion.engine_seconds)
+
+    def count_reading(self, *, failed: bool) -> None:
+        """Takes a reading that ended."""
+        self._counts["readings"] += 1
+        self._counts["failed"] += failed
+
+    def tell(self, event: Event) -> None:
+        """Takes what the driver shall say."""
+        self._events.append(event)
+
+    def send(self) -> None:
+        """Tells what has come together since the last time."""
+        counts, self._counts = self._counts | self._log_counts(), dict.fromkeys(COUNTS, 0)
+        events, self._events = self._events, []
+        if events:
+            self._board.tell.remote(events)
+        if any(counts.values()):
+            self._board.add.remote(counts)
+        turn_seconds, self._turn_seconds = self._turn_seconds, []
+        self._metrics.show(turn_seconds, in_flight=self.in_flight, waiting=self.waiting)
+
+    def _log_counts(self) -> dict[str, int]:
+        """What the log has written since the last time."""
+        told, self._told_log = self._told_log, {"log_flushes": self._log.num_flushes, "log_bytes": self._log.num_bytes}
+        return {name: count - told[name] for name, count in self._told_log.items()}

@@ -1,0 +1,231 @@
+"""A run on a real Ray cluster, scraped by a real Prometheus: every panel and every alert finds what it asks for."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from benchmarks.loopback_cluster import LoopbackCluster, free_port, wait_until_listed
+from memagent_batch.ray_data.metrics import COUNTERS
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1200)]
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "infra" / "prometheus" / "alerts.yaml"
+ALERTS = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+PANELS = json.loads((ROOT / "infra" / "grafana" / "memagent.json").read_text())["panels"]
+QUERIES = [(panel["title"], target["expr"]) for panel in PANELS for target in panel["targets"]]
+VARIABLES = {"$session": ".*", "$model": ".*", "$__rate_interval": "20s", "$__range": "10m"}
+PATIENCE_SECONDS = 300
+DOCUMENTS, CHUNKS = 24, 12
+
+
+class Prometheus:
+    """A running Prometheus and what it answers."""
+
+    def __init__(self, url: str) -> None:
+        self._client = httpx.Client(base_url=url, trust_env=False, timeout=30)
+
+    def is_ready(self) -> bool:
+        """Whether it answers."""
+        try:
+            return self._client.get("/-/ready").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The series of an instant query; fails where it can't be parsed."""
+        for name, value in VARIABLES.items():
+            expression = expression.replace(name, value)
+        answer = self._client.get("/api/v1/query", params={"query": expression}).json()
+        assert answer["status"] == "success", (expression, answer)
+        series: list[dict[str, Any]] = answer["data"]["result"]
+        return series
+
+    def total(self, metric: str) -> int:
+        """Sum of a counter over all series; 0 where there is none."""
+        return sum(round(float(series["value"][1])) for series in self.query(metric))
+
+    def rules(self) -> dict[str, dict[str, Any]]:
+        """The state of each alert rule."""
+        groups = self._client.get("/api/v1/rules").json()["data"]["groups"]
+        return {rule["name"]: rule for group in groups for rule in group["rules"]}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LoopbackCluster]:
+    with LoopbackCluster(num_workers=1, worker_cpus=3) as cluster:
+        wait_until_listed(cluster.scrape_targets, num_nodes=2)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def prometheus(cluster: LoopbackCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """The shipped configuration and rules, in a hurry: scrapes every second."""
+    folder, port = tmp_path_factory.mktemp("prometheus"), free_port()
+    config = yaml.safe_load(RULES.with_name("prometheus.yaml").read_text())
+    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["scrape_configs"][0]["file_sd_configs"] = [
+        {"files": [str(cluster.scrape_targets)], "refresh_interval": "1s"}
+    ]
+    (folder / "alerts.yaml").write_text(RULES.read_text())
+    (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
+    binary = shutil.which("prometheus")
+    assert binary, "prometheus is missing: make tools"
+    with (folder / "log.txt").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                *(binary, f"--config.file={folder / 'prometheus.yaml'}", f"--storage.tsdb.path={folder / 'data'}"),
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=log,
+            stderr=log,
+        )
+    prometheus = Prometheus(f"http://127.0.0.1:{port}")
+    try:
+        wait_until(prometheus.is_ready, what=(folder / "log.txt").read_text)
+        yield prometheus
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def corpus(text_model: str, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Arguments of a job over documents of which one can't be read, with memories that are cut."""
+    folder = tmp_path_factory.mktemp("corpus")
+    texts = [f"{number} " + "the fox jumps over 12345 dogs. " * 35 for number in range(DOCUMENTS)]
+    rows = [{"document_id": f"d{number}", "text": text} for number, text in enumerate([*texts, None])]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "documents.parquet")
+    knobs = {
+        "documents": str(folder / "documents.parquet"),
+        "ask": ["Who?"],
+        "engine": "simulated",
+        "model": text_model,
+        "window_tokens": 1000,
+        "policy": {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 10, "answer_tokens": 40},
+        "simulated": {"turn_seconds": 0.5, "completion_tokens": 16},
+        "pool": {"readings_in_flight": 4},
+        "log": {"flush_seconds": 1},
+        "log_format": "json",
+    }
+    (folder / "job.yaml").write_text(yaml.safe_dump(knobs))
+    return ["--config", str(folder / "job.yaml")]
+
+
+def start_job(cluster: LoopbackCluster, arguments: list[str], output: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "jobs.answer", *arguments, "--output", str(output)],
+        env=cluster.environment | {"PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_until(holds: Callable[[], bool], *, what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        if time.monotonic() > deadline:
+            pytest.fail(f"after {PATIENCE_SECONDS} s: {what()}")
+        time.sleep(0.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedRun:
+    """A run to its end."""
+
+    output: Path
+    """Where it wrote."""
+    events: list[dict[str, Any]]
+    """Its log lines."""
+    before: dict[str, int]
+    """Totals of the counters before it."""
+
+
+@pytest.fixture(scope="module")
+def finished_run(
+    cluster: LoopbackCluster, prometheus: Prometheus, corpus: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> FinishedRun:
+    output = tmp_path_factory.mktemp("finished") / "run"
+    before = {name: prometheus.total(f"ray_{name}_total") for name, _ in COUNTERS.values()}
+    job = start_job(cluster, [*corpus, "--simulated.turn-seconds", "0"], output)
+    _, said = job.communicate(timeout=PATIENCE_SECONDS)
+    assert job.returncode == 0, said
+    return FinishedRun(output=output, events=[json.loads(line) for line in said.splitlines()], before=before)
+
+
+def test_run_log_lines_are_json_with_run_and_reading_ids(finished_run: FinishedRun) -> None:
+    run_id = json.loads((finished_run.output / "manifest.json").read_text())["run_id"]
+    events = finished_run.events
+    assert (events[0]["event"], events[-1]["event"]) == ("run_started", "run_closed")
+    assert {event["run_id"] for event in events} == {run_id}
+    (failed,) = [event for event in events if event["event"] == "reading_failed"]
+    assert failed["document_id"] == f"d{DOCUMENTS}"
+
+
+def test_run_counts_reach_prometheus_whole_when_it_ends(finished_run: FinishedRun, prometheus: Prometheus) -> None:
+    totals = json.loads((finished_run.output / "manifest.json").read_text())["totals"]
+    turns = pq.read_table(finished_run.output / "log" / "turns").to_pylist()
+    expected = {
+        "memagent_readings": DOCUMENTS + 1,
+        "memagent_failed_readings": 1,
+        "memagent_turns": len(turns),
+        "memagent_prompt_tokens": totals["num_prompt_tokens"],
+        "memagent_completion_tokens": totals["num_completion_tokens"],
+        "memagent_memory_truncations": sum(turn["kind"] == "update" for turn in turns),
+    }
+
+    def counted() -> dict[str, int]:
+        return {name: prometheus.total(f"ray_{name}_total") - finished_run.before[name] for name in expected}
+
+    wait_until(lambda: counted() == expected, what=lambda: (counted(), expected))
+
+
+@pytest.mark.usefixtures("finished_run")
+def test_run_shows_data_in_every_panel_and_counts_an_engine_that_goes_away(
+    cluster: LoopbackCluster, prometheus: Prometheus, corpus: list[str], tmp_path: Path
+) -> None:
+    job = start_job(cluster, corpus, tmp_path / "run")
+    missing = set(QUERIES)
+    wait_until(lambda: prometheus.total("ray_memagent_turns_total") > 0, what=lambda: missing)
+
+    def all_answer() -> bool:
+        missing.difference_update([query for query in missing if prometheus.query(query[1])])
+        return not missing or job.poll() is not None
+
+    wait_until(all_answer, what=lambda: missing)
+    assert missing == set()
+    restarts = prometheus.total("ray_memagent_engine_restarts_total")
+    (reader,) = [reader for node in cluster.nodes for reader in node.readers()]
+    reader.kill()
+    _, said = job.communicate(timeout=PATIENCE_SECONDS)
+    assert job.returncode == 0, said
+    wait_until(
+        lambda: prometheus.total("ray_memagent_engine_restarts_total") == restarts + 1, what=lambda: said[-3000:]
+    )
+    assert "engine_restarted" in [json.loads(line)["event"] for line in said.splitlines()]
+    assert {name: rule["health"] for name, rule in prometheus.rules().items()} == dict.fromkeys(
+        [rule["alert"] for rule in ALERTS], "ok"
+    )
+
+
+@pytest.mark.usefixtures("finished_run")
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_alert_asks_for_metrics_that_a_run_exports(rule: dict[str, Any], prometheus: Prometheus) -> None:
+    names = {word for word in rule["expr"].replace("(", " ").replace("[", " ").split() if word.startswith("ray_")}
+    assert names
+    for name in (name.rstrip(")") for name in names):
+        assert prometheus.query(f"last_over_time({name}[1h])"), name

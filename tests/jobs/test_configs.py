@@ -1,0 +1,25 @@
+from pathlib import Path
+
+import pytest
+
+from jobs.arguments import parse_settings
+from memagent_batch.settings import EngineKind
+from memagent_batch.wiring import make_prompt_tokens, require_window
+
+CONFIGS = Path(__file__).parents[2] / "jobs" / "configs"
+WHOLE = {"bucket", "smoke"}
+"""Job files that say everything; the others leave documents, question and output to the command line."""
+GIVEN = ["--documents=docs", "--ask=Who?", "--output=run"]
+
+
+@pytest.mark.parametrize("config", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_job_file_is_read_as_settings(config: Path) -> None:
+    given = [] if config.stem in WHOLE else GIVEN
+    settings = parse_settings(["--config", str(config), *given], command="memagent answer", description="")
+    assert settings.output
+
+
+def test_smoke_job_file_needs_no_model_and_fits_its_window() -> None:
+    settings = parse_settings(["--config", str(CONFIGS / "smoke.yaml")], command="memagent answer", description="")
+    assert settings.engine == EngineKind.SIMULATED
+    require_window(settings, prompts=make_prompt_tokens(settings))
