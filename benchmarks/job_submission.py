@@ -117,7 +117,8 @@ def lose_a_node(cluster: LoopbackCluster, config: Path, *, output: Path) -> Repo
 
 def refuse(cluster: LoopbackCluster, config: Path) -> Report:
     """Submits a job whose documents are not there."""
-    job = Job(cluster, ["--config", str(config), "--documents", "/nowhere/"])
+    output = config.with_name("refused")
+    job = Job(cluster, ["--config", str(config), "--output", str(output), "--documents", "/nowhere/"])
     return Report(**job.finish("documents missing"))
 
 

@@ -32,6 +32,9 @@ SEEN_SECONDS = 5.0
 POLL_SECONDS = 0.02
 """Pause between looks whether all readers have flushed; no event tells of one that died."""
 
+LOOK_SECONDS = 60.0
+"""Longest wait for the board; what it has handed over by then is lost to the log lines."""
+
 KEPT_EVENTS = 1000
 """Events that wait for the driver's next look; what comes beyond is only counted."""
 
@@ -141,7 +144,8 @@ class ProgressLine:
 
     def _show(self, *, last: bool) -> None:
         try:
-            sums, events = ray.get([self._board.sums.remote(), self._board.take_events.remote()], timeout=10)
+            asked = [self._board.sums.remote(), self._board.take_events.remote()]
+            sums, events = ray.get(asked, timeout=LOOK_SECONDS)
         except (ray.exceptions.RayError, TimeoutError):
             return  # the board restarts, or the cluster is going down: the run itself says so
         seconds = time.monotonic() - self._began

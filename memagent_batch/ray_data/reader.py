@@ -151,7 +151,7 @@ class Reader:
         if failed:
             reporter.tell(self._failed_reading(document, result, question=question, sample=sample))
         if reporter.in_flight == 0:
-            reporter.send()
+            await reporter.settle()
         return str(result["status"])
 
     def _address(self, document: PlannedDocument, question: int, sample: int) -> ReadingAddress:

@@ -1,6 +1,8 @@
 """What an actor tells of itself once a second: counts and events to the board, latencies and queues to Prometheus."""
 
 import asyncio
+import contextlib
+from collections.abc import Awaitable
 from typing import Any
 
 import ray
@@ -12,6 +14,9 @@ from memagent_batch.ray_data.metrics import ReaderMetrics
 from memagent_batch.ray_data.progress import COUNTS, REPORT_SECONDS
 from memagent_batch.settings import Settings
 from memagent_batch.storage.turn_log import TurnLogWriter
+
+SETTLE_SECONDS = 30.0
+"""Longest wait for the board; a reading goes on without it."""
 
 
 class Reporter:
@@ -75,16 +80,23 @@ class Reporter:
         """Takes what the driver shall say."""
         self._events.append(event)
 
-    def send(self) -> None:
-        """Tells what has come together since the last time."""
+    async def settle(self) -> None:
+        """Sends, and waits until the board has it: when the last reading has returned, nobody asks it again."""
+        with contextlib.suppress(TimeoutError, ray.exceptions.RayError):
+            await asyncio.wait_for(asyncio.gather(*self.send()), SETTLE_SECONDS)
+
+    def send(self) -> list[Awaitable[None]]:
+        """Tells what has come together since the last time; returns what ends when the board has it."""
         counts, self._counts = self._counts | self._log_counts(), dict.fromkeys(COUNTS, 0)
         events, self._events = self._events, []
+        sent: list[Awaitable[None]] = []
         if events:
-            self._board.tell.remote(events)
+            sent.append(self._board.tell.remote(events))
         if any(counts.values()):
-            self._board.add.remote(counts)
+            sent.append(self._board.add.remote(counts))
         turn_seconds, self._turn_seconds = self._turn_seconds, []
         self._metrics.show(turn_seconds, in_flight=self.in_flight, waiting=self.waiting)
+        return sent
 
     def _log_counts(self) -> dict[str, int]:
         """What the log has written since the last time."""

@@ -1,7 +1,6 @@
 """The reader on its own event loop, without Ray: what one fault costs."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,14 +44,17 @@ class Board(SilentBoard):
 
 
 class Method:
-    """Stands for an actor's method that waits for nothing."""
+    """Stands for an actor's method; the actor is in no hurry."""
 
     def __init__(self, call: Callable[..., Coroutine[Any, Any, None]]) -> None:
         self._call = call
 
-    def remote(self, *arguments: Any) -> None:
-        with contextlib.suppress(StopIteration):
-            self._call(*arguments).send(None)
+    def remote(self, *arguments: Any) -> "asyncio.Task[None]":
+        return asyncio.create_task(self._run(*arguments))
+
+    async def _run(self, *arguments: Any) -> None:
+        await asyncio.sleep(0.2)
+        await self._call(*arguments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
