@@ -74,6 +74,9 @@ class Trouble(StrEnum):
     """And then there is room."""
 
 
+SLOW_ARGUMENTS = ("--simulated.turn-seconds", "5")
+"""The first of two attempts must still be reading when the second one has started Ray and made its plan."""
+
 ON_STORE = (Trouble.STORE_FLAKY, Trouble.STORE_SILENT, Trouble.STORE_OUTAGE, Trouble.STORE_DOWN)
 FLAKY = (Fault.INTERNAL_ERROR, Fault.UNAVAILABLE, Fault.THROTTLED, Fault.RESET, Fault.LOST_ANSWER, Fault.SLOW)
 EXIT_CODES = {
@@ -131,7 +134,8 @@ def strike(trouble: Trouble, folder: Path, *, rng: random.Random, documents: int
     """
     with ExitStack() as stack:
         world = stack.enter_context(make_world(trouble, folder, documents=documents, chunks=chunks))
-        job = stack.enter_context(KilledJob(list(world.arguments), output=world.job_folder / "job"))
+        slow = SLOW_ARGUMENTS if trouble == Trouble.SECOND_ATTEMPT else ()
+        job = stack.enter_context(KilledJob([*world.arguments, *slow], output=world.job_folder / "job"))
         _start_reading(job, world, files=rng.randint(*TURN_FILES))
         began = time.time()
         left = _strike(trouble, job, world)
