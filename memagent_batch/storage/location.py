@@ -35,6 +35,7 @@ class Location:
     def _resolved(self) -> tuple[fsspec.AbstractFileSystem, str]:
         options = {**self.storage_options}
         if self.uri.startswith(("s3://", "s3a://")):
+            _retry_throttled_s3()
             options.setdefault("use_listings_cache", False)
             options["config_kwargs"] = {"retries": S3_RETRIES, **options.get("config_kwargs", {})}
         fs, path = fsspec.core.url_to_fs(self.uri, **options)
@@ -155,6 +156,18 @@ class Location:
         with storage_errors(self.uri, done="removed"), contextlib.suppress(FileNotFoundError):
             if self.fs.exists(self.path):
                 self.fs.rm(self.path, recursive=True)
+
+
+def _retry_throttled_s3() -> None:
+    """Has s3fs try again what botocore does not: an answer 429 without a body that names an error."""
+    from botocore.exceptions import ClientError
+    from s3fs.core import set_custom_error_handler
+
+    def is_throttled(error: Exception) -> bool:
+        status = error.response["ResponseMetadata"]["HTTPStatusCode"] if isinstance(error, ClientError) else 0
+        return bool(status == 429)
+
+    set_custom_error_handler(is_throttled)
 
 
 @contextlib.contextmanager

@@ -205,9 +205,10 @@ def test_run_counts_reach_prometheus_whole_when_it_ends(finished_run: FinishedRu
 def test_run_shows_data_in_every_panel_and_counts_an_engine_that_goes_away(
     cluster: LoopbackCluster, prometheus: Prometheus, corpus: list[str], tmp_path: Path
 ) -> None:
+    before = prometheus.total("ray_memagent_turns_total")
     job = start_job(cluster, corpus, tmp_path / "run")
     missing = set(QUERIES)
-    wait_until(lambda: prometheus.total("ray_memagent_turns_total") > 0, what=lambda: missing)
+    wait_until(lambda: prometheus.total("ray_memagent_turns_total") > before, what=lambda: missing)
 
     def all_answer() -> bool:
         missing.difference_update([query for query in missing if prometheus.query(query[1])])

@@ -173,8 +173,10 @@ def test_evaluate_report_of_a_finished_evaluation_shows_its_scores_and_traces(
     capsys.readouterr()
     assert cli.main(["evaluate", "report", str(finished / "out"), "--to", str(finished / "page")]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["questions"], told["readings"], told["failures"], told["traces"]) == (4, 8, 4, 4)
+    num_variants = len(json.loads((finished / "out" / "evaluation.json").read_text())["variants"])
+    readings, failures = 4 * num_variants, 2 * num_variants
+    assert (told["questions"], told["readings"], told["failures"], told["traces"]) == (4, readings, failures, failures)
     page = (finished / "page" / "report.html").read_text(encoding="utf-8")
-    assert page.count("<strong>turn 0</strong> update") == 4
+    assert page.count("<strong>turn 0</strong> update") == failures
     assert '<dt>answer</dt><dd class="said" dir="auto">simulated</dd>' in page
     assert "No turn of this reading" not in page
