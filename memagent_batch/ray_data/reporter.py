@@ -45,7 +45,8 @@ class Reporter:
 
     def count_engine_start(self, *, run_id: str) -> None:
         """Takes an engine that is up; tells where it stands in for one that went away."""
-        if ray.is_initialized() and ray.get_runtime_context().was_current_actor_reconstructed:
+        context = ray.get_runtime_context() if ray.is_initialized() else None
+        if context and context.get_actor_id() and context.was_current_actor_reconstructed:
             self._counts["engine_restarts"] += 1
             self.tell(Event(kind=EventKind.ENGINE_RESTARTED, message="engine restarted", fields={"run_id": run_id}))
 
