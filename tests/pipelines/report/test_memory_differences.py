@@ -1,5 +1,4 @@
-import time
-
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,8 +42,7 @@ def test_differences_long_unchanged_stretch_is_elided_and_counted() -> None:
     assert " 498 499 end fin" in shown
 
 
-def test_differences_one_word_repeated_thousands_of_times_costs_no_seconds() -> None:
-    started = time.process_time()
-    differences("a " * 20_000 + "b", "a " * 20_000 + "c")
-    differences("a " * 3_000, "b " + "a " * 3_000 + "c")
-    assert time.process_time() - started < 20
+@pytest.mark.timeout(60)  # quadratic in the repeats, it would take hours
+def test_differences_one_word_repeated_thousands_of_times_are_told() -> None:
+    for before, after in (("a " * 20_000 + "b", "a " * 20_000 + "c"), ("a " * 3_000, "b " + "a " * 3_000 + "c")):
+        assert {piece.change for piece in differences(before, after)} >= {Change.ADDED}
