@@ -1,10 +1,11 @@
 """Settings of a job from its YAML file, the environment and the command line; errors as a user reads them."""
 
 import argparse
+import importlib
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,28 @@ def parse_storage_options(text: str) -> dict[str, Any]:
     if not isinstance(options, dict):
         raise SettingsError('--storage-options is not a JSON object; write it as {"key": "value"}')
     return options
+
+
+def run_named(arguments: Sequence[str], names: Mapping[str, str], *, command: str, modules: str) -> int:
+    """Runs `main` of the module that the first argument names; returns the exit code.
+
+    Args:
+        arguments: What was given after the command.
+        names: What may be named, with a line of help each.
+        command: The command, for messages.
+        modules: What stands before the name in the module's.
+    """
+    lines = [f"  {name:<10}{text}" for name, text in names.items()]
+    usage = "\n".join([f"usage: {command} NAME [--help] ...", "", *lines])
+    if not arguments or arguments[0] in {"-h", "--help"}:
+        print(usage)
+        return 0
+    name, *rest = arguments
+    if name not in names:
+        sys.stderr.write(f"error: there is no command {name!r} of {command}\n{usage}\n")
+        return EXIT_USAGE
+    code: int = importlib.import_module(f"{modules}{name}").main(rest)
+    return code
 
 
 def run_command(command: Callable[[], object]) -> int:

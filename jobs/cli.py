@@ -1,10 +1,9 @@
 """The command line `memagent`: one command, one module; nothing heavy is imported before it is needed."""
 
-import importlib
 import sys
 from collections.abc import Sequence
 
-from jobs.arguments import EXIT_USAGE
+from jobs.arguments import run_named
 
 COMMANDS = {
     "answer": "answers questions over documents of any length",
@@ -19,21 +18,8 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command that the first argument names; returns the exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if not arguments or arguments[0] in {"-h", "--help"}:
-        print(_usage())
-        return 0
-    command, *rest = arguments
-    if command not in COMMANDS:
-        sys.stderr.write(f"error: there is no command {command!r}\n{_usage()}\n")
-        return EXIT_USAGE
-    code: int = importlib.import_module(f"jobs.{command}").main(rest)
-    return code
-
-
-def _usage() -> str:
-    lines = [f"  {name:<10}{text}" for name, text in COMMANDS.items()]
-    return "\n".join(["usage: memagent COMMAND [--help] ...", "", *lines])
+    given = sys.argv[1:] if arguments is None else arguments
+    return run_named(given, COMMANDS, command="memagent", modules="jobs.")
 
 
 if __name__ == "__main__":

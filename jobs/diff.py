@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs.arguments import run_command
+from jobs.arguments import parse_storage_options, run_command
 from memagent_batch.domain.differences import Change
 from memagent_batch.errors import SettingsError
 from memagent_batch.storage.differences import compare_runs
@@ -47,10 +47,7 @@ def _diff(arguments: Sequence[str]) -> None:
     known = options.parse_args(arguments)
     if known.to and not known.to.endswith(".parquet"):
         raise SettingsError(f"--to: {known.to} does not end in .parquet, the one format that is written; rename it")
-    try:
-        storage_options = json.loads(known.storage_options)
-    except ValueError as error:
-        raise SettingsError(f"--storage-options is not JSON: {error}") from error
+    storage_options = parse_storage_options(known.storage_options)
     before, after = (
         _run(name, output=known.output, storage_options=storage_options) for name in (known.before, known.after)
     )

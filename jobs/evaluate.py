@@ -1,10 +1,9 @@
 """`memagent evaluate make | run | score | report`: one subcommand, one module."""
 
-import importlib
 import sys
 from collections.abc import Sequence
 
-from jobs.arguments import EXIT_USAGE
+from jobs.arguments import run_named
 
 SUBCOMMANDS = {
     "make": "writes a suite of documents and questions, at any list of lengths",
@@ -16,21 +15,8 @@ SUBCOMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the subcommand that the first argument names; returns the exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if not arguments or arguments[0] in {"-h", "--help"}:
-        print(_usage())
-        return 0
-    command, *rest = arguments
-    if command not in SUBCOMMANDS:
-        sys.stderr.write(f"error: evaluate: there is no subcommand {command!r}\n{_usage()}\n")
-        return EXIT_USAGE
-    code: int = importlib.import_module(f"jobs.evaluate_{command}").main(rest)
-    return code
-
-
-def _usage() -> str:
-    lines = [f"  {name:<10}{text}" for name, text in SUBCOMMANDS.items()]
-    return "\n".join(["usage: memagent evaluate SUBCOMMAND [--help] ...", "", *lines])
+    given = sys.argv[1:] if arguments is None else arguments
+    return run_named(given, SUBCOMMANDS, command="memagent evaluate", modules="jobs.evaluate_")
 
 
 if __name__ == "__main__":

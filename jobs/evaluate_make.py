@@ -1,14 +1,13 @@
 """`memagent evaluate make`: writes a suite of documents and questions, at any list of lengths, from a seed."""
 
 import argparse
-import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jobs.arguments import run_command
+from jobs.arguments import parse_storage_options, run_command
 from memagent_batch.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def _make(arguments: Sequence[str]) -> None:
     from pipelines.suites.make import make_suite
 
     plan = _plan(known)
-    storage_options = _storage_options(known.storage_options)
+    storage_options = parse_storage_options(known.storage_options)
     inputs = read_inputs(
         model=known.model,
         essays=known.essays,
@@ -105,16 +104,6 @@ def _plan(known: argparse.Namespace) -> "SuitePlan":
         samples=known.samples,
         seed=known.seed,
     )
-
-
-def _storage_options(text: str) -> Mapping[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise SettingsError(f"--storage-options is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise SettingsError('--storage-options is not a JSON object; write it as {"key": "value"}')
-    return value
 
 
 if __name__ == "__main__":

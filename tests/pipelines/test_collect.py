@@ -6,9 +6,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from collected import NOISE, rows_of, write_inputs
 
 from benchmarks.killed_job import KilledJob, Role
 from memagent_batch.domain.addresses import token_hash
@@ -20,25 +20,6 @@ Row = dict[str, Any]
 
 GROUP_SIZE = 4
 NEEDLE = "The access code of copper-falcon is 7318265."
-NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again. "
-
-
-def write_inputs(folder: Path, texts: dict[str, str | None], *, references: list[str] | None) -> None:
-    """Documents with the same question each."""
-    names = list(texts)
-    pq.write_table(pa.table({"document_id": names, "text": list(texts.values())}), folder / "documents.parquet")
-    questions = {
-        "question_id": ["q"] * len(names),
-        "document_id": names,
-        "question": ["What is the access code of copper-falcon?"] * len(names),
-        "references": pa.array([references] * len(names), pa.list_(pa.string())),
-    }
-    pq.write_table(pa.table(questions), folder / "questions.parquet")
-
-
-def rows_of(output: Path) -> list[Row]:
-    rows: list[Row] = pq.read_table(output / "rollouts").to_pylist()
-    return rows
 
 
 def groups_of(rows: list[Row]) -> dict[str, dict[int, list[Row]]]:

@@ -3,35 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from collected import NOISE, rows_of, write_inputs
 
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.settings import Settings
 from pipelines.collect import collect
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
-
-NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again. "
-
-
-def write_inputs(folder: Path, texts: dict[str, str | None], *, references: list[str] | None) -> None:
-    """Documents with the same question each."""
-    names = list(texts)
-    pq.write_table(pa.table({"document_id": names, "text": list(texts.values())}), folder / "documents.parquet")
-    questions = {
-        "question_id": ["q"] * len(names),
-        "document_id": names,
-        "question": ["What is the access code of copper-falcon?"] * len(names),
-        "references": pa.array([references] * len(names), pa.list_(pa.string())),
-    }
-    pq.write_table(pa.table(questions), folder / "questions.parquet")
-
-
-def rows_of(output: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(output / "rollouts").to_pylist()
-    return rows
 
 
 def settings_of(folder: Path, model: str, **rollouts: Any) -> Settings:
