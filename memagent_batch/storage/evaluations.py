@@ -86,8 +86,14 @@ def read_evaluation(output: Location) -> Evaluation | None:
         raise OutputError(
             f"output: {output.uri} has the layout {value.get('format')!r}, this version writes {EVALUATION_FORMAT!r}"
         )
-    variants = tuple(VariantRecord(**variant) for variant in value["variants"])
-    return Evaluation(suite=value["suite"], suite_folder=value["suite_folder"], variants=variants)
+    try:
+        variants = tuple(VariantRecord(**variant) for variant in value["variants"])
+        return Evaluation(suite=value["suite"], suite_folder=value["suite_folder"], variants=variants)
+    except (KeyError, TypeError) as error:
+        raise OutputError(
+            f"output: {output.uri}/{EVALUATION_FILE} is not whole ({error}); restore it, or run the evaluation into "
+            "another folder"
+        ) from error
 
 
 def claim_evaluation(output: Location, *, suite: Location, is_foreign: bool) -> Evaluation:
