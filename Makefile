@@ -8,7 +8,7 @@ TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend
 
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: setup tools fmt check test test-fast test-chaos demo bench docs lock train-tiny
+.PHONY: setup tools fmt check test test-fast test-chaos test-bridges demo bench docs lock train-tiny
 
 setup: .venv/.done
 
@@ -35,6 +35,17 @@ test: setup tools
 
 test-chaos: setup
 	$(PYTHON) -m pytest -m "chaos or (slow and vllm)" tests/pipelines/test_chaos.py tests/pipelines/test_fencing.py tests/pipelines/test_kills.py
+
+# verl, TRL and SkyRL ask for other versions than the project, so they have an environment of their own.
+BRIDGES := .venv-bridges/bin/python
+test-bridges: .venv-bridges/.done
+	PYTHONPATH=.:tests/pipelines CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 $(BRIDGES) -m pytest --confcutdir=tests/bridges tests/bridges
+
+.venv-bridges/.done: requirements/bridges.txt
+	command -v $(UV) >/dev/null || (python3 -m venv .tools && .tools/bin/pip install --quiet uv)
+	test -x $(BRIDGES) || $(UV) venv --quiet --python 3.11 .venv-bridges
+	$(UV) pip install --quiet --python $(BRIDGES) $(TORCH) --compile-bytecode --no-deps -r requirements/bridges.txt
+	touch $@
 
 test-fast: setup tools
 	$(PYTHON) -m pytest -m "not gpu and not chaos and not vllm and not ray and not s3 and not browser and not slow"
@@ -64,3 +75,4 @@ train-tiny: setup
 lock:
 	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 --extra cpu --extra dev pyproject.toml -o requirements/cpu.txt
 	$(UV) pip compile --quiet --python-version 3.11 --extra gpu pyproject.toml -o requirements/gpu.txt
+	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 requirements/bridges.in -o requirements/bridges.txt

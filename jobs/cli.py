@@ -8,6 +8,7 @@ from jobs.arguments import run_named
 COMMANDS = {
     "answer": "answers questions over documents of any length",
     "collect": "samples every question several times, with rewards and advantages to train on",
+    "export": "writes collected rollouts for another trainer: verl, TRL, SkyRL",
     "plan": "tells what `answer` would read and cost; starts no engine",
     "status": "tells what a running, finished or dead run has done",
     "diff": "shows the answers that two finished runs give otherwise, with both memories",

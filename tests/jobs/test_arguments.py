@@ -97,6 +97,7 @@ def test_help_lists_every_knob(command: str) -> None:
         ["--help"],
         ["answer", "--help"],
         ["collect", "--help"],
+        ["export", "--help"],
         ["plan", "--help"],
         ["status", "--help"],
         ["diff", "--help"],
@@ -115,6 +116,7 @@ def test_import_of_a_job_imports_nothing_heavy() -> None:
     jobs = [
         "answer",
         "collect",
+        "export",
         "plan",
         "status",
         "prompts",

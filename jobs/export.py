@@ -1,0 +1,38 @@
+"""`memagent export`: the rollouts table as files that another trainer reads: verl, TRL or SkyRL."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from functools import partial
+
+from jobs.arguments import parse_storage_options, run_command
+from memagent_batch.storage.location import Location
+from pipelines.export import BRIDGES, export
+
+DESCRIPTION = """Writes the rollouts that `memagent collect` gathered in the form that another trainer reads. Samples
+without an advantage (failed, or without a reward) are left out and counted."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exports a rollouts table; returns the exit code."""
+    return run_command(partial(_export, sys.argv[1:] if arguments is None else arguments))
+
+
+def _export(arguments: Sequence[str]) -> None:
+    options = argparse.ArgumentParser(prog="memagent export", description=DESCRIPTION)
+    options.add_argument("--rollouts", required=True, help="the output of `memagent collect`: a folder or fsspec URL")
+    options.add_argument("--to", required=True, help=f"the trainer: {', '.join(BRIDGES)}")
+    options.add_argument("--output", required=True, help="where to write: a folder or fsspec URL")
+    options.add_argument(
+        "--storage-options", default="{}", help="arguments of the fsspec file system, JSON (default: {})"
+    )
+    known = options.parse_args(arguments)
+    storage_options = parse_storage_options(known.storage_options)
+    rollouts, output = (Location(uri=uri, storage_options=storage_options) for uri in (known.rollouts, known.output))
+    record = export(rollouts, output, to=known.to)
+    print(json.dumps({"output": known.output, "to": record["to"], **record["counts"]}))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
