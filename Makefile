@@ -8,7 +8,7 @@ TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend
 
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: setup tools fmt check test test-fast test-chaos test-bridges demo bench docs lock train-tiny
+.PHONY: setup tools fmt check test test-fast test-chaos test-bridges demo bench bench-peers docs lock train-tiny
 
 setup: .venv/.done
 
@@ -65,6 +65,15 @@ bench: setup
 	$(PYTHON) -m benchmarks.memory
 	$(PYTHON) -m benchmarks.suites
 
+bench-peers: setup .venv-peers/.done
+	$(PYTHON) -m benchmarks.peers
+	$(PYTHON) -m benchmarks.peers --modes same --corpora even
+
+.venv-peers/.done: requirements/peers.txt
+	test -x .venv-peers/bin/python || $(UV) venv --quiet --python 3.11 .venv-peers
+	$(UV) pip install --quiet --python .venv-peers/bin/python --no-deps -r requirements/peers.txt
+	touch $@
+
 docs: setup
 	$(PYTHON) -m pipelines.tables_page
 	.venv/bin/mkdocs build --strict -f infra/mkdocs.yml
@@ -76,3 +85,4 @@ lock:
 	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 --extra cpu --extra dev pyproject.toml -o requirements/cpu.txt
 	$(UV) pip compile --quiet --python-version 3.11 --extra gpu pyproject.toml -o requirements/gpu.txt
 	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 requirements/bridges.in -o requirements/bridges.txt
+	$(UV) pip compile --quiet --python-version 3.11 requirements/peers.in -o requirements/peers.txt

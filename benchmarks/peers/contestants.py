@@ -1,0 +1,153 @@
+"""Who is compared, under which settings, and how one run of each is made."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from benchmarks.peers.corpus import MadeCorpus
+from benchmarks.peers.server import VllmServer
+from benchmarks.peers.text_loop import PeerResult, load_result
+from jobs.arguments import parse_settings
+from memagent_batch.engines import vllm as engine
+from memagent_batch.settings import Settings
+from memagent_batch.wiring import model_folder
+
+ROOT = Path(__file__).parent.parent.parent
+CONFIG = ROOT / "jobs" / "configs" / "tiny.yaml"
+PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
+"""Environment of datatrove, made by `make bench-peers`."""
+
+
+class Mode(StrEnum):
+    """Whose settings the engines have."""
+
+    SAME = "same"
+    """The job's for all: engine arguments, environment, requests in flight; no speculation, prefix cache on."""
+    SHIPPED = "shipped"
+    """Everyone's own defaults; only window and KV cache are set, which this machine and the model ask for."""
+
+
+class Peer(StrEnum):
+    """What the job is compared with."""
+
+    ROUNDS = "rounds"
+    """One execution of `ray.data.llm` for each chunk index."""
+    DATATROVE = "datatrove"
+    """InferenceRunner with a rollout function."""
+    CLIENT = "client"
+    """An asyncio client: all documents at once, one semaphore over their requests."""
+
+
+MODULES = {
+    Peer.ROUNDS: "benchmarks.peers.ray_llm_rounds",
+    Peer.DATATROVE: "benchmarks.peers.datatrove_rollout",
+    Peer.CLIENT: "benchmarks.peers.text_client",
+}
+
+SAME_ENGINE = '{"speculative_config": null, "max_num_batched_tokens": 2048}'
+"""Engine arguments that vLLM or the job would choose by where the engine runs; tokens of one engine step."""
+
+MODE_ARGUMENTS = {Mode.SAME: ("--vllm.engine-args", SAME_ENGINE), Mode.SHIPPED: ()}
+"""What the job is told beside its job file."""
+
+QUIET_RAY = {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+"""By default Ray's workers, and the engine below them, wait for everything else that the machine does; it also reports
+its use to its makers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRun:
+    """One run of the job."""
+
+    result: PeerResult
+    """What came of it."""
+    start_seconds: float
+    """From the command to the first turn: Ray, plan, engine."""
+
+
+def job_arguments(mode: Mode, made: MadeCorpus, *, output: Path) -> list[str]:
+    """Command line of `memagent answer`."""
+    return [
+        *("--config", str(CONFIG), *MODE_ARGUMENTS[mode]),
+        *("--documents", str(made.documents), "--questions", str(made.questions), "--output", str(output)),
+    ]
+
+
+def job_settings(mode: Mode) -> Settings:
+    """The job's knobs, for whatever it reads."""
+    places = ("--documents", "documents", "--ask", "Who?", "--output", "run")
+    return parse_settings(["--config", str(CONFIG), *MODE_ARGUMENTS[mode], *places], command="peers", description="")
+
+
+def run_job(mode: Mode, made: MadeCorpus, *, output: Path) -> JobRun:
+    """Runs the real job in a process of its own; its tables tell what came of it."""
+    began = time.time()
+    _run(
+        [sys.executable, "-m", "jobs.answer", *job_arguments(mode, made, output=output)], log=output.with_suffix(".log")
+    )
+    rows = pq.read_table(output / "answers").to_pylist()
+    failed = [row["document_id"] for row in rows if row["status"] != "ok"]
+    if failed:
+        raise RuntimeError(f"readings failed: {failed}")
+    first = min(row["started_at"] for row in rows).timestamp()
+    last = max(row["finished_at"] for row in rows).timestamp()
+    result = PeerResult(
+        seconds=last - first,
+        num_turns=sum(row["num_turns"] for row in rows),
+        responses={row["document_id"]: row["response"] for row in rows},
+    )
+    return JobRun(result=result, start_seconds=first - began)
+
+
+def run_peer(peer: Peer, mode: Mode, made: MadeCorpus, *, server: VllmServer, output: Path) -> PeerResult:
+    """Runs a peer in a process of its own against the server, whose prefix cache is emptied before."""
+    server.forget()
+    python = PEERS_PYTHON if peer == Peer.DATATROVE else Path(sys.executable)
+    options = ["--work", str(made.work), "--url", server.url, "--model", server.model, "--output", str(output)]
+    if mode == Mode.SAME:
+        options += ["--concurrency", str(job_settings(mode).pool.readings_in_flight)]
+    _run([str(python), "-m", MODULES[peer], *options], log=output.with_suffix(".log"))
+    return load_result(output)
+
+
+def make_server(mode: Mode, *, log: Path) -> VllmServer:
+    """The peers' server, not started."""
+    settings = job_settings(mode)
+    if mode == Mode.SAME:
+        arguments, environment = engine_of(settings)
+    else:
+        kv_cache = settings.vllm.cpu_kv_cache_gib * engine.GIB_BYTES
+        arguments = {"max_model_len": settings.window_tokens, "kv_cache_memory_bytes": kv_cache}
+        environment = {}
+    return VllmServer(model=model_folder(settings), arguments=arguments, environment=environment, log=log)
+
+
+def engine_of(settings: Settings) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """Arguments and environment of the job's engine, from the engine itself, so that they can't drift apart."""
+    job_engine = engine.VllmEngine(
+        settings.vllm,
+        model=model_folder(settings),
+        tokenizer=settings.tokenizer,
+        window_tokens=settings.window_tokens,
+        sampling=settings.sampling,
+    )
+    arguments = {name: value for name, value in job_engine._arguments().items() if name != "model"}
+    return arguments, engine._environment()
+
+
+def _run(command: Sequence[str], *, log: Path) -> None:
+    """Runs a command to its end; what it says goes to the log, and into the error where it fails."""
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    environment |= {"PYTHONPATH": str(ROOT), **QUIET_RAY}
+    with log.open("wb") as said:
+        done = subprocess.run(command, stdout=said, stderr=said, env=environment, cwd=ROOT, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed ({done.returncode}): {log.read_text(errors='replace')[-3000:]}")

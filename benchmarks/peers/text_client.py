@@ -1,0 +1,57 @@
+"""Peer: an asyncio client against vLLM's server. All documents at once, one semaphore over their requests."""
+
+import asyncio
+from functools import partial
+
+import aiohttp
+
+from benchmarks.peers.text_loop import Clock, PeerResult, Work, load_work, peer_options, read, save
+
+SHIPPED_CONCURRENCY = 256
+"""Requests at once where none are given: as many as the server takes into one step."""
+
+
+async def run(work: Work, *, url: str, model: str, concurrency: int) -> PeerResult:
+    """Reads every document."""
+    clock, slots = Clock(), asyncio.Semaphore(concurrency)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as session:
+        ask = partial(clock.time, partial(_complete, session, slots, url=url, model=model))
+        responses = await asyncio.gather(*[read(document, work, ask=ask) for document in work.documents])
+    names = [document.document_id for document in work.documents]
+    return PeerResult(
+        seconds=clock.ended - clock.began,
+        num_turns=clock.num_turns,
+        responses=dict(zip(names, responses, strict=True)),
+    )
+
+
+async def _complete(
+    session: aiohttp.ClientSession, slots: asyncio.Semaphore, message: str, max_tokens: int, *, url: str, model: str
+) -> str:
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": message}],
+        "max_tokens": max_tokens,
+        "temperature": 0.0,
+    }
+    async with slots, session.post(f"{url}/v1/chat/completions", json=body) as response:
+        response.raise_for_status()
+        found = await response.json()
+    text: str = found["choices"][0]["message"]["content"] or ""
+    return text
+
+
+def main() -> None:
+    known = peer_options(__doc__)
+    result = run(
+        load_work(known.work),
+        url=known.url,
+        model=known.model,
+        concurrency=known.concurrency or SHIPPED_CONCURRENCY,
+    )
+    save(asyncio.run(result), known.output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+import asyncio
+from collections import Counter
+
+import pytest
+
+from benchmarks.peers.corpus import LONGEST_CHUNKS, MEDIAN_CHUNKS, NUM_LONGEST, Corpus, chunk_counts
+from benchmarks.peers.report import Round, summarise
+from benchmarks.peers.text_loop import Clock, PeerResult, TextDocument, Work, read
+
+WORK = Work(
+    update="{question}|{memory}|{chunk}",
+    answer="{question}|{memory}",
+    first_memory="none",
+    memory_tokens=7,
+    answer_tokens=5,
+    documents=[TextDocument(document_id="d", question="Who?", chunks=["one", "two", "three"])],
+)
+
+
+class Scribe:
+    """Writes what it is told to, and keeps what it was asked."""
+
+    def __init__(self, *texts: str) -> None:
+        self.asked: list[tuple[str, int]] = []
+        self._texts = list(texts)
+
+    async def __call__(self, message: str, max_tokens: int) -> str:
+        self.asked.append((message, max_tokens))
+        return self._texts.pop(0)
+
+
+def test_text_loop_shows_each_chunk_with_the_memory_before_it_and_answers_from_the_last() -> None:
+    scribe = Scribe("first", "second", "third", "Ada")
+    assert asyncio.run(read(WORK.documents[0], WORK, ask=scribe)) == "Ada"
+    assert scribe.asked == [
+        ("Who?|none|one", 7),
+        ("Who?|first|two", 7),
+        ("Who?|second|three", 7),
+        ("Who?|third", 5),
+    ]
+
+
+def test_text_loop_with_a_blank_update_keeps_the_memory() -> None:
+    scribe = Scribe("first", " \n", "third", "Ada")
+    asyncio.run(read(WORK.documents[0], WORK, ask=scribe))
+    assert scribe.asked[2] == ("Who?|first|three", 7)
+
+
+async def test_clock_of_two_turns_reaches_from_the_first_request_to_the_last_result() -> None:
+    clock, scribe = Clock(), Scribe("a", "b")
+    await clock.time(scribe, "m", 1)
+    first = (clock.began, clock.ended)
+    await clock.time(scribe, "m", 1)
+    assert (clock.began, clock.num_turns) == (first[0], 2)
+    assert clock.ended >= first[1] >= first[0]
+
+
+def test_heavy_tail_has_its_median_and_few_documents_of_fifty_times_that() -> None:
+    counts = chunk_counts(Corpus.HEAVY_TAIL, num_documents=151)
+    assert sorted(counts)[75] == MEDIAN_CHUNKS
+    assert Counter(counts)[LONGEST_CHUNKS] == NUM_LONGEST
+    assert sorted(counts)[-NUM_LONGEST - 1] <= 5 * MEDIAN_CHUNKS
+    assert counts == chunk_counts(Corpus.HEAVY_TAIL, num_documents=151)
+
+
+def test_summary_of_rounds_pairs_each_run_with_its_own_and_counts_identical_answers() -> None:
+    job = PeerResult(seconds=10, num_turns=4, responses={"a": "x", "b": "y"})
+    slow = PeerResult(seconds=30, num_turns=4, responses={"b": "y", "a": "x"})
+    other = PeerResult(seconds=20, num_turns=4, responses={"a": "x", "b": "z"})
+    found = summarise([Round(job=job, peer=slow), Round(job=job, peer=other), Round(job=job, peer=slow)])
+    assert (found["times_as_fast"], found["times_as_fast_range"]) == (3.0, [2.0, 3.0])
+    assert found["identical_answers"] == pytest.approx(5 / 6, abs=1e-4)
+    assert found["peer_seconds"] == [30, 20, 30]
