@@ -64,6 +64,10 @@ bench: setup
 	$(PYTHON) -m benchmarks.overhead
 	$(PYTHON) -m benchmarks.memory
 	$(PYTHON) -m benchmarks.suites
+	$(PYTHON) -m benchmarks.ceiling
+	$(PYTHON) -m benchmarks.speculation
+	$(PYTHON) -m benchmarks.start
+	$(PYTHON) -m benchmarks.turn_cost
 
 bench-peers: setup .venv-peers/.done
 	$(PYTHON) -m benchmarks.peers

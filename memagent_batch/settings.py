@@ -53,6 +53,17 @@ class LogFormat(StrEnum):
     """One JSON object a line, with run and reading ids."""
 
 
+class Speculation(StrEnum):
+    """How an engine guesses tokens ahead. What it writes stays the same: only guesses that it would write are kept."""
+
+    AUTO = "auto"
+    """`ngram` where vLLM runs on CPU, `none` elsewhere."""
+    NONE = "none"
+    """One token at a time."""
+    NGRAM = "ngram"
+    """What followed the same words earlier in the prompt; a new memory is mostly a copy of the last."""
+
+
 class Section(BaseModel):
     """A group of knobs; unknown ones are refused."""
 
@@ -127,6 +138,8 @@ class VllmSettings(Section):
     """KV cache where vLLM runs on CPU, GiB a replica."""
     max_num_seqs: Count = 256
     """Most requests in one engine step."""
+    speculation: Speculation = Speculation.NONE
+    """Guesses tokens ahead where decoding is greedy and no log-probabilities are kept; draws are never guessed."""
     turn_timeout_seconds: Seconds = 1800
     """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
     engine_args: dict[str, Any] = {}

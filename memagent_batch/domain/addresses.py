@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import sys
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +39,10 @@ def text_hash(text: str) -> str:
 
 def token_hash(token_ids: Sequence[int]) -> str:
     """Short hash of a prompt, 16 hex digits: tells a replay that its prompt is the one that was logged."""
-    return hashlib.sha256(b"".join(int(token).to_bytes(4, "big") for token in token_ids)).hexdigest()[:16]
+    words = array("I", token_ids)  # 4 bytes each, in a tenth of the time that joining them takes
+    if sys.byteorder == "little":
+        words.byteswap()
+    return hashlib.sha256(words).hexdigest()[:16]
 
 
 def fingerprint(parts: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ Runs in CPU tasks for documents and in the actor for prompt pieces; never on the
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from memagent_batch.domain.prompts import (
     TokenTemplate,
     split_slots,
 )
+from memagent_batch.engines.byte_places import BytePlaces
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 SEGMENT_CHARS = 65_536
 """Characters tokenised in one call; bounds what the tokeniser's per-token records take (some 100 bytes a token)."""
+
+CONTEXT_TOKENS = 8
+"""Tokens of a prompt that are decoded before what follows it: more than the control tokens that end a chat template."""
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")
 """Files of which a model folder has at least one."""
@@ -64,6 +68,7 @@ class Tokenizer:
         backend = json.loads(self._full.backend_tokenizer.to_str())
         self.sha256 = hashlib.sha256(json.dumps(backend, sort_keys=True).encode()).hexdigest()
         self._plain = _plain_tokenizer(backend)
+        self._places = BytePlaces.of(backend)
         self._inner = _inner_tokenizer(backend)
         self._control = _control_token_ids(backend, self._plain)
 
@@ -96,22 +101,30 @@ class Tokenizer:
         """
         ids, chars = [], []
         for start, segment in _segments(text):
-            encoding = self._encode_segment(segment, start=start)
-            ids.append(np.asarray(encoding.ids, dtype=np.int32))
-            chars.append(np.fromiter((first for first, _ in encoding.offsets), dtype=np.int64) + start)
-        if not ids:
-            return TokenisedText(token_ids=np.empty(0, np.int32), token_chars=np.empty(0, np.int64))
-        token_ids = np.concatenate(ids)
+            tokens = self._encode_segment(segment, start=start)
+            ids.append(tokens.token_ids)
+            chars.append(tokens.token_chars + start)
+        token_ids = np.concatenate([np.empty(0, np.int32), *ids])
         if self._control and np.isin(token_ids, list(self._control)).any():
             raise DocumentError(
                 "the tokeniser reads a part of the text as a control token; the model can't be used on it"
             )
-        return TokenisedText(token_ids=token_ids, token_chars=np.concatenate(chars))
+        return TokenisedText(token_ids=token_ids, token_chars=np.concatenate([np.empty(0, np.int64), *chars]))
 
     def decode(self, token_ids: list[int]) -> str:
         """Text of the tokens, without control tokens."""
         plain = [token for token in token_ids if token not in self._control]
         return str(self._full.decode(plain, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+    def continuation(self, token_ids: Sequence[int], *, after: Sequence[int]) -> str:
+        """Text of tokens that follow others, without special tokens and without a last character that is cut in two.
+
+        The last of the tokens before decide whether a word that comes next begins with a space.
+        """
+        before = list(after[-CONTEXT_TOKENS:])
+        decode = self._full.backend_tokenizer.decode
+        text = str(decode([*before, *token_ids], skip_special_tokens=True))
+        return text[len(decode(before, skip_special_tokens=True)) :].rstrip("\ufffd")
 
     def prompt_tokens(self, prompts: PromptSet, *, answer_form: AnswerForm) -> PromptTokens:
         """The prompt set as this tokeniser and its chat template write it."""
@@ -125,14 +138,21 @@ class Tokenizer:
             keep_word=prompts.keep_word,
         )
 
-    def _encode_segment(self, segment: str, *, start: int) -> "tokenizers.Encoding":
+    def _encode_segment(self, segment: str, *, start: int) -> TokenisedText:
         try:
             segment.encode()
         except UnicodeEncodeError as error:
             raise DocumentError(
                 f"the text holds a lone surrogate at character {start + error.start}; it is not valid Unicode"
             ) from error
-        return self._plain.encode(segment, add_special_tokens=False)
+        if self._places:
+            token_ids = np.asarray(self._plain.encode_batch_fast([segment], add_special_tokens=False)[0].ids, np.int32)
+            token_chars = self._places.token_chars(token_ids, segment)
+            if token_chars is not None:
+                return TokenisedText(token_ids=token_ids, token_chars=token_chars)
+        slow = self._plain.encode(segment, add_special_tokens=False)
+        token_chars = np.fromiter((first for first, _ in slow.offsets), np.int64)
+        return TokenisedText(token_ids=np.asarray(slow.ids, np.int32), token_chars=token_chars)
 
     def _template(self, text: str) -> TokenTemplate:
         marked = "".join(SLOT_MARKS[piece] if isinstance(piece, Slot) else piece for piece in split_slots(text))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as BackendTokenizer
+from tokenizers.decoders import DecodeStream
 from transformers import PreTrainedTokenizerFast
 
 from memagent_batch.domain.chunking import chunk_spans
@@ -129,6 +130,17 @@ def test_decode_leaves_out_control_tokens(tokenizer: Tokenizer) -> None:
     assert tokenizer.decode(token_ids) == "memory"
 
 
+@pytest.mark.parametrize("cut", range(40))
+def test_continuation_is_what_vllm_would_have_decoded_token_by_token(tokenizer: Tokenizer, cut: int) -> None:
+    prompt = whole_ids(tokenizer, "<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\n")
+    token_ids = [*tokenizer.encode(WORDS)[:cut], *whole_ids(tokenizer, "</think><|im_end|>")]
+    for written in (token_ids, token_ids[:cut]):
+        stream = DecodeStream(ids=prompt, skip_special_tokens=True)
+        backend = BackendTokenizer.from_file(f"{tokenizer.model}/tokenizer.json")
+        text = "".join(stream.step(backend, token_id) or "" for token_id in written)
+        assert tokenizer.continuation(written, after=prompt) == text
+
+
 def test_control_tokens_are_the_added_ones_special_or_not(tokenizer: Tokenizer) -> None:
     reference = PreTrainedTokenizerFast.from_pretrained(tokenizer.model)
     markers = ["<|im_start|>", "<|im_end|>", "<think>", "</think>"]
@@ -243,3 +255,14 @@ def test_sentencepiece_style_text_gets_no_space_of_its_own_in_the_middle(tmp_pat
     text = SAMPLE.strip() * (2 * SEGMENT_CHARS // len(SAMPLE))
     assert tokenizer.decode(tokenizer.encode_document(text).token_ids.tolist()) == text
     assert json.loads((tmp_path / "tokenizer.json").read_text())["pre_tokenizer"]["prepend_scheme"] == "always"
+
+
+def test_continuation_in_sentencepiece_style_keeps_the_space_before_its_first_word(tmp_path: Path) -> None:
+    backend = BackendTokenizer(models.BPE(byte_fallback=False, unk_token=None))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    backend.decoder = decoders.Metaspace(prepend_scheme="always")
+    backend.train_from_iterator([SAMPLE * 20], trainers.BpeTrainer(vocab_size=300, show_progress=False))
+    tokenizer = Tokenizer(save_model(tmp_path, backend))
+    prompt, written = tokenizer.encode("the memory"), tokenizer.encode(" of it")
+    assert tokenizer.decode(written) == "of it"
+    assert tokenizer.continuation(written, after=prompt) == " of it"

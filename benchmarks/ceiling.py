@@ -1,0 +1,183 @@
+"""How much of vLLM's own speed reaches the readings: turns a second of the real job over those of vLLM alone.
+
+The job is the real one: Ray Data, actor, turn log, tables. Then the very prompts that it asked, rebuilt from its log,
+go to vLLM's own batch call all at once, in the order in which the job asked them: no Ray, no reading loop, no log, and
+never a pause for want of work. Both have the same engine arguments, at most as many turns in one engine step, and an
+engine of their own that has just started, with an empty prefix cache.
+
+Turns a second of the job: from the start of its first turn to the end of its last one, as the turn log has them. Of
+vLLM alone: from the call to its return. Starts are left out of both.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.needle_corpus import make_tasks, write_corpus
+from benchmarks.random_model import save_random_model
+from benchmarks.recorded_prompts import RecordedTurn, recorded_turns
+from memagent_batch.engines import orphan_guard
+from memagent_batch.engines.vllm_start import engine_arguments, engine_environment
+from memagent_batch.settings import PolicySettings, PoolSettings, Settings, VllmSettings
+from memagent_batch.wiring import model_folder
+from pipelines.answer import answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What one model is measured with."""
+
+    documents: int
+    """Documents, all of one length, so that no long one is left over at the end."""
+    chunks: int
+    """Chunks of each."""
+    in_flight: int
+    """Readings in flight, and most turns in an engine step."""
+    policy: PolicySettings
+    """Budgets; a random model rarely ends by itself, so they decide its lengths."""
+
+
+TINY = Load(
+    documents=128,
+    chunks=8,
+    in_flight=64,
+    policy=PolicySettings(chunk_tokens=1024, question_tokens=128, memory_tokens=128, answer_tokens=64),
+)
+BIG = Load(
+    documents=64,
+    chunks=3,
+    in_flight=32,
+    policy=PolicySettings(chunk_tokens=512, question_tokens=128, memory_tokens=32, answer_tokens=16),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """One side of one round."""
+
+    turns_per_second: float
+    """Turns over seconds, starts left out."""
+    cached_share: float
+    """Share of the prompt tokens that the prefix cache held."""
+    completion_tokens: int
+    """Tokens written."""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--runs", type=int, default=3, help="rounds of job and vLLM alone, a model (default: 3)")
+    options.add_argument("--models", nargs="+", choices=["tiny", "big"], default=["tiny", "big"], help="models")
+    options.add_argument("--documents", type=int, help="documents of each model (default: 128 and 64)")
+    options.add_argument("--json", action="store_true", help="JSON lines only")
+    known = options.parse_args()
+    for name in known.models:
+        with tempfile.TemporaryDirectory() as folder:
+            load = TINY if name == "tiny" else BIG
+            settings = _settings(Path(folder), name, load=load, num_documents=known.documents or load.documents)
+            figures = _measure(settings, runs=known.runs)
+        print(json.dumps({"benchmark": "ceiling", "model": name, **figures}), flush=True)
+        if not known.json:
+            share = figures["share_median"]
+            print(f"{name}: the job runs {share:.1%} of the turns a second that vLLM alone does", flush=True)
+
+
+def _settings(folder: Path, name: str, *, load: Load, num_documents: int) -> Settings:
+    model = "tiny" if name == "tiny" else save_random_model(folder / "model")
+    write_corpus(folder, make_tasks(num_documents, num_tokens=int((load.chunks - 0.5) * load.policy.chunk_tokens)))
+    return Settings(
+        documents=str(folder / "documents.parquet"),
+        questions=str(folder / "questions.parquet"),
+        output=str(folder / "run"),
+        model=model,
+        window_tokens=load.policy.chunk_tokens + 1024,
+        policy=load.policy,
+        vllm=VllmSettings(cpu_kv_cache_gib=2, max_num_seqs=load.in_flight),
+        pool=PoolSettings(readings_in_flight=load.in_flight),
+    )
+
+
+def _measure(settings: Settings, *, runs: int) -> dict[str, Any]:
+    """Rounds of the job and of vLLM alone, one after the other; each round's share is of its own two sides."""
+    jobs, alone, same = [], [], []
+    for number in range(runs):
+        run = settings.model_copy(update={"output": f"{settings.output}-{number}"})
+        answer(run)
+        turns = recorded_turns(run)
+        jobs.append(_job_speed(turns))
+        speed, num_same = _vllm_alone(run, turns)
+        alone.append(speed)
+        same.append(num_same / len(turns))
+    shares = [job.turns_per_second / vllm.turns_per_second for job, vllm in zip(jobs, alone, strict=True)]
+    return {
+        "turns": len(turns),
+        "runs": runs,
+        "share_median": round(statistics.median(shares), 3),
+        "share_range": [round(min(shares), 3), round(max(shares), 3)],
+        **{f"job_{name}": value for name, value in _summary(jobs).items()},
+        **{f"vllm_{name}": value for name, value in _summary(alone).items()},
+        "same_completions_share": round(statistics.median(same), 3),
+    }
+
+
+def _summary(sides: Sequence[Speed]) -> dict[str, Any]:
+    rates = [side.turns_per_second for side in sides]
+    return {
+        "turns_per_second_median": round(statistics.median(rates), 2),
+        "turns_per_second_range": [round(min(rates), 2), round(max(rates), 2)],
+        "cached_share": round(statistics.median(side.cached_share for side in sides), 3),
+        "completion_tokens": round(statistics.median(side.completion_tokens for side in sides)),
+    }
+
+
+def _job_speed(turns: Sequence[RecordedTurn]) -> Speed:
+    seconds = max(turn.ended_at for turn in turns) - min(turn.began_at for turn in turns)
+    return Speed(
+        turns_per_second=len(turns) / seconds,
+        cached_share=sum(turn.num_cached_tokens for turn in turns) / sum(len(turn.prompt.token_ids) for turn in turns),
+        completion_tokens=sum(len(turn.completion_token_ids) for turn in turns),
+    )
+
+
+def _vllm_alone(settings: Settings, turns: Sequence[RecordedTurn]) -> tuple[Speed, int]:
+    """Speed of vLLM's batch call, and how many completions are the job's, token for token."""
+    from vllm import LLM, SamplingParams
+    from vllm.inputs import tokens_input
+
+    arguments = engine_arguments(
+        settings.vllm,
+        model=model_folder(settings),
+        tokenizer=settings.tokenizer,
+        window_tokens=settings.window_tokens,
+        sampling=settings.sampling,
+    )
+    prompts = [tokens_input(list(turn.prompt.token_ids)) for turn in turns]
+    params = [SamplingParams(temperature=0, max_tokens=turn.prompt.max_tokens, detokenize=False) for turn in turns]
+    failure_file = Path(settings.output) / "failure.txt"
+    with orphan_guard.environment(engine_environment() | orphan_guard.guarded(failure_file)):
+        llm = LLM(**arguments)
+    try:
+        began = time.monotonic()
+        outputs = llm.generate(prompts, params, use_tqdm=False)
+        seconds = time.monotonic() - began
+    finally:
+        llm.llm_engine.engine_core.shutdown()
+    written = [list(output.outputs[0].token_ids) for output in outputs]
+    speed = Speed(
+        turns_per_second=len(turns) / seconds,
+        cached_share=sum(output.num_cached_tokens or 0 for output in outputs)
+        / sum(len(turn.prompt.token_ids) for turn in turns),
+        completion_tokens=sum(len(token_ids) for token_ids in written),
+    )
+    return speed, sum(
+        token_ids == list(turn.completion_token_ids) for token_ids, turn in zip(written, turns, strict=True)
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Needle documents of one length, with a question each: the corpus of the benchmarks that run a real engine."""
+
+import random
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from memagent_batch.domain.chunking import chunk_spans
+from memagent_batch.engines.tokenizer import load_tokenizer
+from memagent_batch.ray_data.documents import DocumentChunks
+from memagent_batch.settings import Settings
+from memagent_batch.wiring import TINY_MODEL, make_tokenizer
+from pipelines.needles import Haystack, NeedleTask, make_task
+
+
+def make_tasks(num_documents: int, *, num_tokens: int, seed: int = 0) -> list[NeedleTask]:
+    """Documents of a little over `num_tokens` tokens of the tiny policy's tokeniser, three distracting needles each."""
+    rng = random.Random(seed)
+    tokenizer = load_tokenizer(str(TINY_MODEL))
+    return [
+        make_task(
+            rng,
+            length=num_tokens,
+            length_of=lambda text: len(tokenizer.encode_document(text).token_ids),
+            haystack=list(Haystack)[number % len(Haystack)],
+            num_distractors=3,
+        )
+        for number in range(num_documents)
+    ]
+
+
+def write_corpus(folder: Path, tasks: list[NeedleTask]) -> None:
+    """Writes `documents.parquet` and `questions.parquet`."""
+    documents = [{"document_id": f"d{number}", "text": task.document} for number, task in enumerate(tasks)]
+    questions = [{"document_id": f"d{number}", "question": task.question} for number, task in enumerate(tasks)]
+    pq.write_table(pa.Table.from_pylist(documents), folder / "documents.parquet")
+    pq.write_table(pa.Table.from_pylist(questions), folder / "questions.parquet")
+
+
+def chunks_of(text: str, settings: Settings) -> DocumentChunks:
+    """The text as the job cuts it."""
+    tokens = make_tokenizer(settings).encode_document(text)
+    spans = chunk_spans(
+        tokens.token_chars.data,
+        num_chars=len(text),
+        chunk_tokens=settings.policy.chunk_tokens,
+        overlap_tokens=settings.policy.overlap_tokens,
+    )
+    return DocumentChunks(tokens.token_ids, [asdict(span) for span in spans])

@@ -1,0 +1,114 @@
+import asyncio
+from functools import partial
+
+import pytest
+
+from benchmarks.needle_corpus import chunks_of, make_tasks
+from memagent_batch.domain.generation import Recording
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.engines.engine import Engine
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.engines.vllm import VllmEngine
+from memagent_batch.engines.vllm_start import LOOKUP, engine_arguments, speculates
+from memagent_batch.settings import PolicySettings, SamplingSettings, Settings, Speculation, VllmSettings
+from memagent_batch.wiring import make_policy, make_prompt_tokens
+
+GREEDY = SamplingSettings()
+SETTINGS = Settings(
+    documents="",
+    ask=("",),
+    output="",
+    policy=PolicySettings(chunk_tokens=256, question_tokens=128, memory_tokens=64, answer_tokens=32),
+)
+
+
+@pytest.mark.parametrize(
+    ("speculation", "is_cpu", "guesses"),
+    [
+        (Speculation.AUTO, True, True),
+        (Speculation.AUTO, False, False),
+        (Speculation.NGRAM, False, True),
+        (Speculation.NONE, True, False),
+    ],
+)
+def test_speculates_in_greedy_decoding_goes_by_the_knob(speculation: Speculation, is_cpu: bool, guesses: bool) -> None:
+    assert speculates(speculation, sampling=GREEDY, is_cpu=is_cpu) == guesses
+
+
+@pytest.mark.parametrize("sampling", [SamplingSettings(temperature=1.0), SamplingSettings(logprobs=True)])
+def test_speculates_never_where_draws_or_logprobs_are_kept(sampling: SamplingSettings) -> None:
+    assert not speculates(Speculation.NGRAM, sampling=sampling, is_cpu=True)
+
+
+@pytest.mark.vllm
+def test_engine_arguments_of_the_user_go_before_the_knob(tiny_model: str) -> None:
+    own = {"method": "ngram", "num_speculative_tokens": 2}
+    arguments = [
+        engine_arguments(settings, model=tiny_model, tokenizer=None, window_tokens=1024, sampling=GREEDY)
+        for settings in (
+            VllmSettings(speculation=Speculation.NGRAM),
+            VllmSettings(speculation=Speculation.NGRAM, engine_args={"speculative_config": own}),
+        )
+    ]
+    assert [given["speculative_config"] for given in arguments] == [LOOKUP, own]
+
+
+@pytest.mark.vllm
+@pytest.mark.asyncio(loop_scope="session")
+async def test_ngram_engine_writes_token_for_token_what_plain_decoding_does(
+    vllm_greedy: Engine, tiny_model: str, tiny_tokenizer: Tokenizer
+) -> None:
+    guessing = VllmEngine(
+        VllmSettings(
+            dtype="float32",
+            cpu_kv_cache_gib=1,
+            max_num_seqs=64,
+            speculation=Speculation.NGRAM,
+            engine_args={"disable_log_stats": False},
+        ),
+        model=tiny_model,
+        tokenizer=None,
+        window_tokens=1024,
+        sampling=GREEDY,
+    )
+    await guessing.start()
+    try:
+        written = [await read(engine, tokenizer=tiny_tokenizer) for engine in (vllm_greedy, guessing)]
+        num_accepted = count_accepted()
+    finally:
+        await guessing.stop()
+    assert written[0] == written[1]
+    assert len(written[0]) == 4 * 5
+    assert num_accepted > 20  # else nothing was tested
+
+
+async def read(engine: Engine, *, tokenizer: Tokenizer) -> dict[str, list[int]]:
+    """What an engine writes in four readings at once, by document and turn path."""
+    token_ids: dict[str, list[int]] = {}
+    policy, prompts = make_policy(SETTINGS), make_prompt_tokens(SETTINGS)
+    readings = [
+        policy.read(
+            chunks_of(task.document, SETTINGS),
+            tokenizer.encode(task.question),
+            prompts=prompts,
+            generate=Recording(generate=partial(engine.complete, seed=0), record=partial(keep, token_ids, number)),
+        )
+        for number, task in enumerate(make_tasks(4, num_tokens=900))
+    ]
+    await asyncio.gather(*readings)
+    return token_ids
+
+
+def keep(token_ids: dict[str, list[int]], number: int, prompt: Prompt, completion: Completion) -> None:
+    token_ids[f"{number}/{prompt.path}"] = list(completion.token_ids)
+
+
+def count_accepted() -> int:
+    """Guessed tokens that were right, by vLLM's own count."""
+    from vllm.v1.metrics.reader import Counter, get_metrics_snapshot
+
+    return sum(
+        metric.value
+        for metric in get_metrics_snapshot()
+        if isinstance(metric, Counter) and metric.name == "vllm:spec_decode_num_accepted_tokens"
+    )

@@ -1,0 +1,12 @@
+from memagent_batch.settings import Settings, Speculation, VllmSettings
+from memagent_batch.wiring import identify_reader
+
+
+def fingerprint_of(**vllm: str) -> str:
+    settings = Settings(documents="docs", ask=("Who?",), output="run", vllm=VllmSettings.model_validate(vllm))
+    return identify_reader(settings).fingerprint
+
+
+def test_reader_fingerprint_is_the_same_whether_tokens_are_guessed_or_not() -> None:
+    assert len({fingerprint_of(speculation=speculation) for speculation in Speculation}) == 1
+    assert fingerprint_of(dtype="float32") != fingerprint_of()
