@@ -16,7 +16,7 @@ from benchmarks.peers.corpus import MadeCorpus
 from benchmarks.peers.server import VllmServer
 from benchmarks.peers.text_loop import PeerResult, load_result
 from jobs.arguments import parse_settings
-from memagent_batch.engines import vllm as engine
+from memagent_batch.engines.vllm_start import GIB_BYTES, engine_arguments, engine_environment
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import model_folder
 
@@ -52,7 +52,7 @@ MODULES = {
     Peer.CLIENT: "benchmarks.peers.text_client",
 }
 
-SAME_ENGINE = '{"speculative_config": null, "max_num_batched_tokens": 2048}'
+SAME_ENGINE = '{"speculative_config": null, "max_num_batched_tokens": 4096}'
 """Engine arguments that vLLM or the job would choose by where the engine runs; tokens of one engine step."""
 
 MODE_ARGUMENTS = {Mode.SAME: ("--vllm.engine-args", SAME_ENGINE), Mode.SHIPPED: ()}
@@ -124,7 +124,7 @@ def make_server(mode: Mode, *, log: Path) -> VllmServer:
     if mode == Mode.SAME:
         arguments, environment = engine_of(settings)
     else:
-        kv_cache = settings.vllm.cpu_kv_cache_gib * engine.GIB_BYTES
+        kv_cache = settings.vllm.cpu_kv_cache_gib * GIB_BYTES
         arguments = {"max_model_len": settings.window_tokens, "kv_cache_memory_bytes": kv_cache}
         environment = {}
     return VllmServer(model=model_folder(settings), arguments=arguments, environment=environment, log=log)
@@ -132,15 +132,14 @@ def make_server(mode: Mode, *, log: Path) -> VllmServer:
 
 def engine_of(settings: Settings) -> tuple[dict[str, Any], Mapping[str, str]]:
     """Arguments and environment of the job's engine, from the engine itself, so that they can't drift apart."""
-    job_engine = engine.VllmEngine(
+    arguments = engine_arguments(
         settings.vllm,
         model=model_folder(settings),
         tokenizer=settings.tokenizer,
         window_tokens=settings.window_tokens,
         sampling=settings.sampling,
     )
-    arguments = {name: value for name, value in job_engine._arguments().items() if name != "model"}
-    return arguments, engine._environment()
+    return {name: value for name, value in arguments.items() if name != "model"}, engine_environment()
 
 
 def _run(command: Sequence[str], *, log: Path) -> None:
