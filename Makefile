@@ -68,6 +68,7 @@ bench: setup
 	$(PYTHON) -m benchmarks.speculation
 	$(PYTHON) -m benchmarks.start
 	$(PYTHON) -m benchmarks.turn_cost
+	$(PYTHON) -m benchmarks.questions
 
 bench-peers: setup .venv-peers/.done
 	$(PYTHON) -m benchmarks.peers

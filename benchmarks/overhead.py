@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.ray_data.documents import DocumentChunks
-from memagent_batch.ray_data.reader import engine_turn
+from memagent_batch.ray_data.logged_turns import engine_turn
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.settings import EngineKind, PolicySettings, Settings
 from memagent_batch.wiring import make_engine, make_policy, make_prompt_tokens, make_tokenizer

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import CliApp, CliPositionalArg, CliSubCommand, get_subcommand
 
 from jobs.arguments import run_command
-from memagent_batch.domain.prompts import BUILT_IN_PROMPTS, PromptSet
+from memagent_batch.domain.built_in_prompts import BUILT_IN_PROMPTS
+from memagent_batch.domain.prompts import PromptSet
 from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.storage.official_prompts import OfficialImport, import_official
 from memagent_batch.storage.prompt_files import load_prompt_set, prompt_set_json, save_prompt_set

@@ -88,10 +88,10 @@ class InputSettings(Section):
 class PolicySettings(Section):
     """How a document is read. Budgets in tokens; together with the prompt's own text they must fit `window_tokens`."""
 
-    kind: Literal["overwrite", "gated", "truncate", "retrieve"] = "overwrite"
+    kind: Literal["overwrite", "gated", "shared", "truncate", "retrieve"] = "overwrite"
     """The policy: `overwrite` writes the memory anew after each chunk; `gated` keeps it with a word where a chunk says
-    nothing new; `truncate` (head and tail of the document) and `retrieve` (the passages nearest to the question by
-    BM25) answer from one prompt, to compare with."""
+    nothing new; `shared` keeps one memory for a whole question list; `truncate` (head and tail of the document) and
+    `retrieve` (the passages nearest to the question by BM25) answer from one prompt, to compare with."""
     chunk_tokens: Count = 5000
     """Tokens of a chunk: all that one prompt shows of the document."""
     overlap_tokens: Annotated[int, Field(ge=0)] = 0
@@ -99,7 +99,7 @@ class PolicySettings(Section):
     passage_tokens: Count = 256
     """Tokens of a passage, for `retrieve`."""
     question_tokens: Count = 1024
-    """Longest question, tokens; a longer one becomes a failed row."""
+    """Longest question, tokens; a longer one becomes a failed row. For `shared`: longest question list."""
     memory_tokens: Count = 1024
     """Budget of the memory, tokens; a memory cut there is counted in `memory_truncations`."""
     answer_tokens: Count = 1024

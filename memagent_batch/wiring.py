@@ -10,6 +10,7 @@ from memagent_batch.domain.policies.direct import DirectTurn
 from memagent_batch.domain.policies.gated import GatedPolicy
 from memagent_batch.domain.policies.overwrite import OverwritePolicy
 from memagent_batch.domain.policies.retrieve import RetrievePolicy
+from memagent_batch.domain.policies.shared import SharedPolicy
 from memagent_batch.domain.policies.truncate import TruncatePolicy
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.domain.readings import Policy
@@ -81,8 +82,8 @@ def make_policy(settings: Settings) -> Policy:
                 overlap_tokens=knobs.overlap_tokens,
                 rank=Bm25(tokenizer=make_tokenizer(settings)),
             )
-    memory_agent = GatedPolicy if knobs.kind == GatedPolicy.kind else OverwritePolicy
-    return memory_agent(
+    memory_agents = {policy.kind: policy for policy in (OverwritePolicy, GatedPolicy, SharedPolicy)}
+    return memory_agents[knobs.kind](
         chunk_tokens=knobs.chunk_tokens, memory_tokens=knobs.memory_tokens, answer_tokens=knobs.answer_tokens
     )
 

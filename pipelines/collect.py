@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import ray
 
+from memagent_batch.domain.policies.shared import SharedPolicy
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.ray_data.rewarder import import_reward
 from memagent_batch.ray_data.rollouts import COUNTS, RolloutTask, project_rollouts
@@ -40,8 +41,14 @@ def sampled_settings(settings: Settings) -> Settings:
     """The settings with G samples drawn at temperature 1 and top_p 1, and their log-probabilities kept.
 
     Raises:
-        SettingsError: other sampling was asked for; what is learnt from must be drawn from the policy itself.
+        SettingsError: other sampling was asked for; what is learnt from must be drawn from the policy itself. Or the
+            policy shares turns between questions.
     """
+    if settings.policy.kind == SharedPolicy.kind:
+        raise SettingsError(
+            "policy.kind: the turns of 'shared' belong to several questions, so no reward is theirs; collect with "
+            "'overwrite' or 'gated'"
+        )
     sampling = settings.sampling
     if sampling.temperature not in (0.0, 1.0) or sampling.top_p != 1.0 or sampling.top_k not in (-1, 0):
         raise SettingsError(

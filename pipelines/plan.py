@@ -5,10 +5,14 @@ from typing import Any
 import pyarrow as pa
 import ray
 
+from memagent_batch.domain.policies.shared import SharedPolicy
+from memagent_batch.domain.prompts import PromptTokens
+from memagent_batch.domain.readings import Cost, Policy
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import count_tokens, index_shards
 from memagent_batch.settings import Settings
+from memagent_batch.storage.asked import question_lists
 from memagent_batch.storage.documents import index_schema, require_carry_columns, require_unique_ids
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import claim_output
@@ -51,10 +55,13 @@ def make_plan(settings: Settings) -> Plan:
         raise InputError(f"documents: the files at {settings.documents} hold no document")
     require_unique_ids(index)
     require_known_documents(questions, index)
-    plan = Plan(index, questions, samples=settings.sampling.samples)
+    plan = Plan(index, questions, samples=settings.sampling.samples, as_lists=settings.policy.kind == SharedPolicy.kind)
     if not plan.questions.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")
-    require_questions_fit(plan, settings)
+    if settings.policy.kind == SharedPolicy.kind:
+        require_lists_fit(plan, settings)
+    else:
+        require_questions_fit(plan, settings)
     return plan
 
 
@@ -80,6 +87,25 @@ def require_questions_fit(plan: Plan, settings: Settings) -> None:
             )
 
 
+def require_lists_fit(plan: Plan, settings: Settings) -> None:
+    """Checks that each question list fits its place in the `update` turns of the policy `shared`.
+
+    Raises:
+        SettingsError: names the list and its length in tokens.
+    """
+    tokenizer, budget = make_tokenizer(settings), settings.policy.question_tokens
+    for document_id, text in question_lists(plan.questions).items():
+        if len(text.encode()) <= budget:
+            continue  # no tokeniser writes more tokens than bytes
+        num_tokens = len(tokenizer.encode(text))
+        if num_tokens > budget:
+            whose = "for every document" if document_id is None else f"for document_id {document_id!r}"
+            raise SettingsError(
+                f"questions: the list {whose} has {num_tokens} tokens, policy.question_tokens is {budget}; the policy "
+                "'shared' shows it whole: split it into several runs, or raise the knob"
+            )
+
+
 def summarise_plan(plan: Plan, index: TurnIndex, settings: Settings) -> dict[str, Any]:
     """What the run would cost, in documents, readings, turns and tokens. Tokenises every document once."""
     bundles = list(plan.parts(index))
@@ -92,13 +118,7 @@ def summarise_plan(plan: Plan, index: TurnIndex, settings: Settings) -> dict[str
         row for batch in lengths.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()
     ]
     largest = max(documents, key=lambda row: row["num_tokens"], default=None)
-    costs = [
-        (
-            row["num_readings"],
-            policy.cost(prompts, num_chunks=row["num_chunks"], num_chunk_tokens=row["num_chunk_tokens"]),
-        )
-        for row in documents
-    ]
+    costs = [times for row in documents for times in _costs(plan, row, policy=policy, prompts=prompts)]
     turns = sum(times * cost.num_turns for times, cost in costs)
     prompt_tokens = sum(times * cost.num_prompt_tokens for times, cost in costs)
     slots = settings.policy.question_tokens + settings.policy.memory_tokens
@@ -117,3 +137,11 @@ def summarise_plan(plan: Plan, index: TurnIndex, settings: Settings) -> dict[str
         "prompt_tokens_at_most": prompt_tokens + turns * slots,
         "completion_tokens_at_most": sum(times * cost.num_completion_tokens for times, cost in costs),
     }
+
+
+def _costs(plan: Plan, row: dict[str, Any], *, policy: Policy, prompts: PromptTokens) -> list[tuple[int, Cost]]:
+    """What the readings of a document cost, and how many cost that: after a shared pass the others only answer."""
+    whole = policy.cost(prompts, num_chunks=row["num_chunks"], num_chunk_tokens=row["num_chunk_tokens"])
+    answer = policy.cost(prompts, num_chunks=0, num_chunk_tokens=0)
+    num_passes = min(plan.num_passes(row["document_id"]), row["num_readings"])
+    return [(num_passes, whole), (row["num_readings"] - num_passes, answer)]

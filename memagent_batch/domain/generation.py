@@ -1,6 +1,7 @@
-"""What wraps `generate` around an engine: replay from the log, recording, accounting. Each keeps the same signature."""
+"""What wraps `generate` around an engine: replay, recording, sharing, accounting. Each keeps the same signature."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 
 from memagent_batch.domain.addresses import token_hash
@@ -50,12 +51,35 @@ class Recording:
         return completion
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharing:
+    """Runs a shared turn once for all readings of a question list; the others get what it brought, or its error."""
+
+    own: Generate
+    """Where turns of this reading alone come from."""
+    shared: Generate
+    """Where shared turns come from."""
+    turns: MutableMapping[str, "asyncio.Future[Completion]"]
+    """Shared turns by path, under way or ended: the same mapping for all readings of the list."""
+
+    async def __call__(self, prompt: Prompt) -> Completion:
+        """The first to ask for a shared turn runs it."""
+        if not prompt.shared:
+            return await self.own(prompt)
+        if prompt.path in self.turns:
+            return replace(await asyncio.shield(self.turns[prompt.path]), replayed=True)
+        self.turns[prompt.path] = asyncio.ensure_future(self.shared(prompt))
+        return await asyncio.shield(self.turns[prompt.path])
+
+
 @dataclass(slots=True, kw_only=True)
 class Tally:
     """Counts what a reading's turns cost. Mutable: it is the running sum of one reading."""
 
     generate: Generate
     """Where turns come from."""
+    with_shared: bool = True
+    """Whether shared turns are counted; in one reading of a question list, so that sums over rows are true."""
     num_turns: int = field(default=0, init=False)
     """Turns, replayed ones included."""
     num_replayed_turns: int = field(default=0, init=False)
@@ -69,19 +93,21 @@ class Tally:
     engine_seconds: float = field(default=0.0, init=False)
     """Time inside the engine, summed over turns."""
     memory_truncations: int = field(default=0, init=False)
-    """Update turns that were cut at their budget."""
+    """Update turns that were cut at their budget, shared ones always among them."""
 
     async def __call__(self, prompt: Prompt) -> Completion:
         """The completion, after it was counted."""
         completion = await self.generate(prompt)
+        cut = completion.finish_reason == FinishReason.LENGTH
+        self.memory_truncations += prompt.kind == TurnKind.UPDATE and cut
+        if prompt.shared and not self.with_shared:
+            return completion
         self.num_turns += 1
         self.num_replayed_turns += completion.replayed
         self.num_prompt_tokens += completion.num_prompt_tokens
         self.num_cached_prompt_tokens += completion.num_cached_prompt_tokens
         self.num_completion_tokens += len(completion.token_ids)
         self.engine_seconds += completion.engine_seconds
-        cut = completion.finish_reason == FinishReason.LENGTH
-        self.memory_truncations += prompt.kind == TurnKind.UPDATE and cut
         return completion
 
     def counts(self) -> dict[str, int | float]:

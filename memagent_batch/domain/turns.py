@@ -41,6 +41,8 @@ class Prompt:
     """Budget of the completion, in tokens."""
     span: ChunkSpan | None = None
     """The chunk that the prompt shows, if it shows one."""
+    shared: bool = False
+    """Whether the turn is one for all readings of a question list, not of this reading alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,7 @@ class Completion:
     engine_seconds: float = 0.0
     """Seconds from asking the engine to its last token."""
     replayed: bool = False
-    """True where the turn log answered instead of the engine."""
+    """True where the turn log, or another reading's shared turn, answered instead of the engine."""
 
 
 Generate = Callable[[Prompt], Awaitable[Completion]]

@@ -3,8 +3,9 @@
 import asyncio
 import os
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -13,20 +14,21 @@ import pyarrow as pa
 import ray
 
 from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.generation import HeldTurn, Recording, Replaying, Tally
-from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import Completion, FinishReason, Generate, Prompt
+from memagent_batch.domain.generation import Recording, Sharing, Tally
+from memagent_batch.domain.policies.shared import SharedPolicy
+from memagent_batch.domain.readings import Policy, Status
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import DocumentError, EngineDeadError, MemagentError, QuestionTooLongError, ReadingError
 from memagent_batch.events import Event, EventKind
 from memagent_batch.ray_data.documents import DocumentChunks, PlannedDocument, planned_document
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
+from memagent_batch.ray_data.logged_turns import LoggedTurns, SharedTurns
 from memagent_batch.ray_data.progress import REPORT_SECONDS
 from memagent_batch.ray_data.reporter import Reporter
 from memagent_batch.ray_data.suspects import Suspects
 from memagent_batch.settings import Settings
-from memagent_batch.storage.asked import read_asked
-from memagent_batch.storage.turn_index import ReadingKey, Row, read_turns, reading_key, scan_turn_files
+from memagent_batch.storage.asked import LIST_HASH, first_questions, question_lists, read_asked
+from memagent_batch.storage.turn_index import ReadingKey, Row, read_turns, scan_turn_files
 from memagent_batch.storage.turn_log import TurnLogWriter
 from memagent_batch.wiring import make_engine, make_output, make_policy, make_prompt_tokens, make_tokenizer
 
@@ -77,6 +79,9 @@ class Reader:
         self._policy = make_policy(self._settings)
         self._output = make_output(self._settings)
         self._questions = read_asked(self._output, run_id=task.run_id)
+        listed = LIST_HASH in self._questions.schema.names
+        self._lists = question_lists(self._questions) if listed else {}
+        self._first_questions = first_questions(self._questions) if listed else frozenset()
         self._writer_id = uuid.uuid4().hex[:12]
         self._started = Once(self._start)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -87,7 +92,10 @@ class Reader:
         engine = await self._started()
         document = planned_document(batch)
         held = Once(partial(self._held, document))
-        readings = [self._read(engine, document, held, question, sample) for question, sample in document.readings]
+        shared = defaultdict[ReadingAddress, SharedTurns](SharedTurns)
+        readings = [
+            self._read(engine, document, held, shared, question, sample) for question, sample in document.readings
+        ]
         statuses = await asyncio.gather(*readings)
         return pa.table({"document_id": [document.document_id] * len(statuses), "status": pa.array(statuses)})
 
@@ -131,16 +139,27 @@ class Reader:
         engine: Engine,
         document: PlannedDocument,
         held: "Once[dict[ReadingKey, dict[str, Row]]]",
+        shared: defaultdict[ReadingAddress, SharedTurns],
         question: int,
         sample: int,
     ) -> str:
         reporter, address = self._reporter, self._address(document, question, sample)
+        list_address = self._list_address(address, question)
         reporter.waiting += 1
-        async with self._slots:
+        async with shared[list_address].place(self._slots):
             reporter.waiting -= 1
             reporter.in_flight += 1
-            turns = (await held()).get(reading_key(address), {})
-            result = await self._result(engine, document, address, turns, question=question)
+            logged = LoggedTurns(
+                engine=engine, log=self._log, suspects=self._suspects, seed=self._settings.sampling.seed
+            )
+            turns = await held()
+            generate = Sharing(
+                own=logged.at(address, turns),
+                shared=logged.at(list_address, turns),
+                turns=shared[list_address].by_path,
+            )
+            tally = Tally(generate=generate, with_shared=address.question_hash in self._first_questions)
+            result = await self._result(document, question, tally)
             reporter.in_flight -= 1
         durable = asyncio.ensure_future(self._log.record_outcome(address, result))
         if reporter.in_flight == 0:
@@ -162,27 +181,19 @@ class Reader:
             reader_fingerprint=self._task.reader_fingerprint,
         )
 
-    async def _result(
-        self,
-        engine: Engine,
-        document: PlannedDocument,
-        address: ReadingAddress,
-        turns: dict[str, Row],
-        *,
-        question: int,
-    ) -> dict[str, Any]:
+    def _list_address(self, address: ReadingAddress, question: int) -> ReadingAddress:
+        """Where the log keeps what the reading shares with others; its own address where it shares nothing."""
+        if not self._lists:
+            return address
+        return replace(address, question_hash=self._questions[LIST_HASH][question].as_py())
+
+    async def _result(self, document: PlannedDocument, question: int, tally: Tally) -> dict[str, Any]:
         """The reading's row of the outcome log. The one place where an exception becomes a failed reading."""
-        ask = partial(engine_turn, engine, address, seed=self._settings.sampling.seed)
-        recording = Recording(
-            generate=self._suspects.guard(ask, address=address), record=partial(self._record, address)
-        )
-        held = {path: held_turn(row) for path, row in turns.items()}
-        tally = Tally(generate=Replaying(generate=partial(self._with_room, recording), held=held))
         counting = Recording(generate=tally, record=self._reporter.count_turn)
         started_at = datetime.now(UTC)
         found: dict[str, Any] = {"status": Status.OK}
         try:
-            outcome = await self._policy.read(
+            outcome = await self._policy_for(question).read(
                 self._chunks(document), self._question(question), prompts=self._prompts, generate=counting
             )
             found |= {
@@ -208,15 +219,16 @@ class Reader:
             "model": self._settings.model,
         }
 
-    async def _with_room(self, generate: Generate, prompt: Prompt) -> Completion:
-        """A turn, begun when the log can take it: while the store fails, turns wait here and memory stays bounded."""
-        await self._log.room()
-        return await generate(prompt)
-
     def _chunks(self, document: PlannedDocument) -> DocumentChunks:
         if document.error is not None:
             raise DocumentError(document.error)
         return document.chunks
+
+    def _policy_for(self, row: int) -> Policy:
+        if not isinstance(self._policy, SharedPolicy):
+            return self._policy
+        text = self._lists[self._questions["document_id"][row].as_py()]
+        return self._policy.for_list(self._tokenizer.encode(text))
 
     def _question(self, row: int) -> list[int]:
         token_ids = self._tokenizer.encode(self._questions["question"][row].as_py())
@@ -227,9 +239,6 @@ class Reader:
                 f"policy.question_tokens is {budget}; shorten it or raise the knob"
             )
         return token_ids
-
-    def _record(self, address: ReadingAddress, prompt: Prompt, completion: Completion) -> None:
-        self._log.record_turn(address, prompt, completion)
 
     def _failed_reading(
         self, document: PlannedDocument, result: dict[str, Any], *, question: int, sample: int
@@ -279,27 +288,6 @@ class Reader:
             await asyncio.wait_for(self._log.close(), timeout=LAST_FLUSH_SECONDS)
         finally:
             os._exit(1)
-
-
-async def engine_turn(engine: Engine, address: ReadingAddress, prompt: Prompt, *, seed: int) -> Completion:
-    """One turn with its own seed."""
-    return await engine.complete(prompt, seed=address.turn_seed(prompt.path, seed=seed))
-
-
-def held_turn(row: Row) -> HeldTurn:
-    """A row of the turn log as a turn to replay."""
-    return HeldTurn(
-        prompt_hash=row["prompt_hash"],
-        completion=Completion(
-            token_ids=row["token_ids"],
-            text=row["text"],
-            finish_reason=FinishReason(row["finish_reason"]),
-            logprobs=row["logprobs"],
-            num_prompt_tokens=row["num_prompt_tokens"],
-            num_cached_prompt_tokens=row["num_cached_prompt_tokens"],
-            engine_seconds=row["engine_seconds"],
-        ),
-    )
 
 
 def failure(error: Exception) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from memagent_batch.domain.rewards import Overlong
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import NotHeldError
 from memagent_batch.ray_data.documents import DocumentChunks, PlannedDocument, planned_document
-from memagent_batch.ray_data.reader import held_turn
+from memagent_batch.ray_data.logged_turns import held_turn
 from memagent_batch.ray_data.rewarder import Rewarded, Rewarder
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.settings import Settings

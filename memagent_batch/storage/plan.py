@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
+from memagent_batch.storage.asked import LIST_HASH, question_lists
 from memagent_batch.storage.turn_index import ReadingKey, TurnIndex
 
 BUNDLE_BYTES = 1024 * 1024
@@ -55,12 +56,21 @@ class PlanCounts:
 class Plan:
     """The readings that are asked for: each document with its questions, `samples` times."""
 
-    def __init__(self, documents: pa.Table, questions: pa.Table, *, samples: int) -> None:
-        """Joins an index of documents (`INDEX_SCHEMA`) with a question list (`QUESTION_SCHEMA`)."""
+    def __init__(self, documents: pa.Table, questions: pa.Table, *, samples: int, as_lists: bool = False) -> None:
+        """Joins an index of documents (`INDEX_SCHEMA`) with a question list (`QUESTION_SCHEMA`).
+
+        `as_lists`: whether lists are read in one pass, so that an answer depends on the whole list; see `asked.py`.
+        """
         self.documents = documents
         self.questions = _with_inline(questions, documents)
         self.samples = samples
         self._hashes = [text_hash(question) for question in self.questions["question"].to_pylist()]
+        self._list_hashes: list[str] = []
+        if as_lists:
+            hashes = {name: text_hash(text) for name, text in question_lists(self.questions).items()}
+            self._list_hashes = [hashes[name] for name in self.questions["document_id"].to_pylist()]
+            pairs = zip(self._list_hashes, self._hashes, strict=True)
+            self._hashes = [text_hash(f"{of_list} {own}") for of_list, own in pairs]
         self._shared: list[int] = []
         self._bound: dict[str, list[int]] = defaultdict(list)
         for row, document_id in enumerate(self.questions["document_id"].to_pylist()):
@@ -77,12 +87,21 @@ class Plan:
         return self.samples * (len(self._shared) * int(self.documents.num_rows) + bound)
 
     def hashed_questions(self) -> pa.Table:
-        """The question list with its `question_hash` column; `readings` name its rows."""
-        return self.questions.append_column("question_hash", pa.array(self._hashes, pa.string()))
+        """The question list with the hashes of the addresses; `readings` name its rows."""
+        hashed = self.questions.append_column("question_hash", pa.array(self._hashes, pa.string()))
+        if not self._list_hashes:
+            return hashed
+        return hashed.append_column(LIST_HASH, pa.array(self._list_hashes, pa.string()))
 
     def question_rows(self, document_id: str) -> list[int]:
         """Rows of the question list that are asked of a document."""
         return [*self._shared, *self._bound.get(document_id, ())]
+
+    def num_passes(self, document_id: str) -> int:
+        """Passes over a document: one for each reading, or for each question list and sample."""
+        if not self._list_hashes:
+            return self.samples * len(self.question_rows(document_id))
+        return self.samples * len({self._list_hashes[row] for row in self.question_rows(document_id)})
 
     def counts(self, index: TurnIndex) -> PlanCounts:
         """How many readings are asked for, done and failed."""

@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from memagent_batch.domain.prompts import BUILT_IN_PROMPTS, AnswerForm, PromptSet
+from memagent_batch.domain.built_in_prompts import BUILT_IN_PROMPTS
+from memagent_batch.domain.prompts import AnswerForm, PromptSet
 from memagent_batch.errors import OutputError, PromptSetError
 
 REQUIRED_KEYS = ("name", "version", "first_memory", "update", "answers")

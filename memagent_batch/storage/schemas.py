@@ -18,7 +18,11 @@ QUESTION_ID = column("question_id", pa.string(), "id of the question")
 QUESTION = column("question", pa.string(), "text of the question")
 ADDRESS = [
     column("document_hash", pa.string(), "SHA-256 of the document's text in UTF-8, hex"),
-    column("question_hash", pa.string(), "SHA-256 of the question's text in UTF-8, hex"),
+    column(
+        "question_hash",
+        pa.string(),
+        "SHA-256 of the question's text in UTF-8, hex; policy `shared`: of its list's hash and its own",
+    ),
     column("sample", pa.int32(), "which reading of this document and question, from 0"),
     column("reader_fingerprint", pa.string(), "hash of all else that decides the result, hex"),
 ]
@@ -39,7 +43,13 @@ RESULT = [
     column("memory_truncations", pa.int32(), "update turns whose memory was cut at its budget", unit="turns"),
     column("num_document_tokens", pa.int64(), "length of the document", unit="tokens", nullable=True),
     column("num_chunks", pa.int32(), "chunks of the document", unit="chunks", nullable=True),
-    column("num_turns", pa.int32(), "turns of the reading, replayed ones included", unit="turns"),
+    column(
+        "num_turns",
+        pa.int32(),
+        "turns of the reading, replayed ones included; shared ones in the row of the list's first question alone, as "
+        "all that follows",
+        unit="turns",
+    ),
     column("num_replayed_turns", pa.int32(), "of these, answered by the turn log", unit="turns"),
     column("num_prompt_tokens", pa.int64(), "prompt tokens of all turns", unit="tokens"),
     column("num_cached_prompt_tokens", pa.int64(), "of these, held by the prefix cache", unit="tokens"),

@@ -15,6 +15,7 @@ from memagent_batch.domain.prompts import keeps_memory
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import TurnKind
 from memagent_batch.settings import TableFormat
+from memagent_batch.storage.asked import LIST_HASH
 from memagent_batch.storage.documents import CARRY_PREFIX
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.schemas import ANSWERS, MEMORIES
@@ -92,7 +93,8 @@ def project(part: pa.Table, questions: pa.Table, *, projection: Projection) -> P
         answers.append(
             {**answer, **names, "question": question["question"], "question_hash": key[1], **_carried(document)}
         )
-        memories.extend(_memories(turns.get(key, {}), names=names, projection=projection))
+        shared = turns.get((key[0], question.get(LIST_HASH, ""), sample), {})
+        memories.extend(_memories({**shared, **turns.get(key, {})}, names=names, projection=projection))
     carried = [pa.field(name, pa.string()) for name in carried_columns(part.schema)]
     return PartTables(
         answers=pa.Table.from_pylist(answers, schema=pa.schema([*ANSWERS, *carried])),

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from memagent_batch.domain.answers import Extraction, extract_answer
+from memagent_batch.domain.built_in_prompts import DEFAULT_PROMPTS
 from memagent_batch.domain.chunking import token_windows
-from memagent_batch.domain.prompts import DEFAULT_PROMPTS, AnswerForm, PromptTokens, Slot
+from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot
 from memagent_batch.engines.tokenizer import Tokenizer
 from pipelines.needles import Haystack, NeedleTask, make_task
 from pipelines.needles_facts import Split, make_needle

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from memagent_batch.domain.prompts import DEFAULT_PROMPTS, AnswerForm, PromptTokens, Slot
+from memagent_batch.domain.built_in_prompts import DEFAULT_PROMPTS
+from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot
 from memagent_batch.engines.tokenizer import Tokenizer
 from pipelines.needles_facts import Needle, Split, make_needle, make_rival
 from pipelines.tiny_policy.examples import Example

@@ -1,11 +1,12 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.domain.addresses import token_hash
-from memagent_batch.domain.generation import HeldTurn, Recording, Replaying, Tally
+from memagent_batch.domain.generation import HeldTurn, Recording, Replaying, Sharing, Tally
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
 
 HELD = Completion(token_ids=(1,), text="held", finish_reason=FinishReason.STOP, num_prompt_tokens=3, engine_seconds=2.0)
@@ -99,3 +100,43 @@ async def test_tally_a_turn_that_failed_is_not_counted() -> None:
     with pytest.raises(TimeoutError):
         await tally(prompt_of())
     assert set(tally.counts().values()) == {0}
+
+
+async def test_sharing_a_turn_asked_by_several_readings_runs_it_once() -> None:
+    asked: list[Prompt] = []
+
+    async def generate(prompt: Prompt) -> Completion:
+        asked.append(prompt)
+        await asyncio.sleep(0.01)
+        return FRESH
+
+    turns: dict[str, asyncio.Future[Completion]] = {}
+    shared_turn = replace(prompt_of(), shared=True)
+    readings = [Sharing(own=refuse, shared=generate, turns=turns) for _ in range(3)]
+    completions = await asyncio.gather(*(reading(shared_turn) for reading in readings))
+    assert asked == [shared_turn]
+    assert [completion.text for completion in completions] == ["fresh"] * 3
+    assert sorted(completion.replayed for completion in completions) == [False, True, True]
+
+
+async def test_sharing_a_turn_that_failed_fails_it_for_every_reading() -> None:
+    turns: dict[str, asyncio.Future[Completion]] = {}
+    for generate in (refuse, give_fresh):
+        with pytest.raises(TimeoutError):
+            await Sharing(own=give_fresh, shared=generate, turns=turns)(replace(prompt_of(), shared=True))
+
+
+async def test_sharing_a_turn_of_one_reading_alone_asks_for_it_each_time() -> None:
+    turns: dict[str, asyncio.Future[Completion]] = {}
+    for _ in range(2):
+        completion = await Sharing(own=give_fresh, shared=refuse, turns=turns)(prompt_of("answer"))
+        assert (completion, turns) == (FRESH, {})
+
+
+async def test_tally_without_shared_turns_counts_the_others_and_every_cut_memory() -> None:
+    tally = Tally(generate=give_fresh, with_shared=False)
+    await tally(replace(prompt_of("update/0"), shared=True))
+    await tally(prompt_of("answer"))
+    counts = tally.counts()
+    assert (counts["num_turns"], counts["num_prompt_tokens"], counts["engine_seconds"]) == (1, 5, 0.5)
+    assert counts["memory_truncations"] == 1

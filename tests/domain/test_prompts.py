@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memagent_batch.domain.built_in_prompts import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 from memagent_batch.domain.prompts import (
     ANSWER_SLOTS,
-    BUILT_IN_PROMPTS,
-    DEFAULT_PROMPTS,
     UPDATE_SLOTS,
     AnswerForm,
     Memory,
@@ -116,6 +115,11 @@ def test_default_prompts_show_their_fields_in_the_published_order() -> None:
     assert slots == [Slot.QUESTION, Slot.MEMORY, Slot.CHUNK]
     for text in DEFAULT_PROMPTS.answers.values():
         assert [piece for piece in split_slots(text) if isinstance(piece, Slot)] == [Slot.QUESTION, Slot.MEMORY]
+
+
+def test_section_first_prompts_show_the_chunk_before_all_that_differs_between_questions() -> None:
+    slots = [piece for piece in split_slots(BUILT_IN_PROMPTS["section-first"].update) if isinstance(piece, Slot)]
+    assert slots == [Slot.CHUNK, Slot.QUESTION, Slot.MEMORY]
 
 
 def test_token_template_filled_replaces_each_slot_and_keeps_the_rest() -> None:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from memagent_batch.domain.prompts import DEFAULT_PROMPTS, AnswerForm, Slot
+from memagent_batch.domain.built_in_prompts import DEFAULT_PROMPTS
+from memagent_batch.domain.prompts import AnswerForm, Slot
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.tokenizer import Tokenizer

@@ -13,8 +13,9 @@ from tokenizers import Tokenizer as BackendTokenizer
 from tokenizers.decoders import DecodeStream
 from transformers import PreTrainedTokenizerFast
 
+from memagent_batch.domain.built_in_prompts import DEFAULT_PROMPTS
 from memagent_batch.domain.chunking import chunk_spans
-from memagent_batch.domain.prompts import DEFAULT_PROMPTS, AnswerForm, Slot
+from memagent_batch.domain.prompts import AnswerForm, Slot
 from memagent_batch.engines.tokenizer import SEGMENT_CHARS, Tokenizer, load_tokenizer
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
 

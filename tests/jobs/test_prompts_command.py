@@ -6,7 +6,7 @@ import pytest
 from pydantic_settings import CliApp
 
 from jobs.prompts import Prompts, import_prompts, list_prompts, show_prompts
-from memagent_batch.domain.prompts import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
+from memagent_batch.domain.built_in_prompts import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 from memagent_batch.errors import OutputError, PromptSetError, SettingsError
 from memagent_batch.storage.prompt_files import load_prompt_set
 

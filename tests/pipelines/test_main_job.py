@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.domain.prompts import DEFAULT_PROMPTS, AnswerForm, Slot
+from memagent_batch.domain.built_in_prompts import DEFAULT_PROMPTS
+from memagent_batch.domain.prompts import AnswerForm, Slot
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.wiring import TINY_MODEL
 from pipelines.needles import Haystack, make_task

@@ -30,10 +30,15 @@ def question_of(question: str, *, document_id: str | None = None, question_id: s
 
 
 def plan_of(
-    documents: Sequence[Mapping[str, Any]], questions: Sequence[Mapping[str, Any]] = (), *, samples: int = 1
+    documents: Sequence[Mapping[str, Any]],
+    questions: Sequence[Mapping[str, Any]] = (),
+    *,
+    samples: int = 1,
+    as_lists: bool = False,
 ) -> Plan:
     index = pa.Table.from_pylist(documents, schema=INDEX_SCHEMA)
-    return Plan(index, pa.Table.from_pylist(questions, schema=QUESTION_SCHEMA), samples=samples)
+    listed = pa.Table.from_pylist(questions, schema=QUESTION_SCHEMA)
+    return Plan(index, listed, samples=samples, as_lists=as_lists)
 
 
 def index_of(statuses: Mapping[ReadingKey, Status], *, turn_files: Mapping[str, list[str]] | None = None) -> TurnIndex:
@@ -173,6 +178,26 @@ def test_plan_question_id_asked_twice_of_a_document_is_refused(questions: list[d
 def test_plan_hashed_questions_hash_the_text_of_each_question() -> None:
     plan = plan_of([document_of("a")], [question_of("q", question_id="1"), question_of("r", question_id="2")])
     assert plan.hashed_questions()["question_hash"].to_pylist() == [text_hash("q"), text_hash("r")]
+
+
+def test_plan_of_lists_question_hashes_change_with_any_question_of_the_same_list() -> None:
+    def hashes(*questions: str) -> list[str]:
+        asked = [question_of(question) for question in questions] + [question_of("bound", document_id="a")]
+        plan = plan_of([document_of("a")], asked, as_lists=True)
+        found: list[str] = plan.hashed_questions()["question_hash"].to_pylist()
+        return found
+
+    one, two, three = hashes("q", "r"), hashes("q", "changed"), hashes("r", "q")
+    assert one[-1] == two[-1] == three[-1]
+    assert len({*one, *two, *three}) == 7
+
+
+def test_plan_of_lists_makes_one_pass_for_each_list_and_sample() -> None:
+    questions = [question_of("q"), question_of("r"), question_of("s", document_id="a")]
+    for as_lists, num_passes in ((False, 6), (True, 4)):
+        plan = plan_of([document_of("a"), document_of("b")], questions, samples=2, as_lists=as_lists)
+        assert plan.num_passes("a") == num_passes
+        assert plan.num_passes("b") == (2 if as_lists else 4)
 
 
 @settings(deadline=None, max_examples=50)

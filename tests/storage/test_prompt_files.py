@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from memagent_batch.domain.prompts import BUILT_IN_PROMPTS, DEFAULT_PROMPTS, AnswerForm, PromptSet
+from memagent_batch.domain.built_in_prompts import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
+from memagent_batch.domain.prompts import AnswerForm, PromptSet
 from memagent_batch.errors import OutputError, PromptSetError
 from memagent_batch.storage.prompt_files import load_prompt_set, prompt_set_json, save_prompt_set
 

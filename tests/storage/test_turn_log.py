@@ -15,7 +15,7 @@ from memagent_batch.domain.chunking import ChunkSpan
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
 from memagent_batch.errors import OutputError, StorageError
-from memagent_batch.ray_data.reader import held_turn
+from memagent_batch.ray_data.logged_turns import held_turn
 from memagent_batch.settings import LogSettings
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.schemas import OUTCOME_LOG, TURN_LOG

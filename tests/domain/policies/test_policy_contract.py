@@ -15,6 +15,7 @@ from memagent_batch.domain.policies.direct import DirectTurn
 from memagent_batch.domain.policies.gated import GatedPolicy
 from memagent_batch.domain.policies.overwrite import OverwritePolicy
 from memagent_batch.domain.policies.retrieve import RetrievePolicy
+from memagent_batch.domain.policies.shared import SharedPolicy
 from memagent_batch.domain.policies.truncate import TruncatePolicy
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
 from memagent_batch.domain.readings import Outcome, Policy
@@ -34,11 +35,12 @@ DIRECT = DirectTurn(chunk_tokens=CHUNK_TOKENS, answer_tokens=6)
 INSTANCES: dict[str, Policy] = {
     "overwrite": OverwritePolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
     "gated": GatedPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
+    "shared": SharedPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
     "truncate": TruncatePolicy(turn=DIRECT),
     "retrieve": RetrievePolicy(turn=DIRECT, passage_tokens=3, overlap_tokens=1, rank=by_first_token),
 }
 KINDS = sorted(INSTANCES)
-MEMORY_KINDS = ["gated", "overwrite"]
+MEMORY_KINDS = ["gated", "overwrite", "shared"]
 QUESTION = (50, 51)
 PROMPTS = PromptTokens(
     update=TokenTemplate(pieces=((1,), Slot.QUESTION, (2,), Slot.MEMORY, (3,), Slot.CHUNK, (4,))),

@@ -1,0 +1,136 @@
+"""Many questions over one document: prompt tokens that vLLM computes for each, in three ways of asking.
+
+The real job with real vLLM and the shipped policy: documents of one length, asked 1, 4 and 16 questions. `published`
+is the policy `overwrite` with the default prompt set, `section-first` the same with that prompt set, `shared` the
+policy of that name. Each question's fact stands in the document, so the answers are scored as well.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from memagent_batch.domain.scores import Metric, score
+from memagent_batch.engines.tokenizer import load_tokenizer
+from memagent_batch.wiring import TINY_MODEL
+from pipelines.needles import Haystack, make_task
+
+CONFIG = Path(__file__).parent.parent / "jobs" / "configs" / "tiny.yaml"
+WAYS = {
+    "published": (),
+    "section-first": ("--prompt-set", "section-first"),
+    "shared": ("--policy.kind", "shared"),
+}
+"""Names, and the knobs that set them apart."""
+LIST_TOKENS = 512
+"""Room for the longest question list; the same in all ways."""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--questions", type=int, nargs="+", default=[1, 4, 16], help="of a document (default: 1 4 16)")
+    options.add_argument("--tokens", type=int, default=12_000, help="tokens of a document, at least (default: 12,000)")
+    options.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="ways of asking (default: all)")
+    options.add_argument("--knobs", default="", help="further knobs of the job, such as '--pool.readings-in-flight 8'")
+    options.add_argument("--json", action="store_true", help="JSON lines only")
+    known = options.parse_args()
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        references = _corpus(Path(folder), known.questions, num_tokens=known.tokens)
+        for way in known.ways:
+            seconds = _run(Path(folder), way, knobs=known.knobs.split())
+            rows = pq.read_table(Path(folder, way, "answers")).to_pylist()
+            found += list(_figures(way, rows, references=references, seconds=seconds))
+            for figures in found[-len(known.questions) :]:
+                print(json.dumps(figures), flush=True)
+    if not known.json:
+        _say(found)
+
+
+def _corpus(folder: Path, numbers: Sequence[int], *, num_tokens: int) -> dict[tuple[str, str], str]:
+    """Writes a document for each number of questions, and returns the reference answers."""
+    rng = random.Random(num_tokens)
+    tokenizer = load_tokenizer(str(TINY_MODEL))
+    documents: list[dict[str, str]] = []
+    questions: list[dict[str, str]] = []
+    for number in numbers:
+        tasks = [
+            make_task(
+                rng,
+                length=num_tokens // max(numbers),
+                length_of=lambda text: len(tokenizer.encode_document(text).token_ids),
+                haystack=Haystack.RUNNING,
+            )
+            for _ in range(max(numbers))
+        ]
+        documents.append({"document_id": f"d{number}", "text": "\n".join(task.document for task in tasks)})
+        questions += [
+            {"document_id": f"d{number}", "question": task.question, "references": task.answer}
+            for task in tasks[:number]
+        ]
+    pq.write_table(pa.Table.from_pylist(documents), folder / "documents.parquet")
+    pq.write_table(pa.Table.from_pylist(questions), folder / "questions.parquet")
+    return {(row["document_id"], row["question"]): row["references"] for row in questions}
+
+
+def _run(folder: Path, way: str, *, knobs: Sequence[str]) -> float:
+    """Seconds of the whole command."""
+    command = [
+        *(sys.executable, "-m", "jobs.answer", "--config", str(CONFIG), "--output", str(folder / way)),
+        *("--documents", str(folder / "documents.parquet"), "--questions", str(folder / "questions.parquet")),
+        *("--policy.question-tokens", str(LIST_TOKENS), *WAYS[way], *knobs),
+    ]
+    began = time.monotonic()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.monotonic() - began
+
+
+def _figures(
+    way: str, rows: Sequence[dict[str, Any]], *, references: dict[tuple[str, str], str], seconds: float
+) -> Iterator[dict[str, Any]]:
+    """One line for each document of a run."""
+    for document_id in dict.fromkeys(row["document_id"] for row in rows):
+        own = [row for row in rows if row["document_id"] == document_id]
+        prompt, cached = (sum(row[name] for row in own) for name in ("num_prompt_tokens", "num_cached_prompt_tokens"))
+        yield {
+            "benchmark": "questions",
+            "way": way,
+            "questions": len(own),
+            "document_tokens": own[0]["num_document_tokens"],
+            "turns": sum(row["num_turns"] for row in own),
+            "prompt_tokens": prompt,
+            "cached_prompt_tokens": cached,
+            "computed_per_question": round((prompt - cached) / len(own)),
+            "computed_per_question_and_document_token": round(
+                (prompt - cached) / len(own) / own[0]["num_document_tokens"], 4
+            ),
+            "failed": sum(row["status"] == "failed" for row in own),
+            "right": sum(
+                score(Metric.ALL, row["answer"], [references[document_id, row["question"]]]) == 1 for row in own
+            ),
+            "memory_truncations": sum(row["memory_truncations"] for row in own),
+            "seconds_of_the_run": round(seconds, 1),
+        }
+
+
+def _say(found: Sequence[dict[str, Any]]) -> None:
+    alone = found[0]["computed_per_question_and_document_token"]
+    for figures in found:
+        share = figures["computed_per_question_and_document_token"] / alone
+        print(
+            f"{figures['way']}, {figures['questions']} questions: {share:.1%} of the first line's computed prompt "
+            f"tokens for each, {figures['right']} right"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The prompt sets that come with the project, in its own wording."""
+
+from memagent_batch.domain.prompts import AnswerForm, PromptSet
+
+DEFAULT_PROMPTS = PromptSet(
+    name="default",
+    version="1",
+    first_memory="Nothing noted yet.",
+    update=(
+        "You are reading a long document section by section. You see a question, your memory of the sections before, "
+        "and the next section. Write your memory anew: keep everything in it that helps to answer the question, and "
+        "add what this section says about it. What you leave out is forgotten.\n\n"
+        "<question>\n{question}\n</question>\n\n"
+        "<memory>\n{memory}\n</memory>\n\n"
+        "<section>\n{chunk}\n</section>\n\n"
+        "The new memory:"
+    ),
+    answers={
+        AnswerForm.BOXED: (
+            "You have read a long document section by section. Answer the question from your memory of it.\n\n"
+            "<question>\n{question}\n</question>\n\n"
+            "<memory>\n{memory}\n</memory>\n\n"
+            "Write the answer in \\boxed{{}}."
+        ),
+        AnswerForm.SENTENCE: (
+            "You have read a long document section by section. Answer the question from your memory of it.\n\n"
+            "<question>\n{question}\n</question>\n\n"
+            "<memory>\n{memory}\n</memory>\n\n"
+            'End with a sentence that begins with "The answer is".'
+        ),
+    },
+    note="The project's own wording, for any instruct model; fields in the published order.",
+)
+
+GATED_PROMPTS = PromptSet(
+    name="gated",
+    version="1",
+    first_memory=DEFAULT_PROMPTS.first_memory,
+    update=(
+        "You are reading a long document section by section. You see a question, your memory of the sections before, "
+        "and the next section. If this section says nothing new about the question, write only the word keep. Else "
+        "write your memory anew: keep everything in it that helps to answer the question, and add what this section "
+        "says about it. What you leave out is forgotten.\n\n"
+        "<question>\n{question}\n</question>\n\n"
+        "<memory>\n{memory}\n</memory>\n\n"
+        "<section>\n{chunk}\n</section>\n\n"
+        "keep, or the new memory:"
+    ),
+    answers=DEFAULT_PROMPTS.answers,
+    keep_word="keep",
+    note="The project's own wording, for any instruct model; a section without news costs one word.",
+)
+
+SECTION_FIRST_PROMPTS = PromptSet(
+    name="section-first",
+    version="1",
+    first_memory=DEFAULT_PROMPTS.first_memory,
+    update=(
+        "Below is one section of a long document that you are reading section by section, then a question, and your "
+        "memory of the sections before.\n\n"
+        "<section>\n{chunk}\n</section>\n\n"
+        "<question>\n{question}\n</question>\n\n"
+        "<memory>\n{memory}\n</memory>\n\n"
+        "Write your memory anew: keep everything in it that helps to answer the question, and add what the section "
+        "says about it. What you leave out is forgotten.\n\n"
+        "The new memory:"
+    ),
+    answers=DEFAULT_PROMPTS.answers,
+    note="The project's own wording, for any instruct model; the prefix cache serves a section to all questions.",
+)
+
+BUILT_IN_PROMPTS = {prompts.name: prompts for prompts in (DEFAULT_PROMPTS, GATED_PROMPTS, SECTION_FIRST_PROMPTS)}
+"""Prompt sets that need no file, by name."""

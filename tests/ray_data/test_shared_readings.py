@@ -1,0 +1,240 @@
+"""Many questions over one document with one memory: what the readings share, and what each has for itself."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from silent_board import SilentBoard
+
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.engines.engine import Engine
+from memagent_batch.errors import EngineRequestError, SettingsError
+from memagent_batch.ray_data import reader
+from memagent_batch.ray_data.reader import Reader, ReaderTask
+from memagent_batch.ray_data.tokenise import tokenise
+from memagent_batch.settings import Settings
+from memagent_batch.storage.asked import write_asked
+from memagent_batch.storage.documents import index_shard
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.plan import Plan
+from memagent_batch.storage.questions import read_questions
+from memagent_batch.storage.shards import list_shards
+from memagent_batch.storage.turn_index import scan_log
+from memagent_batch.wiring import make_output
+from pipelines.answer import answer
+from pipelines.collect import sampled_settings
+from pipelines.plan import plan_run
+
+RUN_ID = "20260101T000000.000Z"
+FINGERPRINT = "f"
+QUESTIONS = ("Who?", "Where?", "When?")
+
+
+class ScriptedEngine:
+    """Writes the number of the turn that it is asked for; at one path it does something else first."""
+
+    def __init__(self, *, stop_at: str = "", fail: bool = False) -> None:
+        self.paths: list[str] = []
+        self.stopped = asyncio.Event()
+        self._stop_at, self._fail = stop_at, fail
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        self.paths.append(prompt.path)
+        if prompt.path == self._stop_at and self._fail:
+            raise EngineRequestError(f"turn {prompt.path}: refused")
+        if prompt.path == self._stop_at:
+            self.stopped.set()
+            await asyncio.Event().wait()
+        text = f"\\boxed{{{prompt.path}}}"
+        return Completion(
+            token_ids=[7], text=text, finish_reason=FinishReason.STOP, num_prompt_tokens=len(prompt.token_ids)
+        )
+
+
+@pytest.fixture
+def settings(text_model: str, tmp_path: Path) -> Settings:
+    rows = [{"document_id": "d", "text": "some text to read " * 30}, {"document_id": "e", "text": "more of it " * 20}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
+    knobs: dict[str, Any] = {"simulated": {"completion_tokens": 4}, "log": {"flush_seconds": 0.05}}
+    return Settings(
+        documents=str(tmp_path / "documents.parquet"),
+        output=str(tmp_path / "run"),
+        ask=QUESTIONS,
+        model=text_model,
+        engine="simulated",
+        window_tokens=1000,
+        policy={
+            "kind": "shared",
+            "chunk_tokens": 30,
+            "question_tokens": 60,
+            "memory_tokens": 40,
+            "answer_tokens": 40,
+        },
+        **knobs,
+    )
+
+
+async def read_with(
+    engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch, *, num_documents: int = 1
+) -> list[str]:
+    """Statuses of what one reader with this engine reads of what is left to do."""
+    monkeypatch.setattr(reader, "make_engine", lambda settings: engine)
+    output = make_output(settings)
+    (shard,) = list_shards(Location(uri=settings.documents), settings=settings.input)
+    index = pa.concat_tables(index_shard(shard, settings=settings.input, storage_options={}))
+    plan = Plan(index.slice(0, num_documents), read_questions(None, ask=settings.ask), samples=1, as_lists=True)
+    write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
+    log = scan_log(output, reader_fingerprint=FINGERPRINT)
+    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=FINGERPRINT, board=SilentBoard())
+    actor = Reader(task)
+    bundles = plan.pending(log, retry_failed=settings.retry_failed)
+    documents = [document for bundle in bundles for document in tokenise(bundle, settings=settings)]
+    tables = await asyncio.gather(*map(actor, documents))
+    return [status for table in tables for status in table["status"].to_pylist()]
+
+
+def rows_in(settings: Settings, folder: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(Path(settings.output) / folder).to_pylist()
+    return rows
+
+
+def wait_until_logged(settings: Settings, *, num_turns: int) -> None:
+    folder = Path(settings.output) / "log" / "turns"
+    while not folder.exists() or len(rows_in(settings, "log/turns")) < num_turns:
+        time.sleep(0.02)
+
+
+def update_paths(num: int) -> list[str]:
+    return [f"update/{index}" for index in range(num)]
+
+
+async def test_shared_reading_killed_in_mid_document_goes_on_without_repeating_a_turn(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = ScriptedEngine(stop_at="update/3")
+    attempt = asyncio.create_task(read_with(killed, settings, monkeypatch))
+    await killed.stopped.wait()
+    await asyncio.to_thread(wait_until_logged, settings, num_turns=3)
+    attempt.cancel()
+    engine = ScriptedEngine()
+    assert await read_with(engine, settings, monkeypatch) == ["ok"] * 3
+    assert killed.paths == update_paths(4)
+    num_chunks = rows_in(settings, "log/outcomes")[0]["num_chunks"]
+    assert engine.paths == [*update_paths(num_chunks)[3:], "answer", "answer", "answer"]
+
+
+async def test_shared_update_that_fails_fails_every_reading_of_its_list_with_a_row_each(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = ScriptedEngine(stop_at="update/2", fail=True)
+    assert await read_with(broken, settings, monkeypatch) == ["failed"] * 3
+    assert broken.paths == update_paths(3)
+    rows = rows_in(settings, "log/outcomes")
+    assert {row["error_message"] for row in rows} == {"turn update/2: refused"}
+    assert sorted(row["num_turns"] for row in rows) == [0, 0, 2]
+    mended = ScriptedEngine()
+    again = settings.model_copy(update={"retry_failed": True})
+    assert await read_with(mended, again, monkeypatch) == ["ok"] * 3
+    assert mended.paths[0] == "update/2"
+
+
+async def test_shared_answer_that_fails_fails_its_reading_alone(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Choosy(ScriptedEngine):
+        async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+            if self.paths.count("answer") == 1:
+                self._stop_at, self._fail = "answer", True
+            else:
+                self._stop_at = ""
+            return await super().complete(prompt, seed=seed)
+
+    assert Counter(await read_with(Choosy(), settings, monkeypatch)) == {"ok": 2, "failed": 1}
+
+
+async def test_shared_readings_that_wait_for_their_list_keep_no_place_from_another_document(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Meeting(ScriptedEngine):
+        async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+            if prompt.path == "update/0":
+                await self.both.wait()
+            return await super().complete(prompt, seed=seed)
+
+        async def start(self) -> None:
+            self.both = asyncio.Barrier(2)
+
+    two_places = settings.model_copy(update={"pool": settings.pool.model_copy(update={"readings_in_flight": 2})})
+    async with asyncio.timeout(60):
+        assert await read_with(Meeting(), two_places, monkeypatch, num_documents=2) == ["ok"] * 6
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
+def test_shared_run_has_a_row_for_each_question_and_makes_each_update_once(settings: Settings) -> None:
+    planned = plan_run(settings)
+    manifest = answer(settings)
+    answers, turns, memories = (rows_in(settings, folder) for folder in ("answers", "log/turns", "memories"))
+    assert Counter((row["document_id"], row["question"]) for row in answers) == Counter(
+        (document, question) for document in "de" for question in QUESTIONS
+    )
+    assert {(row["status"], row["answer"]) for row in answers} == {("ok", "simulated")}
+    chunks = {row["document_id"]: row["num_chunks"] for row in answers}
+    assert Counter(row["kind"] for row in turns) == {"update": sum(chunks.values()), "answer": 6}
+    assert planned["turns"] == manifest["totals"]["num_turns"] == len(turns)
+    assert manifest["totals"]["num_prompt_tokens"] == sum(row["num_prompt_tokens"] for row in turns)
+    assert manifest["totals"]["num_completion_tokens"] == sum(len(row["token_ids"]) for row in turns)
+    shown = Counter((row["document_id"], row["question_id"]) for row in memories)
+    assert shown == {
+        (document, row["question_id"]): num + 1
+        for document, num in chunks.items()
+        for row in answers
+        if row["document_id"] == document
+    }
+    logged = {(row["document_hash"], row["question_hash"], row["sample"]) for row in turns}
+    for table in (answers, memories):
+        assert {(row["document_hash"], row["question_hash"], row["sample"]) for row in table} <= logged
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
+def test_shared_run_with_one_question_changed_reads_its_list_again_and_no_other(
+    settings: Settings, tmp_path: Path
+) -> None:
+    def ask(questions: Sequence[str]) -> dict[str, Any]:
+        bound = {"question_id": "bound", "document_id": "e", "question": "Why?"}
+        rows = [{"question_id": f"q{row}", "document_id": None, "question": text} for row, text in enumerate(questions)]
+        pq.write_table(pa.Table.from_pylist([bound, *rows]), tmp_path / "questions.parquet")
+        return answer(settings.model_copy(update={"ask": (), "questions": str(tmp_path / "questions.parquet")}))
+
+    first = ask(QUESTIONS)
+    assert ask(QUESTIONS)["changes"]["readings"]["read"] == 0
+    second = ask([*QUESTIONS[:2], "How?"])
+    run_ids = {(row["document_id"], row["question_id"]): row["run_id"] for row in rows_in(settings, "answers")}
+    assert run_ids.pop(("e", "bound")) == first["run_id"]
+    assert set(run_ids.values()) == {second["run_id"]}
+    assert len(run_ids) == 6
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
+def test_shared_question_list_over_its_budget_is_refused_with_the_remedy(settings: Settings) -> None:
+    with pytest.raises(SettingsError, match=r"the list for every document has \d+ tokens.*split it.*raise the knob"):
+        plan_run(settings.model_copy(update={"ask": tuple(f"What is the number {n}?" for n in range(30))}))
+
+
+def test_shared_rollouts_are_refused(settings: Settings) -> None:
+    with pytest.raises(SettingsError, match=r"the turns of 'shared' belong to several questions.*'overwrite'"):
+        sampled_settings(settings)
