@@ -55,7 +55,7 @@ def _run(folder: Path, *, num_documents: int, num_tokens: int) -> dict[str, floa
     ]
     began = time.monotonic()
     job = subprocess.Popen(command)
-    peaks = _watch(job)
+    peaks = watch(job)
     if job.returncode != 0:
         raise RuntimeError(f"the job ended with exit code {job.returncode}")
     rows = pq.read_table(folder / "run" / "answers").to_pylist()
@@ -91,7 +91,7 @@ def _corpus(folder: Path, *, num_documents: int, num_tokens: int) -> dict[str, s
     return references
 
 
-def _watch(job: "subprocess.Popen[bytes]") -> dict[str, float]:
+def watch(job: "subprocess.Popen[bytes]") -> dict[str, float]:
     """Peaks of private and resident memory by role, MiB."""
     names: list[str] = [f"{role}_{kind}_mib" for role in ROLES for kind in KINDS]
     peaks = dict.fromkeys(names, 0.0)

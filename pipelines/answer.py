@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 import ray
 
 from memagent_batch.errors import SupersededError
@@ -15,6 +16,7 @@ from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.settings import Settings
+from memagent_batch.storage.calls import group_documents
 from memagent_batch.storage.claim import clear_tables, remove_tables, require_claim
 from memagent_batch.storage.history import keep_last_run, recorded_plan
 from memagent_batch.storage.manifest import claim_output
@@ -44,7 +46,8 @@ def answer(settings: Settings) -> dict[str, Any]:
             before = keep_last_run(output)
             metrics.start()
             index = scan_log(output, reader_fingerprint=reader.fingerprint)
-            read_documents(plan, index, settings=settings, run=run, metrics=metrics)
+            bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
+            read_documents(bundles, settings=settings, run=run, metrics=metrics)
             index = scan_log(output, reader_fingerprint=reader.fingerprint)
             clear_tables(output, run_id=run.run_id)
             reports = write(plan, index, run=run)
@@ -56,11 +59,11 @@ def answer(settings: Settings) -> dict[str, Any]:
         raise
 
 
-def read_documents(plan: Plan, index: TurnIndex, *, settings: Settings, run: Run, metrics: RunMetrics) -> None:
-    """Reads what the log does not answer yet. Every reading is in the log when this returns."""
-    bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
+def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, metrics: RunMetrics) -> None:
+    """Reads what the log does not answer yet, in this order. Every reading is in the log when this returns."""
     if not bundles:
         return
+    calls = group_documents(bundles, readings_in_flight=settings.pool.replicas * settings.pool.readings_in_flight)
     board = start_board()
     task = ReaderTask(
         settings=settings,
@@ -69,7 +72,7 @@ def read_documents(plan: Plan, index: TurnIndex, *, settings: Settings, run: Run
         board=board,
     )
     rows = (
-        ray.data.from_arrow(bundles)
+        ray.data.from_arrow(list(calls))
         .map_batches(
             tokenise, fn_kwargs={"settings": settings}, batch_size=None, batch_format="pyarrow", num_cpus=CPU_SHARE
         )

@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-import sys
-from array import array
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,10 +38,7 @@ def text_hash(text: str) -> str:
 
 def token_hash(token_ids: Sequence[int]) -> str:
     """Short hash of a prompt, 16 hex digits: tells a replay that its prompt is the one that was logged."""
-    words = array("I", token_ids)  # 4 bytes each, in a tenth of the time that joining them takes
-    if sys.byteorder == "little":
-        words.byteswap()
-    return hashlib.sha256(words).hexdigest()[:16]
+    return hashlib.sha256(struct.pack(f">{len(token_ids)}I", *token_ids)).hexdigest()[:16]
 
 
 def fingerprint(parts: Mapping[str, Any]) -> str:

@@ -59,8 +59,13 @@ class PlannedDocument:
     """Why it can't be read, if so."""
 
 
-def planned_document(row: pa.Table) -> PlannedDocument:
-    """The document of a one-row table of the schema `TOKENISED`."""
+def planned_documents(call: pa.Table) -> list[PlannedDocument]:
+    """The documents of a one-row table of the schema `CALL`."""
+    documents = pa.Table.from_struct_array(call["documents"].chunk(0).flatten())
+    return [_planned_document(documents.slice(row, 1)) for row in range(documents.num_rows)]
+
+
+def _planned_document(row: pa.Table) -> PlannedDocument:
     token_ids = row["token_ids"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
     values: dict[str, Any] = row.drop_columns(["token_ids"]).to_pylist()[0]
     return PlannedDocument(

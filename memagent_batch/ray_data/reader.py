@@ -4,11 +4,10 @@ import asyncio
 import os
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import ray
@@ -20,9 +19,10 @@ from memagent_batch.domain.readings import Policy, Status
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import DocumentError, EngineDeadError, MemagentError, QuestionTooLongError, ReadingError
 from memagent_batch.events import Event, EventKind
-from memagent_batch.ray_data.documents import DocumentChunks, PlannedDocument, planned_document
+from memagent_batch.ray_data.documents import DocumentChunks, PlannedDocument, planned_documents
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
 from memagent_batch.ray_data.logged_turns import LoggedTurns, SharedTurns
+from memagent_batch.ray_data.once import Once
 from memagent_batch.ray_data.progress import REPORT_SECONDS
 from memagent_batch.ray_data.reporter import Reporter
 from memagent_batch.ray_data.suspects import Suspects
@@ -32,25 +32,8 @@ from memagent_batch.storage.turn_index import ReadingKey, Row, read_turns, scan_
 from memagent_batch.storage.turn_log import TurnLogWriter
 from memagent_batch.wiring import make_engine, make_output, make_policy, make_prompt_tokens, make_tokenizer
 
-T = TypeVar("T")
-
 LAST_FLUSH_SECONDS = 30.0
 """Longest wait for the log's last flush when the engine has died."""
-
-
-class Once(Generic[T]):
-    """Awaits something once, when it is first asked for, and gives every asker the same."""
-
-    def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
-        """Takes what makes it; nothing runs yet."""
-        self._make = make
-        self._made: asyncio.Future[T] | None = None
-
-    async def __call__(self) -> T:
-        """The thing, or the exception that its making raised."""
-        if self._made is None:
-            self._made = asyncio.ensure_future(self._make())
-        return await asyncio.shield(self._made)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,22 +65,26 @@ class Reader:
         listed = LIST_HASH in self._questions.schema.names
         self._lists = question_lists(self._questions) if listed else {}
         self._first_questions = first_questions(self._questions) if listed else frozenset()
-        self._writer_id = uuid.uuid4().hex[:12]
+        self._writer = writer_before_restarts()
+        self._writer_id = f"{self._writer}{uuid.uuid4().hex[:12]}"
         self._started = Once(self._start)
         self._loop: asyncio.AbstractEventLoop | None = None
         heed_actor_sigterm(self._leave)
 
     async def __call__(self, batch: pa.Table) -> pa.Table:
-        """Reads one document for all its questions. Never raises for what concerns a reading alone."""
+        """Reads a document, or some small ones, for all their questions; in: a row of `CALL`, out: a row a reading.
+
+        Never raises for what concerns a reading alone.
+        """
         engine = await self._started()
-        document = planned_document(batch)
-        held = Once(partial(self._held, document))
-        shared = defaultdict[ReadingAddress, SharedTurns](SharedTurns)
-        readings = [
-            self._read(engine, document, held, shared, question, sample) for question, sample in document.readings
-        ]
-        statuses = await asyncio.gather(*readings)
-        return pa.table({"document_id": [document.document_id] * len(statuses), "status": pa.array(statuses)})
+        readings, document_ids = [], []
+        for document in planned_documents(batch):
+            held = Once(partial(self._held, document))
+            shared = defaultdict[ReadingAddress, SharedTurns](SharedTurns)
+            for question, sample in document.readings:
+                readings.append(self._read(engine, document, held, shared, question, sample))
+                document_ids.append(document.document_id)
+        return pa.table({"document_id": document_ids, "status": pa.array(await asyncio.gather(*readings))})
 
     async def _start(self) -> Engine:
         settings = self._settings
@@ -113,7 +100,7 @@ class Reader:
             scan_turn_files,
             self._output,
             reader_fingerprint=self._task.reader_fingerprint,
-            run_id=self._task.run_id,
+            begins=f"{self._task.run_id}-{self._writer}",
         )
         engine = make_engine(settings)
         await engine.start()
@@ -288,6 +275,16 @@ class Reader:
             await asyncio.wait_for(self._log.close(), timeout=LAST_FLUSH_SECONDS)
         finally:
             os._exit(1)
+
+
+def writer_before_restarts() -> str:
+    """What begins the names of this actor's log files before and after a restart; empty outside an actor.
+
+    Ray gives a restarted actor the documents that it had, so these are all the files of the run that it needs: with a
+    thousand actors beside it, the others' files are too many to look through.
+    """
+    actor_id = ray.get_runtime_context().get_actor_id() if ray.is_initialized() else None
+    return f"{actor_id}-" if actor_id else ""
 
 
 def failure(error: Exception) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.rewards import Overlong
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import NotHeldError
-from memagent_batch.ray_data.documents import DocumentChunks, PlannedDocument, planned_document
+from memagent_batch.ray_data.documents import DocumentChunks, PlannedDocument, planned_documents
 from memagent_batch.ray_data.logged_turns import held_turn
 from memagent_batch.ray_data.rewarder import Rewarded, Rewarder
 from memagent_batch.ray_data.tokenise import tokenise
@@ -101,8 +102,7 @@ class Projector:
         readable = part.filter(pc.is_null(part["error"]))
         for unread in part.filter(pc.is_valid(part["error"])).to_pylist():
             yield from self._document(_unread(unread), {})
-        for tokenised in tokenise(readable, settings=self._task.settings):
-            document = planned_document(tokenised)
+        for document in chain.from_iterable(map(planned_documents, tokenise(readable, settings=self._task.settings))):
             turns = read_turns(
                 self._output,
                 document.turn_files,

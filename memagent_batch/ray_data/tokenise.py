@@ -1,7 +1,9 @@
 """CPU tasks before the engine: index shards, then turn texts into tokens and chunk spans."""
 
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -10,8 +12,9 @@ import pyarrow.compute as pc
 from memagent_batch.domain.chunking import chunk_spans
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import DocumentError
-from memagent_batch.ray_data.documents import planned_document
+from memagent_batch.ray_data.documents import planned_documents
 from memagent_batch.settings import Settings
+from memagent_batch.storage.calls import CALL_COLUMN
 from memagent_batch.storage.documents import FetchedText, fetch_texts, index_shard
 from memagent_batch.storage.plan import WORK_COLUMNS
 from memagent_batch.wiring import make_tokenizer
@@ -38,6 +41,9 @@ TOKENISED = pa.schema(
 )
 """A document on its way to the reader: its tokens once, whatever the number of its questions."""
 
+CALL = pa.schema([pa.field("documents", pa.large_list(pa.struct(list(TOKENISED))))])
+"""What one call of a reader takes: a long document, or some small ones, since each call costs Ray Data some 7 ms."""
+
 
 def index_shards(batch: dict[str, Any], *, settings: Settings) -> Iterator[pa.Table]:
     """Ray Data UDF: shards in, rows of the document index out; holds one batch of texts at a time."""
@@ -46,11 +52,20 @@ def index_shards(batch: dict[str, Any], *, settings: Settings) -> Iterator[pa.Ta
 
 
 def tokenise(bundle: pa.Table, *, settings: Settings) -> Iterator[pa.Table]:
-    """Ray Data UDF: a bundle of planned documents in, tokenised documents out, one table each."""
+    """Ray Data UDF: a bundle of planned documents in, rows of `CALL` out, one table each.
+
+    A bundle that `group_documents` has not grouped gives each document a call of its own.
+    """
     tokenizer = make_tokenizer(settings)
     work = bundle.select(["document_id", "document_hash", *WORK_COLUMNS.names]).to_pylist()
+    calls = bundle[CALL_COLUMN].to_pylist() if CALL_COLUMN in bundle.schema.names else range(len(work))
+    missing, held = Counter(calls), defaultdict(list)
     for fetched in fetch_texts(bundle, settings=settings.input, storage_options=settings.storage_options):
-        yield _tokenised(tokenizer, fetched, work[fetched.row], settings=settings)
+        call = calls[fetched.row]
+        held[call].append(_tokenised(tokenizer, fetched, work[fetched.row], settings=settings))
+        missing[call] -= 1
+        if not missing[call]:
+            yield _call(held.pop(call))
 
 
 COUNTED = pa.schema(
@@ -79,7 +94,7 @@ def count_tokens(part: pa.Table, *, settings: Settings) -> pa.Table:
             "num_readings": len(document.readings),
             "error": document.error,
         }
-        for document in map(planned_document, tokenise(readable, settings=settings))
+        for document in chain.from_iterable(map(planned_documents, tokenise(readable, settings=settings)))
     ]
     zeros = dict.fromkeys(["num_tokens", "num_chunks", "num_chunk_tokens", "num_readings"], 0)
     return pa.Table.from_pylist([*counted, *[{**zeros, **row} for row in unreadable]], schema=COUNTED)
@@ -99,6 +114,11 @@ def _tokenised(tokenizer: Tokenizer, fetched: FetchedText, work: dict[str, Any],
         overlap_tokens=settings.policy.overlap_tokens,
     )
     return _row(work, token_ids=pa.array(tokens.token_ids), spans=[asdict(span) for span in spans], error=None)
+
+
+def _call(documents: Sequence[pa.Table]) -> pa.Table:
+    rows = pa.concat_tables(documents).combine_chunks().to_struct_array().chunk(0)
+    return pa.table({"documents": pa.LargeListArray.from_arrays(pa.array([0, len(rows)], pa.int64()), rows)}, CALL)
 
 
 def _row(work: dict[str, Any], *, token_ids: pa.Array, spans: list[dict[str, int]], error: str | None) -> pa.Table:

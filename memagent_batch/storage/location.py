@@ -76,11 +76,15 @@ class Location:
         """Whether it is a folder, or a prefix with keys below it."""
         return bool(self.fs.isdir(self.path))
 
-    def files(self) -> list[str]:
-        """Paths of all files below this folder, sorted; none where there is no folder; half-written ones left out."""
+    def files(self, *, begins: str = "") -> list[str]:
+        """Paths of all files below this folder, sorted; none where there is no folder; half-written ones left out.
+
+        `begins` names how the names of wanted files begin; an object store then lists those alone, others list all.
+        """
         if not self.fs.exists(self.path):
             return []
-        return sorted(path for path in self.fs.find(self.path) if not Path(path).name.startswith(".tmp-"))
+        found = self.fs.find(self.path, **({"prefix": begins} if begins else {}))
+        return sorted(path for path in found if not Path(path).name.startswith(".tmp-"))
 
     def open(self) -> IO[bytes]:
         """Opens the file for reading, with seeking."""

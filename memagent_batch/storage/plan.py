@@ -129,25 +129,28 @@ class Plan:
         ).append_column(WORK_COLUMNS.field("turn_files"), pa.array([files for _, files in work], WORK_COLUMNS.types[1]))
         documents = documents.filter(pc.greater(pc.list_value_length(documents["readings"]), 0))
         for start, stop in _bundles(order := _longest_first(documents)):
-            yield order.slice(start, stop - start).combine_chunks()
+            yield order.slice(start, stop - start).drop_columns(["power"]).combine_chunks()
 
     def parts(self, index: TurnIndex) -> Iterator[pa.Table]:
-        """All documents in input order, in groups whose readings make one part file of each table.
+        """All documents, in groups whose readings make one part file of each table; in a group in input order.
 
-        The readings are all that were asked for; `outcome_files` and `turn_files` name the log files that hold them.
+        Documents whose readings ended at about the same time go together, so that a log file is read for one group or
+        two, and not for all. The readings are all that were asked for; `outcome_files` and `turn_files` name the log
+        files that hold them.
         """
-        group: list[dict[str, Any]] = []
-        num_bytes = num_readings = first = 0
-        for row, document in enumerate(self._keys()):
-            work = self._part(document, index)
-            num_bytes += document["num_bytes"] * len(work["readings"])
-            num_readings += len(work["readings"])
-            group.append(work)
+        ended_in = [self._ended_in(document, index) for document in self._keys()]
+        order = sorted(range(len(ended_in)), key=ended_in.__getitem__)
+        group: dict[int, dict[str, Any]] = {}
+        num_bytes = num_readings = 0
+        for row, document in zip(order, self._keys(order), strict=True):
+            group[row] = self._part(document, index)
+            num_bytes += document["num_bytes"] * len(group[row]["readings"])
+            num_readings += len(group[row]["readings"])
             if num_bytes >= PART_BYTES or num_readings >= PART_READINGS:
-                yield self._part_table(first, group)
-                group, num_bytes, num_readings, first = [], 0, 0, row + 1
+                yield self._part_table(group)
+                group, num_bytes, num_readings = {}, 0, 0
         if group:
-            yield self._part_table(first, group)
+            yield self._part_table(group)
 
     def _require_distinct(self) -> None:
         ids = self.questions["question_id"].to_pylist()
@@ -161,9 +164,11 @@ class Plan:
                     "it alone, or in the list and beside its text); give one of them another question_id, or drop it"
                 )
 
-    def _keys(self) -> Iterator[dict[str, Any]]:
+    def _keys(self, order: list[int] | None = None) -> Iterator[dict[str, Any]]:
         columns = self.documents.select(["document_id", "document_hash", "num_bytes", "error"])
-        for batch in columns.to_batches(max_chunksize=10_000):
+        for batch in (columns if order is None else columns.take(pa.array(order, pa.int64()))).to_batches(
+            max_chunksize=10_000
+        ):
             yield from batch.to_pylist()
 
     def _status(self, document: dict[str, Any], row: int, sample: int, index: TurnIndex) -> Status | None:
@@ -182,7 +187,7 @@ class Plan:
             return [], []
         again = {None, Status.FAILED} if retry_failed else {None}
         readings = []
-        for row, sample in product(self.question_rows(document["document_id"]), range(self.samples)):
+        for row, sample in self._asked(document):
             key = self._key(document, row, sample)
             if key not in taken and self._status(document, row, sample, index) in again:
                 readings.append({"question": row, "sample": sample})
@@ -190,9 +195,7 @@ class Plan:
         return readings, index.turn_files.get(document["document_hash"], []) if readings else []
 
     def _part(self, document: dict[str, Any], index: TurnIndex) -> dict[str, Any]:
-        readings = [
-            (row, sample) for row in self.question_rows(document["document_id"]) for sample in range(self.samples)
-        ]
+        readings = self._asked(document)
         outcomes = [index.outcomes.get(self._key(document, row, sample)) for row, sample in readings]
         return {
             "readings": [{"question": row, "sample": sample} for row, sample in readings],
@@ -200,14 +203,23 @@ class Plan:
             "turn_files": index.turn_files.get(document["document_hash"], []),
         }
 
-    def _part_table(self, first: int, group: list[dict[str, Any]]) -> pa.Table:
-        documents = self.documents.slice(first, len(group))
+    def _ended_in(self, document: dict[str, Any], index: TurnIndex) -> str:
+        """The last log file that holds an outcome of the document; empty where none does."""
+        outcomes = [index.outcomes.get(self._key(document, row, sample)) for row, sample in self._asked(document)]
+        return max((outcome.file for outcome in outcomes if outcome), default="")
+
+    def _asked(self, document: dict[str, Any]) -> list[tuple[int, int]]:
+        return list(product(self.question_rows(document["document_id"]), range(self.samples)))
+
+    def _part_table(self, group: dict[int, dict[str, Any]]) -> pa.Table:
+        rows = sorted(group)
+        documents = self.documents.take(pa.array(rows, pa.int64()))
         for name, kind in (
             ("readings", WORK_COLUMNS.types[0]),
             ("outcome_files", pa.list_(pa.string())),
             ("turn_files", pa.list_(pa.string())),
         ):
-            documents = documents.append_column(name, pa.array([work[name] for work in group], kind))
+            documents = documents.append_column(name, pa.array([group[row][name] for row in rows], kind))
         return documents.combine_chunks()
 
 
@@ -231,25 +243,27 @@ def _with_inline(questions: pa.Table, documents: pa.Table) -> pa.Table:
 def _longest_first(documents: pa.Table) -> pa.Table:
     """Longest first by powers of two; inside a power by place, so that neighbours are read together."""
     power = pc.floor(pc.log2(pc.max_element_wise(documents["num_bytes"], 1)))
-    ordered = documents.append_column("power", power).sort_by(
+    return documents.append_column("power", power).sort_by(
         [("power", "descending"), ("path", "ascending"), ("start", "ascending"), ("stop", "ascending")]
     )
-    return ordered.drop_columns(["power"])
 
 
 def _bundles(documents: pa.Table) -> Iterator[tuple[int, int]]:
-    """Ranges of rows that lie in one file and hold at most BUNDLE_BYTES, or one document."""
-    paths = documents["path"].to_pylist()
+    """Ranges of rows of one file and one power of two that hold at most BUNDLE_BYTES, or one document.
+
+    Inside a bundle documents are read in the order of the file, so one over several powers would not be longest first.
+    """
+    places = list(zip(documents["path"].to_pylist(), documents["power"].to_pylist(), strict=True))
     sizes = documents["num_bytes"].to_pylist()
     start = 0
     held = 0
-    for row in range(len(paths)):
-        if row > start and (paths[row] != paths[start] or held + sizes[row] > BUNDLE_BYTES):
+    for row in range(len(places)):
+        if row > start and (places[row] != places[start] or held + sizes[row] > BUNDLE_BYTES):
             yield start, row
             start, held = row, 0
         held += sizes[row]
-    if paths:
-        yield start, len(paths)
+    if places:
+        yield start, len(places)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,15 +80,15 @@ def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
     return index
 
 
-def scan_turn_files(output: Location, *, reader_fingerprint: str, run_id: str = "") -> dict[str, list[str]]:
-    """Turn files by document hash, of all runs or of one.
+def scan_turn_files(output: Location, *, reader_fingerprint: str, begins: str = "") -> dict[str, list[str]]:
+    """Turn files by document hash; of all files, or of those whose names begin so: with a run's id, or a writer's name.
 
     Raises:
         OutputError: a log file can't be read; names it.
     """
     turn_files: dict[str, list[str]] = defaultdict(list)
     for file, table in _read_all(
-        output / TURNS_FOLDER, columns=["document_hash"], reader_fingerprint=reader_fingerprint, run_ids=[run_id]
+        output / TURNS_FOLDER, columns=["document_hash"], reader_fingerprint=reader_fingerprint, begins=[begins]
     ):
         for document_hash in pc.unique(table["document_hash"]).to_pylist():
             turn_files[document_hash].append(file)
@@ -106,7 +106,7 @@ def scan_outcome_files(
     files: dict[tuple[ReadingKey, str], list[str]] = defaultdict(list)
     columns = ["document_hash", "question_hash", "sample", "run_id"]
     for file, table in _read_all(
-        output / OUTCOMES_FOLDER, columns=columns, reader_fingerprint=reader_fingerprint, run_ids=run_ids
+        output / OUTCOMES_FOLDER, columns=columns, reader_fingerprint=reader_fingerprint, begins=run_ids
     ):
         for row in table.to_pylist():
             key = (row["document_hash"], row["question_hash"], row["sample"])
@@ -207,13 +207,12 @@ def _turn_rank(row: Row, last_run: str | None) -> Rank:
 
 
 def _read_all(
-    folder: Location, *, columns: list[str], reader_fingerprint: str, run_ids: Collection[str] = ("",)
+    folder: Location, *, columns: list[str], reader_fingerprint: str, begins: Collection[str] = ("",)
 ) -> Iterator[tuple[str, pa.Table]]:
-    """The log files of a folder, of all runs or of some: their names begin with the run's id."""
-    begins = tuple(run_ids)
+    """The log files of a folder whose names begin with one of these: a run's id, and a writer's after it."""
     with storage_errors(folder.uri):
-        paths = folder.files()
-    files = [path for path in paths if path.endswith(".parquet") and path.rsplit("/", 1)[-1].startswith(begins)]
+        paths = folder.files(begins=next(iter(begins)) if len(begins) == 1 else "")
+    files = [path for path in paths if path.endswith(".parquet") and path.rsplit("/", 1)[-1].startswith(tuple(begins))]
     yield from zip(
         files, _read_files(folder, files, columns=columns, reader_fingerprint=reader_fingerprint), strict=True
     )

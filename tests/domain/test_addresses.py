@@ -51,6 +51,10 @@ def test_token_hash_of_two_prompts_is_equal_only_for_equal_tokens(first: list[in
     assert (token_hash(first) == token_hash(second)) == (first == second)
 
 
+def test_token_hash_stays_as_logs_hold_it() -> None:
+    assert token_hash([1, 70_000]) == "4ef3f8f8e83432f5"
+
+
 @given(parts=JSON_PARTS)
 def test_fingerprint_in_any_order_is_the_same(parts: dict[str, int | str | bool]) -> None:
     assert fingerprint(dict(reversed(parts.items()))) == fingerprint(parts)

@@ -20,6 +20,7 @@ from memagent_batch.ray_data import reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import write_asked
+from memagent_batch.storage.calls import CALL_COLUMN
 from memagent_batch.storage.documents import index_shard
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.plan import Plan
@@ -58,9 +59,10 @@ class FragileEngine:
 
 
 def documents_of(plan: Plan, settings: Settings) -> list[pa.Table]:
-    """The planned documents, tokenised, a table each."""
-    nothing = TurnIndex(reader_fingerprint="")
-    return [row for bundle in plan.pending(nothing, retry_failed=False) for row in tokenise(bundle, settings=settings)]
+    """The planned documents, tokenised, those of one bundle in one call."""
+    bundles = plan.pending(TurnIndex(reader_fingerprint=""), retry_failed=False)
+    grouped = [bundle.append_column(CALL_COLUMN, pa.array([0] * bundle.num_rows)) for bundle in bundles]
+    return [call for bundle in grouped for call in tokenise(bundle, settings=settings)]
 
 
 async def read_all(task: reader.ReaderTask, documents: list[pa.Table]) -> None:

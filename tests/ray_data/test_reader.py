@@ -23,6 +23,7 @@ from memagent_batch.ray_data.reader import Reader, ReaderTask
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import write_asked
+from memagent_batch.storage.calls import CALL_COLUMN
 from memagent_batch.storage.documents import index_shard
 from memagent_batch.storage.plan import Plan
 from memagent_batch.storage.questions import read_questions
@@ -102,13 +103,17 @@ def planned(settings: Settings) -> Plan:
     return Plan(pa.concat_tables(tables), read_questions(None, ask=settings.ask), samples=1)
 
 
-def read_pending(settings: Settings, *, board: Board | None = None) -> list[pa.Table | BaseException]:
-    """What one reader returns or raises for each document of the plan."""
+def read_pending(
+    settings: Settings, *, board: Board | None = None, together: bool = False
+) -> list[pa.Table | BaseException]:
+    """What one reader returns or raises for each document of the plan, or for all that go together in a call."""
     output, plan = make_output(settings), planned(settings)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
     index = scan_log(output, reader_fingerprint=FINGERPRINT)
     task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=FINGERPRINT, board=board or Board())
-    bundles = plan.pending(index, retry_failed=settings.retry_failed)
+    bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
+    if together:
+        bundles = [bundle.append_column(CALL_COLUMN, pa.array([0] * bundle.num_rows)) for bundle in bundles]
     documents = [document for bundle in bundles for document in tokenise(bundle, settings=settings)]
 
     async def read() -> list[pa.Table | BaseException]:
@@ -139,6 +144,21 @@ def test_reader_policy_that_breaks_fails_that_reading_alone(
     (failed,) = [row for row in outcomes_of(settings) if row["status"] == "failed"]
     assert (failed["error_type"], failed["error_message"]) == ("ZeroDivisionError", "a bug in the policy")
     assert (failed["num_chunks"], failed["num_turns"], failed["response"]) == (1, 0, None)
+
+
+def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {"fine": "1" * 31, "cursed": "2" * 16, "other": "3" * 31}  # a digit is a token
+    rows = [{"document_id": name, "text": text} for name, text in texts.items()]
+    pq.write_table(pa.Table.from_pylist(rows), settings.documents)
+    monkeypatch.setattr(reader, "make_policy", cursed_policy)
+    knobs = {"policy": settings.policy.model_copy(update={"chunk_tokens": 20})}
+    (call,) = read_pending(settings.model_copy(update=knobs), together=True)
+    assert isinstance(call, pa.Table)
+    statuses = {row["document_id"]: row["status"] for row in call.to_pylist()}
+    assert statuses == {"fine": "ok", "cursed": "failed", "other": "ok"}
+    assert len(outcomes_of(settings)) == 3
 
 
 def test_reader_tells_the_board_what_it_did_and_what_failed(
@@ -194,14 +214,15 @@ def test_reader_whose_log_can_not_be_written_fails_every_reading_and_answers_non
 def test_reader_document_that_changed_since_the_plan_fails_alone(settings: Settings) -> None:
     output, plan = make_output(settings), planned(settings)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
-    (bundle,) = plan.pending(scan_log(output, reader_fingerprint=FINGERPRINT), retry_failed=False)
+    bundles = list(plan.pending(scan_log(output, reader_fingerprint=FINGERPRINT), retry_failed=False))
     rows = [{"document_id": name, "text": text + "!" * (name == "other")} for name, text in TEXTS.items()]
     pq.write_table(pa.Table.from_pylist(rows), settings.documents)
     task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=FINGERPRINT, board=SilentBoard())
 
     async def read() -> list[pa.Table]:
         reader = Reader(task)
-        return await asyncio.gather(*(reader(document) for document in tokenise(bundle, settings=settings)))
+        calls = [call for bundle in bundles for call in tokenise(bundle, settings=settings)]
+        return await asyncio.gather(*map(reader, calls))
 
     statuses = {row["document_id"]: row["status"] for table in asyncio.run(read()) for row in table.to_pylist()}
     assert statuses == {"fine": "ok", "cursed": "ok", "other": "failed"}

@@ -87,6 +87,14 @@ def test_pending_bundles_hold_at_most_their_bytes_or_one_document() -> None:
     assert sum(bundle.num_rows for bundle in bundles) == len(sizes)
 
 
+def test_pending_bundles_hold_documents_of_one_power_of_two() -> None:
+    documents = [document_of(str(number), num_bytes=100 * number) for number in range(1, 30)]
+    bundles = list(plan_of(documents, [question_of("q")]).pending(EMPTY, retry_failed=False))
+    powers = [{size.bit_length() for size in bundle["num_bytes"].to_pylist()} for bundle in bundles]
+    assert [len(held) for held in powers] == [1] * 6
+    assert powers == sorted(powers, key=max, reverse=True)
+
+
 def test_pending_leaves_out_what_is_done_and_what_failed() -> None:
     plan = plan_of([document_of("a"), document_of("b"), document_of("c")], [question_of("q")])
     index = index_of({key_of("a", "q"): Status.OK, key_of("b", "q"): Status.FAILED})
@@ -221,6 +229,22 @@ def test_parts_cover_every_reading_once_in_input_order(
     assert len(set(readings)) == len(readings) == plan.num_readings
     most = part_readings + 2 * num_questions
     assert all(sum(map(len, part["readings"].to_pylist())) < most for part in parts)
+
+
+def test_parts_hold_together_what_the_log_holds_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_module, "PART_READINGS", 5)
+    names = [str(number) for number in range(40)]
+    log_files = {name: f"{hash_ % 8}.parquet" for name in names if (hash_ := int(text_hash(name)[:8], 16))}
+    outcomes = {
+        key_of(name, "q"): LoggedOutcome(status=Status.OK, file=file, run_id="r") for name, file in log_files.items()
+    }
+    plan = plan_of([document_of(name) for name in names], [question_of("q")])
+    parts = list(plan.parts(TurnIndex(reader_fingerprint="f", outcomes=outcomes)))
+    held = [part["document_id"].to_pylist() for part in parts]
+    assert sorted(name for part in held for name in part) == sorted(names)
+    assert all(part == sorted(part, key=int) for part in held)
+    read = [len({log_files[name] for name in part}) for part in held]
+    assert sum(read) < len(set(log_files.values())) + len(parts)
 
 
 def test_parts_name_the_log_files_of_their_outcomes() -> None:

@@ -19,7 +19,7 @@ from memagent_batch.ray_data.logged_turns import held_turn
 from memagent_batch.settings import LogSettings
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.schemas import OUTCOME_LOG, TURN_LOG
-from memagent_batch.storage.turn_index import read_outcomes, read_turns, scan_log
+from memagent_batch.storage.turn_index import read_outcomes, read_turns, scan_log, scan_turn_files
 from memagent_batch.storage.turn_log import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWriter, new_run_id
 
 AT_ONCE = LogSettings(flush_seconds=0.01)
@@ -217,6 +217,18 @@ async def test_turn_log_two_writers_of_a_run_share_no_file(tmp_path: Path) -> No
     for writer_id in ("a", "b"):
         await writer_at(output, writer_id=writer_id).record_outcome(address_of(writer_id), outcome_of())
     assert len(scan_log(output, reader_fingerprint="f").outcomes) == 2
+
+
+@pytest.mark.parametrize("store", ["disk", pytest.param("s3", marks=pytest.mark.s3)])
+async def test_scan_of_one_writer_finds_its_files_alone(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    output = output_at(tmp_path) if store == "disk" else request.getfixturevalue("s3_bucket") / "run"
+    for run_id, writer_id in (("run", "a-1"), ("run", "a-2"), ("run", "b-1"), ("other", "a-1")):
+        writer = writer_at(output, run_id=run_id, writer_id=writer_id)
+        await write_turns(writer, address_of(f"{run_id} {writer_id}"), turn_of())
+    found = scan_turn_files(output, reader_fingerprint="f", begins="run-a-")
+    assert set(found) == {text_hash("run a-1"), text_hash("run a-2")}
 
 
 async def test_turn_log_in_an_unwritable_place_fails_every_waiter_and_all_that_follows(tmp_path: Path) -> None:

@@ -1,0 +1,295 @@
+"""The turn log at the size of a large run: writing, scanning, resuming and projecting millions of turns.
+
+Synthetic readings go through the real writer, so many in flight that each flush holds a turn or two of each; documents
+are read in another order than they stand in the input, as in a run. Each phase is a process of its own, so that its
+peak memory is its own. On a local disk, and with `--store s3` on an S3 API served on loopback.
+"""
+
+import argparse
+import asyncio
+import json
+import math
+import multiprocessing
+import random
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from moto.server import ThreadedMotoServer
+
+from memagent_batch.domain.addresses import ReadingAddress, text_hash
+from memagent_batch.domain.answers import Extraction
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.settings import LogSettings, TableFormat
+from memagent_batch.storage.documents import INDEX_SCHEMA
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.plan import Plan
+from memagent_batch.storage.questions import QUESTION_SCHEMA
+from memagent_batch.storage.tables import Projection, project
+from memagent_batch.storage.turn_index import read_turns, scan_log
+from memagent_batch.storage.turn_log import TURNS_FOLDER, TurnLogWriter, new_run_id
+
+FINGERPRINT = text_hash("a reader")
+QUESTION = "What colour is the sky?"
+PROMPT_TOKENS = 1000
+COMPLETION_TOKENS = 200
+NUM_COMPLETIONS = 2000
+IN_FLIGHT = 64
+CHUNK_BYTES = 20_000
+"""Text of one turn: a chunk of 5,000 tokens."""
+NEVER_SECONDS = 3600.0
+"""The benchmark flushes by itself, so that a file holds a known number of turns."""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--turns", type=int, nargs="+", default=[20_000, 100_000], help="default: 20000 100000")
+    options.add_argument("--reading-turns", type=int, default=20, help="turns of a reading (default: 20)")
+    options.add_argument("--file-turns", type=int, default=1000, help="turns of a log file (default: 1000)")
+    options.add_argument("--parts", type=int, default=3, help="parts of the tables that are projected (default: 3)")
+    options.add_argument("--store", choices=["disk", "s3"], default="disk", help="where the log lies (default: disk)")
+    options.add_argument("--json", action="store_true", help="JSON lines only")
+    known = options.parse_args()
+    for turns in known.turns:
+        with _store(known.store) as place:
+            shape = (place, turns // known.reading_turns, known.reading_turns)
+            figures = {
+                **_apart(_write, *shape, known.file_turns),
+                **_apart(_scan, *shape),
+                **_apart(_resume, *shape),
+                **_apart(_project, *shape, known.parts),
+            }
+        print(json.dumps({"benchmark": "log", "store": known.store, "turns": turns, **figures}), flush=True)
+        if not known.json:
+            print(f"{turns:,} turns: scan {figures['scan_seconds']} s, a resume {figures['resume_seconds_median']} s")
+
+
+def _apart(phase: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """What a phase tells, and the memory that it took beyond its start, in a process of its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        before = pool.apply(_peak_mib)
+        figures = pool.apply(phase, arguments)
+        return {**figures, f"{phase.__name__[1:]}_mib": round(pool.apply(_peak_mib) - before, 1)}
+
+
+def _peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _write(place: Location, num_readings: int, reading_turns: int, file_turns: int) -> dict[str, Any]:
+    timer = _Timer()
+    num_bytes = asyncio.run(_write_log(place, num_readings, reading_turns, file_turns))
+    return {
+        **timer.figures("write", per=num_readings * reading_turns / 1000, unit="_per_1000_turns"),
+        "bytes_per_turn": round(num_bytes / (num_readings * reading_turns)),
+        "files": len((place / TURNS_FOLDER).files()),
+    }
+
+
+async def _write_log(place: Location, num_readings: int, reading_turns: int, file_turns: int) -> int:
+    """Reads the documents in a random order, `IN_FLIGHT` at a time, turn by turn in step."""
+    settings = LogSettings(flush_seconds=NEVER_SECONDS, flush_bytes=1 << 40)
+    log = TurnLogWriter(place, run_id=new_run_id(), writer_id="w", settings=settings)
+    order = random.Random(0).sample(range(num_readings), num_readings)
+    rng, waiting, num_turns = random.Random(1), set(), 0
+    completions = _completions(rng)
+    under_way = {number: rng.randrange(reading_turns) for number in order[:IN_FLIGHT]}  # so that they end apart
+    rest = iter(order[IN_FLIGHT:])
+    while under_way:
+        for number, turn in list(under_way.items()):
+            log.record_turn(_address(number), _prompt(turn, reading_turns), completions[num_turns % NUM_COMPLETIONS])
+            num_turns += 1
+            under_way[number] += 1
+            if under_way[number] == reading_turns:
+                del under_way[number]
+                waiting.add(asyncio.ensure_future(log.record_outcome(_address(number), _result(reading_turns))))
+                if (following := next(rest, None)) is not None:
+                    under_way[following] = 0
+            if num_turns % file_turns == 0:
+                await log.flush()
+    await asyncio.sleep(0)
+    await log.close()
+    await asyncio.gather(*waiting)
+    return log.num_bytes
+
+
+def _scan(place: Location, num_readings: int, reading_turns: int) -> dict[str, Any]:
+    timer = _Timer()
+    index = scan_log(place, reader_fingerprint=FINGERPRINT)
+    if len(index.outcomes) != num_readings or len(index.turn_files) != num_readings:
+        raise RuntimeError(f"{num_readings} readings were logged, the scan found {len(index.outcomes)}")
+    return timer.figures("scan")
+
+
+def _resume(place: Location, num_readings: int, reading_turns: int) -> dict[str, Any]:
+    """Finds the turns of single documents, as a reader does that goes on with them."""
+    index = scan_log(place, reader_fingerprint=FINGERPRINT)
+    seconds = []
+    for document_hash in random.Random(2).sample(sorted(index.turn_files), 5):
+        began = time.monotonic()
+        read_turns(
+            place,
+            index.turn_files[document_hash],
+            reader_fingerprint=FINGERPRINT,
+            document_hashes=[document_hash],
+        )
+        seconds.append(time.monotonic() - began)
+    return {"resume_seconds_median": round(statistics.median(seconds), 3)}
+
+
+def _project(place: Location, num_readings: int, reading_turns: int, num_parts: int) -> dict[str, Any]:
+    """Makes parts of the tables, spread over the whole plan."""
+    plan = _plan(num_readings, reading_turns)
+    index = scan_log(place, reader_fingerprint=FINGERPRINT)
+    began = time.monotonic()
+    parts = list(plan.parts(index))
+    plan_seconds = time.monotonic() - began
+    step = max(len(parts) // num_parts, 1)
+    timer = _Timer()
+    tables = [
+        project(part, plan.hashed_questions(), projection=_projection(place)) for part in parts[::step][:num_parts]
+    ]
+    num_turns = sum(table.memories.num_rows for table in tables)
+    if any(table.missing for table in tables):
+        raise RuntimeError("the tables miss readings that were logged")
+    size = math.ceil(num_readings / len(parts))
+    in_order = [range(first, min(first + size, num_readings)) for first in range(0, num_readings, size)]
+    return {
+        "parts": len(parts),
+        "parts_plan_seconds": round(plan_seconds, 2),
+        "files_per_part": _mean_files(part["turn_files"].to_pylist() for part in parts),
+        "files_per_part_in_input_order": _mean_files(
+            [index.turn_files[_document_hash(number)] for number in numbers] for numbers in in_order
+        ),
+        **timer.figures("project", per=num_turns / 1000, unit="_per_1000_turns"),
+    }
+
+
+def _mean_files(parts: Iterable[list[list[str]]]) -> int:
+    """Different log files of a part, on average."""
+    return round(statistics.mean(len(set(chain.from_iterable(files))) for files in parts))
+
+
+def _plan(num_readings: int, reading_turns: int) -> Plan:
+    rows = [
+        {
+            "document_id": f"d{number}",
+            "document_hash": _document_hash(number),
+            "path": "documents.parquet",
+            "format": "parquet",
+            "start": 0,
+            "stop": number,
+            "num_bytes": CHUNK_BYTES * (reading_turns - 1),
+        }
+        for number in range(num_readings)
+    ]
+    asked = {"question_id": "q", "document_id": None, "question": QUESTION, "references": None}
+    questions = pa.Table.from_pylist([asked], schema=QUESTION_SCHEMA)
+    return Plan(pa.Table.from_pylist(rows, schema=INDEX_SCHEMA), questions, samples=1)
+
+
+def _projection(place: Location) -> Projection:
+    return Projection(
+        output=place,
+        run_id="r",
+        reader_fingerprint=FINGERPRINT,
+        model="none",
+        first_memory="",
+        keep_word="",
+        extraction=Extraction.RAW,
+        table_format=TableFormat.PARQUET,
+    )
+
+
+def _document_hash(number: int) -> str:
+    return text_hash(str(number))
+
+
+def _address(number: int) -> ReadingAddress:
+    return ReadingAddress(
+        document_hash=_document_hash(number),
+        question_hash=text_hash(QUESTION),
+        sample=0,
+        reader_fingerprint=FINGERPRINT,
+    )
+
+
+def _prompt(turn: int, reading_turns: int) -> Prompt:
+    is_last = turn == reading_turns - 1
+    return Prompt(
+        path="answer" if is_last else f"update/{turn}",
+        kind=TurnKind.ANSWER if is_last else TurnKind.UPDATE,
+        token_ids=_PROMPT,
+        max_tokens=COMPLETION_TOKENS,
+    )
+
+
+_PROMPT = list(range(PROMPT_TOKENS))
+
+
+def _completions(rng: random.Random) -> list[Completion]:
+    """Many different ones: what repeats would shrink in the file as no model's words do."""
+    return [_completion([rng.randrange(50_000) for _ in range(COMPLETION_TOKENS)]) for _ in range(NUM_COMPLETIONS)]
+
+
+def _completion(token_ids: list[int]) -> Completion:
+    text = " ".join(f"{token:x}" for token in token_ids)
+    return Completion(token_ids=token_ids, text=text, finish_reason=FinishReason.STOP, num_prompt_tokens=PROMPT_TOKENS)
+
+
+def _result(reading_turns: int) -> dict[str, Any]:
+    now = datetime.now(UTC)
+    zeros = ["memory_truncations", "num_replayed_turns", "num_prompt_tokens", "num_cached_prompt_tokens"]
+    return {
+        **dict.fromkeys([*zeros, "num_completion_tokens", "engine_seconds"], 0),
+        "status": Status.OK,
+        "response": "blue",
+        "memory": "the sky is blue",
+        "finish_reason": FinishReason.STOP,
+        "num_turns": reading_turns,
+        "started_at": now,
+        "finished_at": now,
+        "model": "none",
+    }
+
+
+class _Timer:
+    """Seconds since it was made: of the clock, and of this process on a core."""
+
+    def __init__(self) -> None:
+        self._began, self._used = time.monotonic(), time.process_time()
+
+    def figures(self, name: str, *, per: float = 1, unit: str = "") -> dict[str, float]:
+        seconds, used = time.monotonic() - self._began, time.process_time() - self._used
+        return {f"{name}_seconds{unit}": round(seconds / per, 3), f"{name}_cpu_seconds{unit}": round(used / per, 3)}
+
+
+@contextmanager
+def _store(kind: str) -> Iterator[Location]:
+    """An empty folder, or an empty bucket of a server that ends with the block."""
+    if kind == "disk":
+        with tempfile.TemporaryDirectory() as folder:
+            yield Location(uri=f"{folder}/run")
+        return
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    options = {"key": "test", "secret": "test", "client_kwargs": {"endpoint_url": f"http://{host}:{port}"}}
+    bucket = Location(uri="s3://log", storage_options=options)
+    try:
+        bucket.fs.mkdir(bucket.path)
+        yield bucket / "run"
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""The reading stage of the real job with the simulated engine, timed from its first reading's start to the last end."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from memagent_batch.ray_data.metrics import RunMetrics
+from memagent_batch.settings import EngineKind, PolicySettings, Settings
+from memagent_batch.storage.manifest import claim_output
+from memagent_batch.storage.turn_index import TurnIndex
+from memagent_batch.storage.turn_log import OUTCOMES_FOLDER
+from memagent_batch.wiring import identify_reader, make_output, make_tokenizer
+from pipelines.answer import read_documents
+from pipelines.close import begin_run
+from pipelines.plan import make_plan
+
+CHUNK_TOKENS = 64
+SENTENCE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingTime:
+    """What the log says of a reading stage."""
+
+    seconds: float
+    """From the first reading's start to the last one's end."""
+    num_readings: int
+    """Readings, all of them ok."""
+    num_turns: int
+    """Turns of all of them."""
+
+
+def simulated_settings(place: Path, *, chunk_tokens: int = CHUNK_TOKENS, **knobs: Any) -> Settings:
+    """Settings of a run over `place/documents.parquet`, with small prompts, so that the work is the engine's sleep."""
+    policy = PolicySettings(chunk_tokens=chunk_tokens, question_tokens=64, memory_tokens=64, answer_tokens=64)
+    return Settings(
+        documents=str(place / "documents.parquet"),
+        ask=("What colour is the sky?",),
+        output=str(place / "run"),
+        engine=EngineKind.SIMULATED,
+        window_tokens=chunk_tokens + 1024,
+        policy=policy,
+        **knobs,
+    )
+
+
+def write_corpus(settings: Settings, chunks: list[int]) -> None:
+    """Writes a document of each number of chunks."""
+    tokens = len(make_tokenizer(settings).encode(SENTENCE * 100)) / 100
+    size = settings.policy.chunk_tokens
+    rows = [
+        {"document_id": f"d{number}", "text": f"{number} {SENTENCE * int((count - 0.5) * size / tokens)}"}
+        for number, count in enumerate(chunks)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), settings.documents)
+
+
+def time_reading(
+    settings: Settings, *, arrange: Callable[[list[pa.Table]], list[pa.Table]] = lambda bundles: bundles
+) -> ReadingTime:
+    """Reads the documents into a new output, in the plan's order or as `arrange` changes it."""
+    output, reader = make_output(settings), identify_reader(settings)
+    claim_output(output, settings)
+    plan, metrics = make_plan(settings), RunMetrics(settings)
+    run = begin_run(output, settings, reader=reader, plan=plan)
+    metrics.start()
+    bundles = list(plan.pending(TurnIndex(reader_fingerprint=reader.fingerprint), retry_failed=False))
+    read_documents(arrange(bundles), settings=settings, run=run, metrics=metrics)
+    metrics.close()
+    rows: dict[str, list[Any]] = pq.read_table(Path(settings.output) / OUTCOMES_FOLDER).to_pydict()
+    if len(rows["status"]) != plan.num_readings or set(rows["status"]) != {"ok"}:
+        raise RuntimeError(f"{plan.num_readings} readings were asked, the log holds {len(rows['status'])}")
+    return ReadingTime(
+        seconds=(max(rows["finished_at"]) - min(rows["started_at"])).total_seconds(),
+        num_readings=len(rows["status"]),
+        num_turns=sum(rows["num_turns"]),
+    )
