@@ -8,7 +8,7 @@ TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend
 
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: setup tools fmt check test test-fast test-chaos test-bridges demo bench bench-peers docs lock train-tiny
+.PHONY: setup tools fmt check test test-fast test-chaos test-bridges demo bench bench-peers docs lock train-tiny train-tiny-rl
 
 setup: .venv/.done
 
@@ -91,6 +91,11 @@ docs: setup
 
 train-tiny: setup
 	$(PYTHON) -m pipelines.train_tiny --output memagent_batch/models/tiny
+
+# The shipped policy, gone on with by reinforcement: RL_OUT/model is the new one, RL_OUT/curve.png how it went.
+RL_OUT ?= tiny-rl
+train-tiny-rl: setup
+	$(PYTHON) -m pipelines.train_tiny_rl --output $(RL_OUT)
 
 lock:
 	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 --extra cpu --extra dev pyproject.toml -o requirements/cpu.txt

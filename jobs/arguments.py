@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import yaml
 from pydantic import ValidationError
@@ -16,7 +16,8 @@ from pydantic_settings.exceptions import SettingsError as SourceError
 
 from memagent_batch.errors import MemagentError, SettingsError, SupersededError, TerminatedError, UsageError
 from memagent_batch.events import Event, EventKind, begin_log, tell
-from memagent_batch.settings import LogFormat, Settings
+from memagent_batch.sections import JobSettings, LogFormat
+from memagent_batch.settings import Settings
 
 EXIT_FAILED = 1
 """The run stopped, or its counts do not close; the same command goes on."""
@@ -30,9 +31,16 @@ EXIT_TERMINATED = 143
 """SIGTERM, as shells count it; the same command goes on."""
 ENV_PREFIX = "MEMAGENT_"
 
+Knobs = TypeVar("Knobs", bound=JobSettings)
+
 
 def parse_settings(arguments: Sequence[str], *, command: str, description: str) -> Settings:
-    """Settings of a run: job file (`--config`) < environment (`MEMAGENT_...`) < command line.
+    """Settings of a run over documents; see `parse_knobs`."""
+    return parse_knobs(Settings, arguments, command=command, description=description)
+
+
+def parse_knobs(kind: type[Knobs], arguments: Sequence[str], *, command: str, description: str) -> Knobs:
+    """Settings of a command: job file (`--config`) < environment (`MEMAGENT_...`) < command line.
 
     Raises:
         SettingsError: a knob is unknown, missing or wrong; names it.
@@ -44,35 +52,16 @@ def parse_settings(arguments: Sequence[str], *, command: str, description: str) 
         known, rest = options.parse_known_args(arguments)
     except argparse.ArgumentError as error:
         raise SettingsError(str(error)) from error
-    _require_known_environment()
-
-    class Job(Settings):
-        model_config = SettingsConfigDict(yaml_file=_readable_file(known.config), cli_prog_name=command)
-
-    Job.__doc__ = f"{description} Knobs can also stand in a YAML file (--config FILE) or in MEMAGENT_... variables."
+    _require_known_environment(kind)
     given: dict[str, Any] = {"ask": tuple(known.ask)} if known.ask else {}
     try:
-        job = CliApp.run(
-            Job,
-            **given,
-            cli_args=rest,
-            cli_settings_source=CliSettingsSource(
-                Job,
-                cli_parse_args=False,
-                cli_kebab_case=True,
-                cli_exit_on_error=False,
-                cli_implicit_flags=True,
-                cli_hide_none_type=True,
-                cli_avoid_json=True,
-                cli_prog_name=command,
-            ),
-        )
+        job = _parsed(kind, rest, given, config=known.config, command=command, description=description)
     except ValidationError as error:
         raise SettingsError(readable(error)) from error
     except SourceError as error:
         raise SettingsError(f"settings can't be read: {error}") from error
     begin_log(as_json=job.log_format == LogFormat.JSON)
-    return Settings.model_construct(**{name: getattr(job, name) for name in Settings.model_fields})
+    return cast(Knobs, kind.model_construct(**{name: getattr(job, name) for name in kind.model_fields}))
 
 
 def parse_storage_options(text: str) -> dict[str, Any]:
@@ -142,6 +131,33 @@ def _tell_end(message: str, error: MemagentError, *, exit_code: int) -> None:
     tell(Event(kind=EventKind.RUN_STOPPED, message=message, fields=fields))
 
 
+def _parsed(
+    kind: type[Knobs],
+    arguments: Sequence[str],
+    given: dict[str, Any],
+    *,
+    config: Path | None,
+    command: str,
+    description: str,
+) -> Knobs:
+    """The settings, as a class of their own that knows the job file and the command's name."""
+    knobs = SettingsConfigDict(yaml_file=_readable_file(config), cli_prog_name=command)
+    job: type[Knobs] = type("Job", (kind,), {"model_config": knobs, "__module__": __name__})
+    sources = "Knobs can also stand in a YAML file (--config FILE) or in MEMAGENT_... variables."
+    job.__doc__ = f"{description} {sources}"
+    source: CliSettingsSource[Knobs] = CliSettingsSource(
+        job,
+        cli_parse_args=False,
+        cli_kebab_case=True,
+        cli_exit_on_error=False,
+        cli_implicit_flags=True,
+        cli_hide_none_type=True,
+        cli_avoid_json=True,
+        cli_prog_name=command,
+    )
+    return CliApp.run(job, **given, cli_args=list(arguments), cli_settings_source=source)
+
+
 def _readable_file(config: Path | None) -> Path | None:
     """The job file, if it is one."""
     if config is None:
@@ -155,11 +171,11 @@ def _readable_file(config: Path | None) -> Path | None:
     return config
 
 
-def _require_known_environment() -> None:
+def _require_known_environment(kind: type[JobSettings]) -> None:
     for name in os.environ:
         if name.startswith(ENV_PREFIX):
             knob = name.removeprefix(ENV_PREFIX).split("__")[0].lower()
-            if knob not in Settings.model_fields:
+            if knob not in kind.model_fields:
                 raise SettingsError(f"environment variable {name}: there is no knob {knob!r}; see --help")
 
 

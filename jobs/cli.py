@@ -8,6 +8,7 @@ from jobs.arguments import run_named
 COMMANDS = {
     "answer": "answers questions over documents of any length",
     "collect": "samples every question several times, with rewards and advantages to train on",
+    "train": "updates a model on collected rollouts, once or in a loop of collecting and updating",
     "export": "writes collected rollouts for another trainer: verl, TRL, SkyRL",
     "plan": "tells what `answer` would read and cost; starts no engine",
     "status": "tells what a running, finished or dead run has done",

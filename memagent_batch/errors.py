@@ -82,3 +82,7 @@ class TerminatedError(MemagentError):
 
 class RunFailedError(MemagentError):
     """The run stopped before its readings were done; the same command goes on from the log. Exit code 1."""
+
+
+class LearningError(MemagentError):
+    """An update gave no finite number, or the rollouts hold what can't be learnt from; no weights were written."""

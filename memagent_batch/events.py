@@ -25,7 +25,7 @@ class EventKind(StrEnum):
     RUN_STOPPED = "run_stopped"
     """The command ends with an error; its exit code is not 0."""
     PROGRESS = "progress"
-    """How far the readings are; only where stderr is no terminal."""
+    """How far the work is: readings, only where stderr is no terminal; steps of learning, always."""
     READING_FAILED = "reading_failed"
     """A reading became a `failed` row."""
     ENGINE_DIED = "engine_died"

@@ -7,21 +7,11 @@ overridden alone by the environment or the command line.
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    YamlConfigSettingsSource,
-)
+from pydantic import Field, SecretStr, model_validator
 
-from memagent_batch.domain.advantages import Advantage
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.prompts import AnswerForm
-from memagent_batch.domain.rewards import BUILT_IN_REWARDS, Overlong
-
-Count = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0)]
+from memagent_batch.sections import Count, JobSettings, RolloutSettings, Seconds, Section
 
 
 class EngineKind(StrEnum):
@@ -44,15 +34,6 @@ class TableFormat(StrEnum):
     """Arrow IPC file, zstd."""
 
 
-class LogFormat(StrEnum):
-    """How a run writes what happens on stderr."""
-
-    TEXT = "text"
-    """Lines for people."""
-    JSON = "json"
-    """One JSON object a line, with run and reading ids."""
-
-
 class Speculation(StrEnum):
     """How an engine guesses tokens ahead. What it writes stays the same: only guesses that it would write are kept."""
 
@@ -62,12 +43,6 @@ class Speculation(StrEnum):
     """One token at a time."""
     NGRAM = "ngram"
     """What followed the same words earlier in the prompt; a new memory is mostly a copy of the last."""
-
-
-class Section(BaseModel):
-    """A group of knobs; unknown ones are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class InputSettings(Section):
@@ -142,7 +117,7 @@ class VllmSettings(Section):
     """Guesses tokens ahead where decoding is greedy and no log-probabilities are kept; draws are never guessed."""
     turn_timeout_seconds: Seconds = 1800
     """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
-    engine_args: dict[str, Any] = {}
+    engine_args: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of vLLM's AsyncEngineArgs, as they are."""
 
 
@@ -161,7 +136,7 @@ class OpenAISettings(Section):
     """Tries after the first, on 408, 409, 429, 5xx, resets and time-outs."""
     backoff_seconds: Seconds = 1.0
     """First pause between tries; doubled each time up to 60 s, with jitter; `Retry-After` goes before it."""
-    extra_body: dict[str, Any] = {}
+    extra_body: dict[str, Any] = Field(default_factory=dict)
     """Further fields of every request body, as they are."""
 
 
@@ -200,48 +175,8 @@ class LogSettings(Section):
     """Longest time that a failing flush is tried again; turns wait meanwhile, and then the run stops."""
 
 
-class RolloutSettings(Section):
-    """What `memagent collect` makes of sampled readings."""
-
-    group_size: Annotated[int, Field(ge=1)] = 8
-    """Samples of each document and question; they form a group."""
-    reward: str = "boxed"
-    """`boxed` (the boxed answer equals a reference, both normalised), a metric (all, any, em, f1, sub_em,
-    sub_em_either), or a function of yours as `package.module:function`, from (response, references) to a number."""
-    allow_reward_code: bool = False
-    """Allows `reward` to name a function of yours, which is then imported and run."""
-    reward_timeout_seconds: Seconds = 10
-    """Longest time that a function of yours may take for one sample, which then has no reward."""
-    advantage: Advantage = Advantage.CENTRED
-    """How rewards become advantages."""
-    overlong: Overlong = Overlong.KEEP
-    """What becomes of a sample of which a turn was cut at its budget."""
-    drop_equal: bool = False
-    """Leave out groups whose rewards are all equal, which teach nothing (dynamic sampling); they are counted."""
-    data_source: str = ""
-    """Free text for the column `data_source`, by which trainers tell their data apart."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.reward not in BUILT_IN_REWARDS and ":" not in self.reward:
-            names = ", ".join(BUILT_IN_REWARDS)
-            raise ValueError(f"reward: there is no {self.reward!r}; take one of {names}, or package.module:function")
-        if self.reward not in BUILT_IN_REWARDS and not self.allow_reward_code:
-            raise ValueError(f"reward: {self.reward!r} is code of yours; say --rollouts.allow-reward-code to run it")
-        return self
-
-
-class Settings(BaseSettings):
+class Settings(JobSettings):
     """All of a run. Every knob has its unit and default beside it."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="MEMAGENT_",
-        env_nested_delimiter="__",
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
-        protected_namespaces=(),
-    )
 
     documents: str
     """Documents: a file, folder or glob of Parquet, JSONL, CSV, Arrow or text files; a path or any fsspec URL."""
@@ -252,7 +187,7 @@ class Settings(BaseSettings):
     """A question for every document, given here; can be repeated."""
     output: str
     """Where log, tables and manifest go: a folder or any fsspec URL. The same output again goes on where it stopped."""
-    storage_options: dict[str, Any] = {}
+    storage_options: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the fsspec file system, such as endpoint_url or key, for inputs and output. Never recorded."""
     input: InputSettings = InputSettings()
     """Where texts and questions stand in the input."""
@@ -295,8 +230,6 @@ class Settings(BaseSettings):
 
     table_format: TableFormat = TableFormat.PARQUET
     """File format of `answers` and `memories`."""
-    log_format: LogFormat = LogFormat.TEXT
-    """How run start and end, progress, failed readings and engine deaths are written on stderr."""
     retry_failed: bool = False
     """Read failed readings again, and nothing else that is done."""
     adopt_output: bool = False
@@ -315,15 +248,3 @@ class Settings(BaseSettings):
         if self.pool.max_replicas is not None and self.pool.max_replicas < self.pool.replicas:
             raise ValueError("pool.max_replicas must not be below pool.replicas")
         return self
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments and command line first, then environment, then the job file of `model_config["yaml_file"]`."""
-        return init_settings, env_settings, YamlConfigSettingsSource(settings_cls)

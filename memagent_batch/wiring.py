@@ -15,7 +15,7 @@ from memagent_batch.domain.policies.truncate import TruncatePolicy
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.domain.readings import Policy
 from memagent_batch.engines.bm25 import Bm25
-from memagent_batch.engines.engine import Engine
+from memagent_batch.engines.engine import Engine, RenewableEngine
 from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.engines.weights import model_sha256
 from memagent_batch.errors import PromptSetError, SettingsError
@@ -92,15 +92,7 @@ def make_engine(settings: Settings) -> Engine:
     """The engine, not started."""
     match settings.engine:
         case EngineKind.VLLM:
-            from memagent_batch.engines.vllm import VllmEngine
-
-            return VllmEngine(
-                settings.vllm,
-                model=model_folder(settings),
-                tokenizer=settings.tokenizer,
-                window_tokens=settings.window_tokens,
-                sampling=settings.sampling,
-            )
+            return make_renewable_engine(settings)
         case EngineKind.OPENAI:
             from memagent_batch.engines.openai import OpenAIEngine
 
@@ -117,6 +109,25 @@ def make_engine(settings: Settings) -> Engine:
             return SimulatedEngine(
                 settings.simulated, window_tokens=settings.window_tokens, tokenizer=make_tokenizer(settings)
             )
+
+
+def make_renewable_engine(settings: Settings) -> RenewableEngine:
+    """An engine in this process whose weights can be replaced, not started.
+
+    Raises:
+        SettingsError: the engine of the settings is none.
+    """
+    if settings.engine != EngineKind.VLLM:
+        raise SettingsError(f"engine: {settings.engine.value!r} can't take new weights from here; leave it at vllm")
+    from memagent_batch.engines.vllm import VllmEngine
+
+    return VllmEngine(
+        settings.vllm,
+        model=model_folder(settings),
+        tokenizer=settings.tokenizer,
+        window_tokens=settings.window_tokens,
+        sampling=settings.sampling,
+    )
 
 
 def make_output(settings: Settings) -> Location:

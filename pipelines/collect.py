@@ -1,6 +1,5 @@
 """Collecting rollouts: the main job with G samples of every question, then its turns as groups with advantages."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -8,13 +7,12 @@ import ray
 
 from memagent_batch.domain.policies.shared import SharedPolicy
 from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.ray_data.groups import COUNTS
 from memagent_batch.ray_data.rewarder import import_reward
-from memagent_batch.ray_data.rollouts import COUNTS, RolloutTask, project_rollouts
+from memagent_batch.ray_data.rollouts import RolloutTask, project_rollouts
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.settings import Settings
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import write_json
-from memagent_batch.storage.rollouts import ROLLOUTS_FILE, ROLLOUTS_FOLDER, ROLLOUTS_FORMAT
+from memagent_batch.storage.rollouts import ROLLOUTS_FILE, ROLLOUTS_FOLDER, write_record
 from memagent_batch.storage.turn_index import scan_log
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
@@ -92,21 +90,6 @@ def write_rollouts_table(settings: Settings, *, run_id: str) -> dict[str, Any]:
         num_cpus=CPU_SHARE,
     )
     reports = [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
-    return _close(output, reports, settings=settings, run_id=run_id)
-
-
-def _close(output: Location, reports: list[dict[str, Any]], *, settings: Settings, run_id: str) -> dict[str, Any]:
-    counts = {name: sum(report[name] for report in reports) for name in COUNTS}
-    num_rewarded = counts["samples"] - counts["failed_samples"] - counts["samples_without_reward"]
-    record = {
-        "format": ROLLOUTS_FORMAT,
-        "run_id": run_id,
-        "counts": counts,
-        "mean_reward": sum(report["reward_sum"] for report in reports) / num_rewarded if num_rewarded else None,
-        "rollouts": settings.rollouts.model_dump(mode="json"),
-        "sampling": settings.sampling.model_dump(mode="json"),
-        "files": [name for report in reports for name in report["files"]],
-        "finished_at": datetime.now(UTC).isoformat(),
-    }
-    write_json(output / ROLLOUTS_FILE, record)
-    return record
+    counts = {name: sum(report[name] for report in reports) for name in (*COUNTS, "reward_sum")}
+    files = [name for report in reports for name in report["files"]]
+    return write_record(output, counts, files, settings=settings, run_id=run_id)

@@ -1,6 +1,5 @@
 """Fixtures that several parts of the tests use."""
 
-import copy
 import os
 import socket
 import subprocess
@@ -133,9 +132,7 @@ async def vllm_greedy(tiny_model: str) -> AsyncIterator[Engine]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def vllm_sampled(vllm_greedy: VllmEngine) -> VllmEngine:
     """The same running engine, drawing tokens."""
-    engine = copy.copy(vllm_greedy)
-    engine._sampling = SAMPLED
-    return engine
+    return vllm_greedy.with_sampling(SAMPLED)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

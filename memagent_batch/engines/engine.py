@@ -4,6 +4,7 @@ from typing import Protocol
 
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import PromptTooLongError
+from memagent_batch.settings import SamplingSettings
 
 
 class Engine(Protocol):
@@ -23,6 +24,21 @@ class Engine(Protocol):
 
     async def stop(self) -> None:
         """Frees what the engine holds; no process of it is left."""
+
+
+class RenewableEngine(Engine, Protocol):
+    """An engine in this process whose weights can be replaced while it runs."""
+
+    async def renew(self, model: str) -> None:
+        """Takes the weights of another folder of the same architecture; no request may be under way.
+
+        Raises:
+            EngineStartError: the folder can't be used.
+            EngineDeadError: the engine can serve nothing more.
+        """
+
+    def with_sampling(self, sampling: SamplingSettings) -> Engine:
+        """The same running engine for requests that draw their tokens otherwise."""
 
 
 def require_fit(prompt: Prompt, *, window_tokens: int) -> None:

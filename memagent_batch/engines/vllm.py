@@ -1,19 +1,21 @@
 """vLLM inside the process that reads: one request of the event loop becomes one request of `AsyncLLM`."""
 
 import asyncio
+import copy
 import itertools
 import time
 from typing import TYPE_CHECKING
 
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import require_fit
 from memagent_batch.engines.tokenizer import load_tokenizer
-from memagent_batch.engines.vllm_start import cause_of, engine_arguments, start_engine
-from memagent_batch.errors import EngineDeadError, EngineRequestError
+from memagent_batch.engines.vllm_outputs import cause, final_output, finish_reason, logprobs
+from memagent_batch.engines.vllm_start import engine_arguments, require_model, start_engine
+from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
 from memagent_batch.settings import SamplingSettings, VllmSettings
 
 if TYPE_CHECKING:
-    from vllm import CompletionOutput, RequestOutput, SamplingParams
+    from vllm import RequestOutput, SamplingParams
     from vllm.v1.engine.async_llm import AsyncLLM
 
 
@@ -72,12 +74,35 @@ class VllmEngine:
             text=load_tokenizer(self._tokenizer or self._model).continuation(
                 completion.token_ids, after=prompt.token_ids
             ),
-            finish_reason=_finish_reason(completion, path=prompt.path),
-            logprobs=_logprobs(completion) if self._sampling.logprobs else None,
+            finish_reason=finish_reason(completion, path=prompt.path),
+            logprobs=logprobs(completion) if self._sampling.logprobs else None,
             num_prompt_tokens=len(prompt.token_ids),
             num_cached_prompt_tokens=output.num_cached_tokens or 0,
             engine_seconds=time.monotonic() - began,
         )
+
+    async def renew(self, model: str) -> None:
+        """Takes the weights of another folder; see `RenewableEngine.renew`. What was cached of the old ones is gone."""
+        from vllm.v1.engine.exceptions import EngineDeadError as VllmDeadError
+
+        if self._llm is None:
+            raise EngineDeadError("vLLM is not running: it was not started, or was stopped")
+        require_model(model, load_format=None)
+        try:
+            await self._llm.collective_rpc("renew_weights", args=(model,))
+            emptied = await self._llm.reset_prefix_cache()
+        except VllmDeadError as error:
+            raise EngineDeadError("vLLM's engine process died; its own log lines above say why") from error
+        except Exception as error:  # what a worker raises comes back as a bare Exception with its text
+            raise EngineStartError(f"vLLM can't take the weights of {model}: {cause(error)}") from error
+        if not emptied:
+            raise EngineDeadError("vLLM keeps what it cached of the old weights: turns are still under way")
+
+    def with_sampling(self, sampling: SamplingSettings) -> "VllmEngine":
+        """The same running engine, drawing otherwise; see `RenewableEngine.with_sampling`."""
+        other = copy.copy(self)
+        other._sampling = sampling
+        return other
 
     async def stop(self) -> None:
         """Ends vLLM's processes; returns when they are gone, and holds the event loop until then (some 4 s)."""
@@ -110,7 +135,7 @@ class VllmEngine:
             raise EngineDeadError("vLLM is not running: it was not started, or was stopped")
         try:
             async with asyncio.timeout(self._settings.turn_timeout_seconds):
-                return await _final_output(
+                return await final_output(
                     self._llm, list(prompt.token_ids), params=params, request_id=str(next(self._request_ids))
                 )
         except TimeoutError as error:
@@ -121,32 +146,4 @@ class VllmEngine:
         except VllmDeadError as error:
             raise EngineDeadError("vLLM's engine process died; its own log lines above say why") from error
         except (VLLMError, ValueError) as error:
-            raise EngineRequestError(f"turn {prompt.path}: vLLM refused the request: {cause_of(error)}") from error
-
-
-async def _final_output(
-    llm: "AsyncLLM", token_ids: list[int], *, params: "SamplingParams", request_id: str
-) -> "RequestOutput":
-    from vllm.inputs import tokens_input
-
-    final = None
-    async for output in llm.generate(tokens_input(token_ids), params, request_id):
-        final = output
-    if final is None or not final.outputs:
-        raise ValueError("no output came back")
-    return final
-
-
-def _finish_reason(completion: "CompletionOutput", *, path: str) -> FinishReason:
-    reason = completion.finish_reason
-    if reason not in tuple(FinishReason):
-        raise EngineRequestError(f"turn {path}: vLLM ended the request with `{reason}`, not with a completion")
-    return FinishReason(reason)
-
-
-def _logprobs(completion: "CompletionOutput") -> list[float]:
-    """Log-probability of each returned token."""
-    return [
-        float(entry[token_id].logprob)
-        for token_id, entry in zip(completion.token_ids, completion.logprobs or (), strict=True)
-    ]
+            raise EngineRequestError(f"turn {prompt.path}: vLLM refused the request: {cause(error)}") from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memagent_batch.engines import orphan_guard
+from memagent_batch.engines.vllm_outputs import cause
 from memagent_batch.engines.weights import WEIGHT_ENDINGS
 from memagent_batch.errors import EngineDeadError, EngineStartError
 from memagent_batch.settings import SamplingSettings, Speculation, VllmSettings
@@ -24,6 +25,9 @@ CGROUP_CPU_FILE = Path("/sys/fs/cgroup/cpu.max")
 IN_CORE_EXECUTOR = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 """The executor that needs no worker process. By its short name, `uni`, vLLM on CPU takes it for `mp`, only to bind the
 worker's threads; that costs a process more to start, and a core that waits for the worker."""
+
+WORKER_EXTENSION = "memagent_batch.engines.renewal.WeightRenewal"
+"""What vLLM's workers can do besides, by its path, since they import it themselves."""
 
 START_TRIES = 3
 """Starts in a row, where the engine process dies without an error of its own: what killed it need not strike again."""
@@ -54,7 +58,7 @@ def engine_arguments(
     Raises:
         EngineStartError: the model's folder or an argument can't work.
     """
-    _require_model(model, load_format=settings.engine_args.get("load_format"))
+    require_model(model, load_format=settings.engine_args.get("load_format"))
     from vllm.platforms import current_platform
 
     is_cpu = current_platform.is_cpu()
@@ -68,6 +72,7 @@ def engine_arguments(
         "max_num_seqs": settings.max_num_seqs,
         "enable_prefix_caching": True,
         "disable_log_stats": True,
+        "worker_extension_cls": WORKER_EXTENSION,
     }
     if speculates(settings.speculation, sampling=sampling, is_cpu=is_cpu):
         arguments["speculative_config"] = LOOKUP
@@ -77,6 +82,8 @@ def engine_arguments(
         arguments |= {"kv_cache_memory_bytes": settings.cpu_kv_cache_gib * GIB_BYTES, "enforce_eager": True}
         if settings.tensor_parallel_size * settings.pipeline_parallel_size == 1:
             arguments["distributed_executor_backend"] = IN_CORE_EXECUTOR
+        if sampling.temperature > 0:
+            arguments["enable_chunked_prefill"] = False  # vLLM 0.32 on CPU dies of a seeded prompt cut over two steps
     return arguments | _checked(settings.engine_args)
 
 
@@ -129,15 +136,6 @@ def engine_environment() -> dict[str, str]:
     return variables
 
 
-def cause_of(error: BaseException) -> str:
-    """An error's message in one paragraph, without pydantic's frame around it."""
-    from pydantic import ValidationError
-
-    if isinstance(error, ValidationError):
-        return "; ".join(str(detail["msg"]) for detail in error.errors(include_url=False, include_input=False))
-    return f"{type(error).__name__}: {error}"
-
-
 def _start(arguments: dict[str, Any], *, failure_file: Path) -> "AsyncLLM":
     """Builds the engine; the place where what vLLM, torch and transformers raise at a start becomes ours."""
     from vllm.engine.arg_utils import AsyncEngineArgs
@@ -150,9 +148,9 @@ def _start(arguments: dict[str, Any], *, failure_file: Path) -> "AsyncLLM":
     except Exception as error:
         if not failure_file.exists() and _is_death(error):
             raise EngineDeadError("vLLM's engine process was killed while it started") from error
-        cause = failure_file.read_text(encoding="utf-8") if failure_file.exists() else cause_of(error)
+        said = failure_file.read_text(encoding="utf-8") if failure_file.exists() else cause(error)
         raise EngineStartError(
-            f"vLLM can't start with model {arguments['model']}: {cause.strip()}\n"
+            f"vLLM can't start with model {arguments['model']}: {said.strip()}\n"
             "Check model, window_tokens and the vllm knobs (dtype, memory, engine_args)."
         ) from error
 
@@ -172,7 +170,7 @@ def _num_cores() -> int:
     return allowed
 
 
-def _require_model(model: str, *, load_format: str | None) -> None:
+def require_model(model: str, *, load_format: str | None) -> None:
     """Refuses a folder that holds no whole model, and what is plainly a path to nothing; a hub name is left to vLLM."""
     path = Path(model)
     if path.is_dir():

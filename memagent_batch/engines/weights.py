@@ -57,6 +57,11 @@ def model_sha256(model: str) -> str:
     return _hub_sha256(model)
 
 
+def weights_version(sha256: str) -> str:
+    """What tables call the weights with this hash, where the user gave them no name: its first 16 digits."""
+    return sha256[:16]
+
+
 def _folder_sha256(folder: Path) -> str:
     weights = sorted(path for path in folder.iterdir() if path.suffix in WEIGHT_ENDINGS and path.is_file())
     if not weights:

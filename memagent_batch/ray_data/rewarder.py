@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.rewards import BUILT_IN_REWARDS, Reward, built_in_reward
 from memagent_batch.errors import SettingsError
-from memagent_batch.settings import RolloutSettings
+from memagent_batch.sections import RolloutSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,14 @@
 """The table `rollouts`: what a trainer learns from. A projection of the turn log and the inputs, like `answers`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.settings import Settings
 from memagent_batch.storage.location import Location
+from memagent_batch.storage.manifest import write_json
 from memagent_batch.storage.schemas import DOCUMENT_ID, QUESTION_ID, RUN_ID, SAMPLE, column
 from memagent_batch.storage.turn_log import parquet_bytes
 
@@ -79,6 +83,34 @@ def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int) -
                 held, number = [], number + 1
     if held:
         yield _write(output, held, name=f"part-{part:05d}-{number:04d}.parquet")
+
+
+def write_record(
+    output: Location, counts: Mapping[str, Any], files: Sequence[str], *, settings: Settings, run_id: str
+) -> dict[str, Any]:
+    """Writes `rollouts.json`, without which the table is not whole, and returns what it says.
+
+    Args:
+        output: where the table is.
+        counts: what was counted of its groups, `reward_sum` among it.
+        files: names of all its files.
+        settings: how the samples were drawn and rewarded.
+        run_id: the run.
+    """
+    told = {name: count for name, count in counts.items() if name != "reward_sum"}
+    num_rewarded = counts["samples"] - counts["failed_samples"] - counts["samples_without_reward"]
+    record = {
+        "format": ROLLOUTS_FORMAT,
+        "run_id": run_id,
+        "counts": told,
+        "mean_reward": counts["reward_sum"] / num_rewarded if num_rewarded else None,
+        "rollouts": settings.rollouts.model_dump(mode="json"),
+        "sampling": settings.sampling.model_dump(mode="json"),
+        "files": list(files),
+        "finished_at": datetime.now(UTC).isoformat(),
+    }
+    write_json(output / ROLLOUTS_FILE, record)
+    return record
 
 
 def _rows_of_a_file(group: pa.Table) -> int:

@@ -12,6 +12,7 @@ from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import CountsError, OutputError, StorageError
 from memagent_batch.events import begin_log
 from memagent_batch.settings import Settings
+from memagent_batch.train_settings import TrainLoopSettings, TrainSettings
 
 GIVEN = ["--documents=docs", "--ask=Who?", "--output=run"]
 HEAVY = ["ray", "vllm", "torch", "transformers"]
@@ -79,13 +80,16 @@ def knobs_of(model: type[BaseModel], *, prefix: str = "") -> Iterator[str]:
             yield prefix + name.replace("_", "-")
 
 
-@pytest.mark.parametrize("command", ["answer", "plan"])
-def test_help_lists_every_knob(command: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "knobs"),
+    [("answer", Settings), ("plan", Settings), ("train", TrainSettings), ("train loop", TrainLoopSettings)],
+)
+def test_help_lists_every_knob(command: str, knobs: type[BaseModel]) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "jobs.cli", command, "--help"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "jobs.cli", *command.split(), "--help"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0
-    missing = [knob for knob in knobs_of(Settings) if f"--{knob}" not in done.stdout]
+    missing = [knob for knob in knobs_of(knobs) if f"--{knob}" not in done.stdout]
     assert not missing
     assert "--config" in done.stdout
 
@@ -98,6 +102,8 @@ def test_help_lists_every_knob(command: str) -> None:
         ["answer", "--help"],
         ["collect", "--help"],
         ["export", "--help"],
+        ["train", "--help"],
+        ["train", "loop", "--help"],
         ["plan", "--help"],
         ["status", "--help"],
         ["diff", "--help"],
@@ -117,6 +123,7 @@ def test_import_of_a_job_imports_nothing_heavy() -> None:
         "answer",
         "collect",
         "export",
+        "train",
         "plan",
         "status",
         "prompts",

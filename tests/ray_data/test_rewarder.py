@@ -5,7 +5,7 @@ import pytest
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import SettingsError
 from memagent_batch.ray_data.rewarder import Rewarded, Rewarder, import_reward
-from memagent_batch.settings import RolloutSettings
+from memagent_batch.sections import RolloutSettings
 
 MINE = "tests.ray_data.rewards_of_mine"
 

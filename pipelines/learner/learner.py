@@ -1,0 +1,197 @@
+"""The learner: a network, its reference and its optimiser; one step of the optimiser for some groups of samples."""
+
+import copy
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from memagent_batch.errors import LearningError, SettingsError
+from memagent_batch.sections import LearnerSettings
+from pipelines.learner.batches import Batch, Conversation, batches
+from pipelines.learner.network import load_network, response_logprobs
+from pipelines.learner.objective import Objective, TokenSums, token_sums
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFigures:
+    """What one step of the optimiser was like. Means are over the tokens that were learnt from."""
+
+    loss: float
+    """The objective, before the step."""
+    kl: float | None
+    """Estimated divergence from the reference, nats a token; None without a reference."""
+    clip_fraction: float
+    """Share of tokens whose ratio was clipped, and which so taught nothing."""
+    mean_ratio: float
+    """Mean ratio of probabilities, now to when drawn; 1 but for rounding where nothing was learnt since."""
+    max_logprob_change: float
+    """Largest change of a token's log-probability since it was drawn, nats."""
+    entropy: float
+    """Mean of minus the log-probability of the drawn tokens, nats: what they tell of the entropy."""
+    gradient_norm: float
+    """Norm of the gradient before it was clipped."""
+    learning_rate: float
+    """Learning rate of the step."""
+    num_conversations: int
+    """Conversations that were learnt from."""
+    num_learnt_tokens: int
+    """Tokens that were learnt from."""
+    num_tokens: int
+    """Tokens of these conversations, prompts included."""
+    seconds: float
+    """Time that the step took."""
+    tokens_per_second: float
+    """`num_tokens` through the network and back in a second."""
+
+
+class Learner:
+    """Updates the weights of one network."""
+
+    def __init__(self, network: Any, *, reference: Any | None, settings: LearnerSettings) -> None:
+        """Takes the network to update, and the frozen one that it must not stray from.
+
+        Args:
+            network: a causal language model of `transformers`, weights in float32 or wider.
+            reference: the same architecture; None where `kl_weight` is 0.
+            settings: the knobs.
+        """
+        self.network = network
+        self.num_steps = 0
+        self._reference = reference
+        self._settings = settings
+        self._objective = Objective(
+            clip_low=settings.clip_low, clip_high=settings.clip_high, kl_weight=settings.kl_weight
+        )
+        self._device = next(network.parameters()).device
+        self._optimiser = torch.optim.AdamW(
+            network.parameters(),
+            lr=settings.learning_rate,
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
+        )
+
+    def step(self, items: Sequence[Conversation]) -> StepFigures | None:
+        """One step of the optimiser for some whole groups; None where they hold no token to learn from.
+
+        Raises:
+            LearningError: loss or gradient is not finite; the weights are as they were.
+        """
+        num_learnt = sum(item.num_learnt_tokens for item in items)
+        if not num_learnt:
+            return None
+        began = time.monotonic()
+        sums = self.accumulate(items)
+        norm = float(torch.nn.utils.clip_grad_norm_(self.network.parameters(), self._settings.clip_norm))
+        if not (math.isfinite(norm) and math.isfinite(sums["loss"])):
+            self._optimiser.zero_grad()
+            raise LearningError(
+                f"step {self.num_steps + 1}: loss {sums['loss']}, norm of the gradient {norm}; lower "
+                "learner.learning_rate, or leave out learner.bf16"
+            )
+        rate = self._learning_rate()
+        for group in self._optimiser.param_groups:
+            group["lr"] = rate
+        self._optimiser.step()
+        self._optimiser.zero_grad()
+        self.num_steps += 1
+        return self._figures(sums, items, norm=norm, rate=rate, seconds=time.monotonic() - began)
+
+    def accumulate(self, items: Sequence[Conversation]) -> dict[str, float]:
+        """Adds the gradient of the objective over all conversations, and returns its sums divided by their tokens.
+
+        However the conversations are cut into batches, each token weighs the same: all are divided by one number.
+        """
+        num_learnt = sum(item.num_learnt_tokens for item in items)
+        totals = {field.name: 0.0 for field in fields(TokenSums)}
+        for batch in batches(items, batch_tokens=self._settings.batch_tokens):
+            sums = self._sums(batch.to(self._device))
+            (sums.loss / num_learnt).backward()
+            for name in totals.keys() - {"farthest"}:
+                totals[name] += float(getattr(sums, name).detach()) / num_learnt
+            totals["farthest"] = max(totals["farthest"], float(sums.farthest))
+        return totals
+
+    def state(self) -> dict[str, Any]:
+        """All that another process needs to go on just so: weights in full, the optimiser's averages, its steps."""
+        return {
+            "network": self.network.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
+            "num_steps": self.num_steps,
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Goes on from what `state` gave."""
+        self.network.load_state_dict(state["network"])
+        self._optimiser.load_state_dict(state["optimiser"])
+        self.num_steps = state["num_steps"]
+
+    def _sums(self, batch: Batch) -> TokenSums:
+        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._settings.bf16):
+            logprobs = response_logprobs(self.network, batch)
+            reference = None
+            if self._reference is not None:
+                with torch.no_grad():
+                    reference = response_logprobs(self._reference, batch)
+        return token_sums(
+            logprobs,
+            drawn_logprobs=batch.logprobs.to(logprobs.dtype),
+            advantages=batch.advantages.to(logprobs.dtype),
+            mask=batch.mask,
+            reference_logprobs=reference,
+            objective=self._objective,
+        )
+
+    def _learning_rate(self) -> float:
+        return self._settings.learning_rate * min(1.0, (self.num_steps + 1) / (self._settings.warmup_steps + 1))
+
+    def _figures(
+        self, sums: dict[str, float], items: Sequence[Conversation], *, norm: float, rate: float, seconds: float
+    ) -> StepFigures:
+        num_tokens = sum(item.num_tokens for item in items)
+        return StepFigures(
+            loss=sums["loss"],
+            kl=sums["kl"] if self._reference is not None else None,
+            clip_fraction=sums["clipped"],
+            mean_ratio=sums["ratio"],
+            max_logprob_change=sums["farthest"],
+            entropy=sums["surprise"],
+            gradient_norm=norm,
+            learning_rate=rate,
+            num_conversations=len(items),
+            num_learnt_tokens=sum(item.num_learnt_tokens for item in items),
+            num_tokens=num_tokens,
+            seconds=seconds,
+            tokens_per_second=num_tokens / seconds,
+        )
+
+
+def load_learner(model: Path, *, reference: Path, settings: LearnerSettings) -> Learner:
+    """A learner of the model in a folder; the reference is loaded where it has a weight.
+
+    Raises:
+        SettingsError: there is no such device.
+    """
+    device = choose_device(settings.device)
+    network = load_network(model, device=device)
+    frozen = None
+    if settings.kl_weight > 0:
+        frozen = copy.deepcopy(network) if reference == model else load_network(reference, device=device)
+        frozen.requires_grad_(requires_grad=False)
+    return Learner(network, reference=frozen, settings=settings)
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of a name, or a GPU where there is one.
+
+    Raises:
+        SettingsError: there is no GPU here.
+    """
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise SettingsError("learner.device: torch sees no GPU here; say cpu, or auto")
+    return torch.device("cuda" if there and name != "cpu" else "cpu")

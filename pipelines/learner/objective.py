@@ -1,0 +1,82 @@
+"""The objective of Multi-Conv DAPO (MemAgent, arXiv 2507.02259), summed over tokens of any number of conversations.
+
+With r the ratio of a token's probability now to that when it was drawn, A its sample's advantage, and p_ref its
+probability under a frozen reference, over the T tokens of a step that are learnt from:
+
+    L = 1/T sum( -min(r A, clip(r, 1 - low, 1 + high) A) + w (p_ref/p - log(p_ref/p) - 1) )
+
+The sums are taken here; the learner divides by T, which all parts of a step share.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """What is minimised."""
+
+    clip_low: float
+    """How far below 1 a ratio still counts."""
+    clip_high: float
+    """How far above 1 a ratio still counts."""
+    kl_weight: float
+    """Weight of the divergence from the reference; 0 for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSums:
+    """Sums over the tokens that are learnt from; scalars. All but `loss` are figures without a gradient."""
+
+    loss: Tensor
+    """The objective."""
+    kl: Tensor
+    """Its estimate of the divergence from the reference, nats; 0 without one."""
+    clipped: Tensor
+    """Tokens whose clipped ratio counts, and which so have no gradient."""
+    ratio: Tensor
+    """Ratios of probabilities, now to when drawn."""
+    surprise: Tensor
+    """Minus the log-probabilities now, nats."""
+    farthest: Tensor
+    """Largest distance of two log-probabilities, now and when drawn, nats: not a sum."""
+
+
+def token_sums(
+    logprobs: Tensor,
+    *,
+    drawn_logprobs: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    reference_logprobs: Tensor | None,
+    objective: Objective,
+) -> TokenSums:
+    """The objective over a batch of conversations.
+
+    Args:
+        logprobs: log-probabilities of the drawn tokens now, nats; shape [batch, length].
+        drawn_logprobs: the same when they were drawn.
+        advantages: of each token's sample.
+        mask: true where a token is learnt from; what stands elsewhere counts for nothing.
+        reference_logprobs: log-probabilities under the reference; without them there is no such term.
+        objective: clipping and weight.
+    """
+    change = (logprobs - drawn_logprobs).masked_fill(~mask, 0.0)
+    ratio = change.exp()
+    free = ratio * advantages
+    clipped = ratio.clamp(1.0 - objective.clip_low, 1.0 + objective.clip_high) * advantages
+    loss = -torch.minimum(free, clipped).masked_fill(~mask, 0.0).sum()
+    kl = logprobs.new_zeros(())
+    if reference_logprobs is not None:
+        gap = (reference_logprobs - logprobs).masked_fill(~mask, 0.0)
+        kl = (gap.exp() - gap - 1.0).sum()
+    return TokenSums(
+        loss=loss + objective.kl_weight * kl,
+        kl=kl.detach(),
+        clipped=((clipped < free) & mask).sum(),
+        ratio=ratio.detach().masked_fill(~mask, 0.0).sum(),
+        surprise=-logprobs.detach().masked_fill(~mask, 0.0).sum(),
+        farthest=change.detach().abs().max(),
+    )

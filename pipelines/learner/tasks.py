@@ -1,0 +1,134 @@
+"""What the loop reads in each step: a function from the number of a step to its tasks, the same at every try."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from memagent_batch.errors import DocumentError, InputError, SettingsError
+from memagent_batch.storage.documents import fetch_texts, index_schema, index_shard, require_unique_ids
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.plan import Plan
+from memagent_batch.storage.questions import read_questions, require_known_documents
+from memagent_batch.storage.shards import list_shards
+from memagent_batch.train_settings import TrainLoopSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A document, a question about it, and its references."""
+
+    document_id: str
+    """Id of the document."""
+    text: str
+    """The document."""
+    question_id: str
+    """Id of the question."""
+    question: str
+    """The question."""
+    references: tuple[str, ...]
+    """Right answers."""
+    chunk_tokens: int | None = None
+    """Length of a chunk, where it is not that of the settings; shorter than that."""
+
+
+Tasks = Callable[[int], Sequence[Task]]
+"""The tasks of a step, counted from 1."""
+
+
+class TableTasks:
+    """Tasks out of documents and a question list: all in random order, then all in another, without end."""
+
+    def __init__(self, settings: TrainLoopSettings) -> None:
+        """Reads the questions and indexes the documents; texts are read when their step comes.
+
+        Raises:
+            InputError: they can't be read, or fewer questions have references than a step takes.
+        """
+        self._settings = settings
+        held_out = _held_out_keys(settings)
+        self._asked = [row for row in _asked(settings, settings.questions) if _key(row) not in held_out]
+        self._size = settings.learner.questions_per_step
+        if len(self._asked) < self._size:
+            raise InputError(
+                f"{len(self._asked)} questions with references can be learnt from, a step takes {self._size}; add "
+                "some, or lower learner.questions_per_step"
+            )
+
+    def __call__(self, step: int) -> list[Task]:
+        """The tasks of a step."""
+        whole_steps = len(self._asked) // self._size
+        epoch, part = divmod(step - 1, whole_steps)
+        order = random.Random(f"{self._settings.loop.seed} {epoch}").sample(range(len(self._asked)), len(self._asked))
+        chosen = [self._asked[place] for place in order[part * self._size : (part + 1) * self._size]]
+        return fetch_tasks(chosen, settings=self._settings)
+
+
+def read_held_out(settings: TrainLoopSettings) -> list[Task]:
+    """The tasks of the held-out question list; none where there is no such list."""
+    if settings.loop.held_out is None:
+        return []
+    return fetch_tasks(_asked(settings, settings.loop.held_out), settings=settings)
+
+
+def fetch_tasks(asked: Sequence[dict[str, Any]], *, settings: TrainLoopSettings) -> list[Task]:
+    """Tasks with their texts.
+
+    Raises:
+        DocumentError: a text can't be read.
+    """
+    if not asked:
+        return []
+    rows = pa.Table.from_pylist([row["document"] for row in asked], schema=index_schema(settings.input))
+    texts: dict[int, str] = {}
+    for fetched in fetch_texts(rows, settings=settings.input, storage_options=settings.storage_options):
+        if fetched.text is None:
+            name = asked[fetched.row]["document"]["document_id"]
+            raise DocumentError(f"document {name!r}: {fetched.error}; mend it, or leave it out")
+        texts[fetched.row] = fetched.text
+    return [
+        Task(
+            document_id=row["document"]["document_id"],
+            text=texts[place],
+            question_id=row["question"]["question_id"],
+            question=row["question"]["question"],
+            references=tuple(row["question"]["references"]),
+        )
+        for place, row in enumerate(asked)
+    ]
+
+
+def _held_out_keys(settings: TrainLoopSettings) -> set[tuple[str, str]]:
+    return {_key(row) for row in _asked(settings, settings.loop.held_out)} if settings.loop.held_out else set()
+
+
+def _key(row: dict[str, Any]) -> tuple[str, str]:
+    return (row["document"]["document_id"], row["question"]["question"])
+
+
+def _asked(settings: TrainLoopSettings, uri: str | None) -> list[dict[str, Any]]:
+    """Each question of a list that has references with each document that it is asked of."""
+    if uri is None:
+        raise SettingsError("questions: missing; give a question list with references")
+    documents = Location(uri=settings.documents, storage_options=settings.storage_options)
+    shards = list_shards(documents, settings=settings.input)
+    index = pa.concat_tables(
+        [
+            table
+            for shard in shards
+            for table in index_shard(shard, settings=settings.input, storage_options=settings.storage_options)
+        ]
+    )
+    require_unique_ids(index)
+    questions = read_questions(Location(uri=uri, storage_options=settings.storage_options), ask=())
+    require_known_documents(questions, index)
+    plan = Plan(index, questions, samples=1)
+    listed = plan.questions.to_pylist()
+    return [
+        {"document": document, "question": listed[row]}
+        for document in index.to_pylist()
+        for row in plan.question_rows(document["document_id"])
+        if listed[row]["references"]
+    ]

@@ -1,0 +1,185 @@
+"""`memagent train`: one epoch of Multi-Conv DAPO over a rollouts table; a whole model folder comes out."""
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.engines.tokenizer import load_tokenizer
+from memagent_batch.engines.weights import model_sha256, weights_version
+from memagent_batch.errors import InputError, OutputError, SettingsError
+from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.manifest import masked, package_versions
+from memagent_batch.storage.rollouts_reader import read_groups, read_rollouts_record
+from memagent_batch.train_settings import TrainSettings
+from memagent_batch.wiring import TINY_MODEL
+from pipelines.learner.batches import COLUMNS, conversations
+from pipelines.learner.learner import Learner, load_learner
+from pipelines.learner.network import sync, write_model
+
+TRAINING_FORMAT = "memagent-training/1"
+METRICS_FILE = "metrics.jsonl"
+"""A line for each step."""
+READ_COLUMNS = (*COLUMNS, "sample", "reward", "weights_version", "tokenizer_hash")
+
+
+def train(settings: TrainSettings) -> dict[str, Any]:
+    """Updates the weights and returns what `training.json` says.
+
+    Raises:
+        UsageError: the user's mistake, found before anything is learnt.
+        LearningError: an update gave no finite number.
+    """
+    model, output = model_folder(settings.model), Path(settings.output)
+    reference = model_folder(settings.reference) if settings.reference else model
+    if output.exists():
+        raise OutputError(f"output: {output} is there already; choose a new folder, or remove it")
+    table = Location(uri=settings.rollouts, storage_options=settings.storage_options)
+    collected = read_rollouts_record(table)
+    groups = checked_groups(table, collected["files"], settings=settings, model=model)
+    first = next(groups, None)
+    if first is None:
+        raise InputError(f"{table.uri} holds no rows: every group was left out, and nothing can be learnt")
+    learner = load_learner(model, reference=reference, settings=settings.learner)
+    partial = output.with_name(output.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    learn(learner, first, groups, settings=settings, num_groups=num_kept(collected), metrics=partial / METRICS_FILE)
+    record = training_record(settings, model=model, collected=collected, learner=learner)
+    version = write_model(learner.network, partial, like=model, record=record)
+    sync(partial)
+    partial.rename(output)
+    sync(output.parent)
+    return {"weights_version": version, **record}
+
+
+def learn(
+    learner: Learner,
+    first: pa.Table,
+    groups: Iterator[pa.Table],
+    *,
+    settings: TrainSettings,
+    num_groups: int,
+    metrics: Path,
+) -> None:
+    """One epoch, in the order of the table; a line of metrics for each step."""
+    held, num_read = [first], 1
+    for group in groups:
+        num_read += 1
+        if len(held) == settings.learner.questions_per_step:
+            take_step(learner, held, metrics=metrics, done=f"{num_read - 1} of {num_groups} questions")
+            held = []
+        held.append(group)
+    take_step(learner, held, metrics=metrics, done=f"{num_read} of {num_groups} questions")
+
+
+def take_step(learner: Learner, groups: Sequence[pa.Table], *, metrics: Path, done: str) -> None:
+    """One step over some groups; where none of their samples has an advantage, there is none."""
+    line = step_line(learner, groups)
+    if line is None:
+        return
+    with metrics.open("a", encoding="utf-8") as log:
+        log.write(json.dumps(line) + "\n")
+    tell(Event(kind=EventKind.PROGRESS, message=f"step {line['step']}: {told(line)}; {done}", fields=line))
+
+
+def step_line(learner: Learner, groups: Sequence[pa.Table]) -> dict[str, Any] | None:
+    """One step, and what metrics say of it; None where there is nothing to learn from."""
+    figures = learner.step([item for group in groups for item in conversations(group)])
+    if figures is None:
+        return None
+    rounded = {name: round(value, 9) if isinstance(value, float) else value for name, value in asdict(figures).items()}
+    mean = mean_reward(pa.concat_tables(list(groups)))
+    return {"step": learner.num_steps, "num_groups": len(groups), "mean_reward": mean, **rounded}
+
+
+def told(line: dict[str, Any]) -> str:
+    """A step's figures in one line, for people."""
+    kl = "" if line["kl"] is None else f", kl {line['kl']:.5f}"
+    return (
+        f"reward {line['mean_reward']:.3f}, loss {line['loss']:+.5f}{kl}, "
+        f"clipped {line['clip_fraction']:.2%}, gradient {line['gradient_norm']:.3f}, {line['seconds']:.0f} s"
+    )
+
+
+def mean_reward(rows: pa.Table) -> float:
+    """Mean reward of the samples that have one; `rows` are whole groups with `group_id`, `sample` and `reward`."""
+    samples = rows.filter(pc.is_valid(rows["reward"])).group_by(["group_id", "sample"]).aggregate([("reward", "max")])
+    return float(pc.mean(samples["reward_max"]).as_py())
+
+
+def checked_groups(
+    table: Location, files: Sequence[str], *, settings: TrainSettings, model: Path
+) -> Iterator[pa.Table]:
+    """The groups of a table, each checked to be of the model's weights and tokeniser before it is given.
+
+    Raises:
+        SettingsError: they are of others.
+        InputError: they have no log-probabilities, or can't be read.
+    """
+    version = settings.weights_version or weights_version(model_sha256(str(model)))
+    tokenizer = load_tokenizer(str(model)).sha256
+    for group in read_groups(table, files=files, columns=READ_COLUMNS):
+        require_origin(group, version=version, tokenizer=tokenizer, model=model, settings=settings)
+        yield group
+
+
+def require_origin(group: pa.Table, *, version: str, tokenizer: str, model: Path, settings: TrainSettings) -> None:
+    """Refuses a group that `model` did not draw, or not with its log-probabilities.
+
+    Raises:
+        SettingsError: it is of other weights, or another tokeniser.
+        InputError: it has no log-probabilities.
+    """
+    named = group["weights_version"][0].as_py()
+    if named != version and not settings.allow_other_weights:
+        raise SettingsError(
+            f"the rollouts were drawn with weights {named!r}, {model} has {version!r}: give the model that they were "
+            "drawn with, collect again with this one, or say --allow-other-weights (or --weights-version, where they "
+            "were given a name)"
+        )
+    if group["tokenizer_hash"][0].as_py() != tokenizer:
+        raise SettingsError(f"the rollouts were written by another tokeniser than that of {model}; collect again")
+    learnt = group.filter(pc.greater(pc.list_value_length(group["response_token_ids"]), 0))
+    if learnt["response_logprobs"].null_count:
+        raise InputError("the rollouts have no log-probabilities of their draws; collect again")
+
+
+def training_record(
+    settings: TrainSettings, *, model: Path, collected: dict[str, Any], learner: Learner
+) -> dict[str, Any]:
+    """Where new weights come from."""
+    knobs = settings.model_dump(mode="json", exclude={"storage_options"})
+    return {
+        "format": TRAINING_FORMAT,
+        "parent": {"model": settings.model, "model_sha256": model_sha256(str(model))},
+        "rollouts": {"uri": masked(settings.rollouts), "run_id": collected["run_id"], "counts": collected["counts"]},
+        "num_steps": learner.num_steps,
+        "settings": {**knobs, "rollouts": masked(settings.rollouts)},
+        "versions": package_versions(),
+        "finished_at": datetime.now(UTC).isoformat(),
+    }
+
+
+def num_kept(collected: dict[str, Any]) -> int:
+    """Groups that are in the table."""
+    return int(collected["counts"]["groups"] - collected["counts"]["dropped_groups"])
+
+
+def model_folder(model: str) -> Path:
+    """The folder of a model, `tiny` resolved.
+
+    Raises:
+        SettingsError: there is no such folder.
+    """
+    folder = TINY_MODEL if model == "tiny" else Path(model)
+    if not (folder / "config.json").is_file():
+        raise SettingsError(f"model: {folder} is no model folder (no config.json); download the model into a folder")
+    return folder

@@ -1,0 +1,176 @@
+"""`memagent train loop`: collect, update, give the engine the new weights, and again. Every step is durable."""
+
+import asyncio
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from memagent_batch.engines.engine import RenewableEngine
+from memagent_batch.errors import SettingsError
+from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.settings import Settings
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.rollouts_reader import read_groups, read_rollouts_record
+from memagent_batch.storage.turn_log import new_run_id
+from memagent_batch.train_settings import TrainLoopSettings
+from memagent_batch.wiring import identify_reader, make_renewable_engine
+from pipelines.collect import sampled_settings
+from pipelines.learner.batches import COLUMNS
+from pipelines.learner.curve import draw_curve
+from pipelines.learner.learner import Learner, load_learner
+from pipelines.learner.network import sync, write_model
+from pipelines.learner.sampling import Sampler, mean_reward_of, write_step_rollouts
+from pipelines.learner.steps import Step, claim_loop, last_step, metric_lines, place_model, write_metrics
+from pipelines.learner.tasks import Task, Tasks
+from pipelines.train import TRAINING_FORMAT, model_folder, step_line, told
+
+
+def train_loop(settings: TrainLoopSettings, *, tasks: Tasks, held_out: Sequence[Task]) -> dict[str, Any]:
+    """Goes on from what is in the output until the budget is spent; returns where the model is and its last line.
+
+    Raises:
+        UsageError: the user's mistake, found before an engine starts.
+        EngineDeadError: the engine died; the same command goes on with the step that was under way.
+    """
+    if settings.loop.max_steps is None and settings.loop.max_minutes is None:
+        raise SettingsError("loop: no budget; give --loop.max-steps or --loop.max-minutes")
+    claim_loop(settings)
+    current = at_step(settings, last_step(Path(settings.output)))
+    identify_reader(current)
+    return asyncio.run(_with_engine(settings, tasks, held_out, engine=make_renewable_engine(sampled_settings(current))))
+
+
+async def _with_engine(
+    settings: TrainLoopSettings, tasks: Tasks, held_out: Sequence[Task], *, engine: RenewableEngine
+) -> dict[str, Any]:
+    await engine.start()
+    try:
+        return await go_on(settings, tasks, held_out, engine=engine)
+    finally:
+        await engine.stop()
+
+
+async def go_on(
+    settings: TrainLoopSettings, tasks: Tasks, held_out: Sequence[Task], *, engine: RenewableEngine
+) -> dict[str, Any]:
+    """The loop itself, with an engine that serves the weights of the last step."""
+    folder, start = claim_loop(settings), model_folder(settings.model)
+    step = last_step(folder)
+    learner = load_learner(step.model if step.number else start, reference=start, settings=settings.learner)
+    if step.number:
+        learner.load_state(torch.load(step.state, map_location="cpu", weights_only=True))
+    await evaluate(settings, step, held_out, engine=engine)
+    while not is_spent(settings, folder):
+        before, step, began = step, Step(folder, step.number + 1), time.monotonic()
+        await collect_step(settings, before, step, tasks(step.number), engine=engine)
+        update_step(settings, learner, step, began=began)
+        before.drop_weights(keep_model=is_kept(before, settings))
+        await engine.renew(str(step.model))
+        await evaluate(settings, step, held_out, engine=engine)
+        report(folder)
+    return {"model": str(place_model(step, folder, start=start)), **(report(folder) or {})}
+
+
+def is_spent(settings: TrainLoopSettings, folder: Path) -> bool:
+    """Whether the budget allows no further step."""
+    lines = [line for line in metric_lines(folder) if line["step"]]
+    minutes = sum(line["step_seconds"] for line in lines) / 60
+    budget = settings.loop
+    return (budget.max_steps is not None and len(lines) >= budget.max_steps) or (
+        budget.max_minutes is not None and minutes >= budget.max_minutes
+    )
+
+
+def is_kept(step: Step, settings: TrainLoopSettings) -> bool:
+    """Whether the model of a step stays when a later one is there."""
+    every = settings.loop.keep_every
+    return every is not None and step.number % every == 0
+
+
+async def collect_step(
+    settings: TrainLoopSettings, before: Step, step: Step, tasks: Sequence[Task], *, engine: RenewableEngine
+) -> None:
+    """Reads a step's tasks G times with the weights of the step before, unless that is done."""
+    if step.collected() is not None:
+        return
+    began = time.monotonic()
+    drawn = sampled_settings(at_step(settings, before))
+    sampler = Sampler(engine.with_sampling(drawn.sampling), drawn)
+    read = await sampler.read(tasks)
+    write_step_rollouts(step.place, read, settings=drawn, sampler=sampler, run_id=new_run_id())
+    _tell(step, f"collected in {time.monotonic() - began:.0f} s", {})
+
+
+def update_step(settings: TrainLoopSettings, learner: Learner, step: Step, *, began: float) -> None:
+    """Learns from a step's rollouts, and keeps weights, state and figures; the step began at `began`, monotonic."""
+    collected = read_rollouts_record(step.place)
+    columns = (*COLUMNS, "sample", "reward")
+    groups = list(read_groups(step.place, files=collected["files"], columns=columns))
+    line = step_line(learner, groups) if groups else None
+    shutil.rmtree(step.model, ignore_errors=True)  # half-written by a process that was killed here
+    record = {"format": TRAINING_FORMAT, "parent": {"model": settings.model}, "num_steps": learner.num_steps}
+    write_model(learner.network, step.model, like=model_folder(settings.model), record=record)
+    torch.save(learner.state(), step.state)
+    sync(step.state)
+    counts = collected["counts"]
+    figures = {
+        **(line or {}),
+        "step": step.number,
+        "optimiser_steps": learner.num_steps,
+        "mean_reward": collected["mean_reward"],
+        **{name: counts[name] for name in ("groups", "dropped_groups", "samples", "failed_samples")},
+        "step_seconds": round(time.monotonic() - began, 3),
+    }
+    step.write_update(figures)
+    if line is None:
+        _tell(step, "no group taught anything", figures)
+    else:
+        _tell(step, told(figures), figures)
+
+
+async def evaluate(
+    settings: TrainLoopSettings, step: Step, held_out: Sequence[Task], *, engine: RenewableEngine
+) -> None:
+    """Reads the held-out questions greedily, where they are due and not read yet."""
+    if not held_out or step.number % settings.loop.evaluate_every or step.evaluation() is not None:
+        return
+    began = time.monotonic()
+    current = at_step(settings, step)
+    greedy = current.sampling.model_copy(update={"temperature": 0.0, "samples": 1, "logprobs": False})
+    greedily = current.model_copy(update={"sampling": greedy})
+    sampler = Sampler(engine.with_sampling(greedy), greedily)
+    reward = mean_reward_of(await sampler.read(held_out), settings=greedily, sampler=sampler)
+    seconds = round(time.monotonic() - began, 3)
+    step.write_evaluation({"held_out_reward": reward, "held_out": len(held_out), "evaluation_seconds": seconds})
+    _tell(step, f"held-out reward {reward:.3f}", {"held_out_reward": reward})
+
+
+def report(folder: Path) -> dict[str, Any] | None:
+    """Writes `metrics.jsonl` and `curve.png` from the steps, and returns the last line."""
+    lines = metric_lines(folder)
+    write_metrics(folder, lines)
+    picture = draw_curve(lines)
+    if picture is not None:
+        Location(uri=str(folder / "curve.png")).write_bytes(picture.png)
+    return lines[-1] if lines else None
+
+
+def at_step(settings: TrainLoopSettings, step: Step) -> Settings:
+    """The settings of the readings with a step's weights; what is drawn next has seeds of its own."""
+    start = str(model_folder(settings.model))
+    changed = {
+        "model": str(step.model) if step.number else start,
+        "tokenizer": settings.tokenizer or start,
+        "sampling": settings.sampling.model_copy(update={"seed": settings.sampling.seed + step.number}),
+    }
+    return settings.model_copy(update=changed)
+
+
+def _tell(step: Step, message: str, fields: dict[str, Any]) -> None:
+    tell(
+        Event(kind=EventKind.PROGRESS, message=f"step {step.number}: {message}", fields={"step": step.number, **fields})
+    )

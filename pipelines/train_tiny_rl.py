@@ -1,0 +1,136 @@
+"""Makes the tiny policy hold its memory: the loop on fresh needle documents. `python -m pipelines.train_tiny_rl`.
+
+What goes wrong in long documents is a memory that a distractor overwrites. So every document has distractors, random
+ones or such that are easily mixed up; chunks differ in length; and documents grow with the steps.
+"""
+
+import argparse
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.sections import LearnerSettings, LoopSettings, RolloutSettings
+from memagent_batch.settings import PolicySettings, PoolSettings, VllmSettings
+from memagent_batch.train_settings import TrainLoopSettings
+from memagent_batch.wiring import TINY_MODEL
+from pipelines.learner.tasks import Task
+from pipelines.needles import Haystack, make_task
+from pipelines.needles_facts import Split
+from pipelines.train_loop import train_loop
+
+QUESTIONS, SAMPLES = 12, 8
+"""Of each step."""
+
+SHORTEST_CHUNK_TOKENS, LONGEST_CHUNK_TOKENS = 128, 768
+"""Chunks of a document, their lengths spread evenly in the logarithm."""
+
+FEWEST_CHUNKS = 4
+FIRST_MOST_CHUNKS, LAST_MOST_CHUNKS, GROWING_STEPS = 7, 12, 20
+"""Chunks of the longest documents at the first step, and from the last of these steps on."""
+
+HELD_OUT_DOCUMENTS, HELD_OUT_CHUNKS, HELD_OUT_CHUNK_TOKENS = 48, 20, 512
+"""Documents of the held-out split that are read every ten steps."""
+
+MARGIN_TOKENS = 300
+"""What a document may turn out longer than asked; taken off beforehand."""
+
+
+class NeedleTasks:
+    """Fresh documents for every step, from a seed."""
+
+    def __init__(self, tokenizer: Tokenizer, *, seed: int) -> None:
+        """Takes whose tokens count, and the source of every choice."""
+        self._tokenizer = tokenizer
+        self._seed = seed
+
+    def __call__(self, step: int) -> list[Task]:
+        """The tasks of a step."""
+        grown = min(step - 1, GROWING_STEPS) / GROWING_STEPS
+        most = round(FIRST_MOST_CHUNKS + grown * (LAST_MOST_CHUNKS - FIRST_MOST_CHUNKS))
+        tasks = []
+        for number in range(QUESTIONS):
+            rng = random.Random(f"{self._seed} {step} {number}")
+            growth: float = (LONGEST_CHUNK_TOKENS / SHORTEST_CHUNK_TOKENS) ** rng.random()
+            tasks.append(
+                self._task(
+                    rng,
+                    name=f"{step}-{number}",
+                    num_chunks=rng.randint(FEWEST_CHUNKS, most),
+                    chunk_tokens=round(SHORTEST_CHUNK_TOKENS * growth),
+                    split=Split.TRAINING,
+                )
+            )
+        return tasks
+
+    def held_out(self) -> list[Task]:
+        """Documents of words and texts that are never learnt from."""
+        return [
+            self._task(
+                random.Random(f"{self._seed} held out {number}"),
+                name=f"held-out-{number}",
+                num_chunks=HELD_OUT_CHUNKS,
+                chunk_tokens=HELD_OUT_CHUNK_TOKENS,
+                split=Split.HELD_OUT,
+            )
+            for number in range(HELD_OUT_DOCUMENTS)
+        ]
+
+    def _task(self, rng: random.Random, *, name: str, num_chunks: int, chunk_tokens: int, split: Split) -> Task:
+        made = make_task(
+            rng,
+            length=max(num_chunks * chunk_tokens - MARGIN_TOKENS, chunk_tokens),
+            length_of=lambda text: len(self._tokenizer.encode(text)),
+            haystack=rng.choice(list(Haystack)),
+            num_distractors=rng.randint(1, num_chunks),
+            near=rng.random() < 0.7,
+            split=split,
+        )
+        return Task(
+            document_id=name,
+            text=made.document,
+            question_id=name,
+            question=made.question,
+            references=(made.answer,),
+            chunk_tokens=chunk_tokens,
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Command line."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--output", type=Path, required=True, help="folder of the loop; the model is its model/")
+    options.add_argument("--minutes", type=float, default=22.0, help="time after which no step begins (default: 22)")
+    options.add_argument("--steps", type=int, help="most steps (default: none)")
+    options.add_argument("--seed", type=int, default=0, help="source of every choice (default: 0)")
+    known = options.parse_args(arguments)
+    tasks = NeedleTasks(Tokenizer(str(TINY_MODEL)), seed=known.seed)
+    said = train_loop(
+        loop_settings(known.output, minutes=known.minutes, steps=known.steps), tasks=tasks, held_out=tasks.held_out()
+    )
+    print(json.dumps(said))
+
+
+def loop_settings(output: Path, *, minutes: float, steps: int | None) -> TrainLoopSettings:
+    """The loop's knobs; documents and questions are made, not read."""
+    return TrainLoopSettings(
+        documents="needles",
+        questions="needles",
+        output=str(output),
+        window_tokens=2048,
+        policy=PolicySettings(
+            chunk_tokens=1024, overlap_tokens=48, question_tokens=128, memory_tokens=128, answer_tokens=64
+        ),
+        pool=PoolSettings(readings_in_flight=96),
+        vllm=VllmSettings(cpu_kv_cache_gib=1, dtype="float32"),
+        rollouts=RolloutSettings(group_size=SAMPLES, drop_equal=True),
+        learner=LearnerSettings(
+            questions_per_step=QUESTIONS, learning_rate=2e-4, warmup_steps=3, weight_decay=0.0, device="cpu"
+        ),
+        loop=LoopSettings(max_minutes=minutes, max_steps=steps, evaluate_every=10),
+    )
+
+
+if __name__ == "__main__":
+    main()

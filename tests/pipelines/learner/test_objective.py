@@ -1,0 +1,154 @@
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from memagent_batch.sections import LearnerSettings
+from pipelines.learner.batches import Conversation, batches, to_batch
+from pipelines.learner.learner import Learner
+from pipelines.learner.network import response_logprobs
+
+VOCABULARY = 13
+
+
+def network_of(seed: int) -> Any:
+    """A GPT-2 of two small layers with random weights, all of it in float64, which Qwen2's norms are not."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(seed)
+    config = GPT2Config(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, n_positions=64)
+    network = GPT2LMHeadModel(config).double().eval()
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.add_(torch.randn_like(weight), alpha=0.3)
+    return network
+
+
+NETWORK, REFERENCE = network_of(1), network_of(2)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Networks this small only wait for each other's threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def all_logprobs(network: Any, item: Conversation) -> torch.Tensor:
+    """Log-probabilities of the response's tokens, by a forward over this conversation alone."""
+    told = torch.tensor([[*item.prompt, *item.response]])
+    every = network(told).logits[0, len(item.prompt) - 1 : -1].log_softmax(-1)
+    return torch.stack([every[place, int(token)] for place, token in enumerate(item.response)])
+
+
+def reference_loss(items: Sequence[Conversation], *, low: float, high: float, weight: float) -> torch.Tensor:
+    """The objective, token by token, as the docs write it."""
+    terms = []
+    for item in items:
+        for place, now in enumerate(all_logprobs(NETWORK, item)):
+            if item.mask[place]:
+                ratio = torch.exp(now - float(item.logprobs[place]))
+                clipped = ratio.clamp(1 - low, 1 + high)
+                term = -min(ratio * item.advantage, clipped * item.advantage)
+                gap = all_logprobs(REFERENCE, item)[place].detach() - now
+                terms.append(term + weight * (torch.exp(gap) - gap - 1))
+    return torch.stack(terms).sum() / len(terms)
+
+
+def conversation(rng: np.random.Generator, *, spread: float, masked: float) -> Conversation:
+    """Random tokens; drawn log-probabilities are `spread` nats away from those now, to either side."""
+    num_prompt, num_response = rng.integers(1, 9), rng.integers(1, 6)
+    item = Conversation(
+        prompt=rng.integers(0, VOCABULARY, num_prompt),
+        response=rng.integers(0, VOCABULARY, num_response),
+        logprobs=np.zeros(num_response),
+        mask=(rng.random(num_response) >= masked).astype(np.int8),
+        advantage=float(rng.normal()),
+    )
+    with torch.no_grad():
+        now = all_logprobs(NETWORK, item).numpy()
+    drawn = now.astype(np.float32) + rng.normal(size=num_response).astype(np.float32) * np.float32(spread)
+    return Conversation(
+        prompt=item.prompt, response=item.response, logprobs=drawn, mask=item.mask, advantage=item.advantage
+    )
+
+
+def gradients() -> torch.Tensor:
+    return torch.cat([weight.grad.flatten() for weight in NETWORK.parameters()])
+
+
+def learner(**knobs: Any) -> Learner:
+    chosen = LearnerSettings(**knobs)
+    NETWORK.zero_grad()
+    return Learner(NETWORK, reference=REFERENCE if chosen.kl_weight else None, settings=chosen)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+@pytest.mark.parametrize("spread", [0.1, 2.0])
+@pytest.mark.parametrize(("high", "batch_tokens", "masked"), [(0.2, 1, 0.0), (0.28, 15, 0.4), (0.2, 1000, 0.4)])
+def test_learner_loss_and_gradient_equal_the_formula(
+    spread: float, masked: float, weight: float, high: float, batch_tokens: int
+) -> None:
+    rng = np.random.default_rng([int(10 * spread), int(1000 * weight), batch_tokens])
+    items = [conversation(rng, spread=spread, masked=masked) for _ in range(4)]
+    items = [item for item in items if item.mask.any()] or [conversation(rng, spread=spread, masked=0.0)]
+    sums = learner(kl_weight=weight, clip_low=0.2, clip_high=high, batch_tokens=batch_tokens).accumulate(items)
+    found = gradients()
+    NETWORK.zero_grad()
+    loss = reference_loss(items, low=0.2, high=high, weight=weight)
+    loss.backward()
+    assert sums["loss"] == pytest.approx(float(loss.detach()), abs=1e-9)
+    assert torch.allclose(found, gradients(), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("advantage", "drawn_lower", "clipped"), [(1.0, 1.0, 1), (1.0, -1.0, 0), (-1.0, 1.0, 0), (-1.0, -1.0, 1)]
+)
+def test_learner_clips_only_what_has_moved_far_enough_already(
+    advantage: float, drawn_lower: float, clipped: int
+) -> None:
+    item = conversation(np.random.default_rng(5), spread=0.0, masked=0.0)
+    moved = Conversation(
+        prompt=item.prompt,
+        response=item.response[:1],
+        logprobs=item.logprobs[:1] - np.float32(drawn_lower),
+        mask=np.ones(1, np.int8),
+        advantage=advantage,
+    )
+    sums = learner(kl_weight=0.0).accumulate([moved])
+    assert sums["clipped"] == clipped
+    assert bool(gradients().abs().max() == 0) == bool(clipped)
+    bound = {1.0: 1.2, -1.0: 0.8}[drawn_lower] if clipped else math.exp(drawn_lower)
+    assert sums["loss"] == pytest.approx(-advantage * bound, rel=1e-6)
+
+
+def test_learner_without_reference_at_the_drawn_weights_has_ratio_one() -> None:
+    items = [conversation(np.random.default_rng(7), spread=0.0, masked=0.0) for _ in range(2)]
+    figures = learner(kl_weight=0.0, learning_rate=1e-12, weight_decay=0.0).step(items)
+    assert figures is not None
+    assert figures.mean_ratio == pytest.approx(1.0, abs=1e-6)
+    assert (figures.kl, figures.clip_fraction) == (None, 0.0)
+
+
+def test_batches_keep_every_conversation_within_the_tokens() -> None:
+    rng = np.random.default_rng(3)
+    items = [conversation(rng, spread=0.0, masked=0.0) for _ in range(30)]
+    made = list(batches(items, batch_tokens=40))
+    assert sum(len(batch.tokens) for batch in made) == 30
+    assert max(batch.tokens.numel() for batch in made) <= 40
+    assert sum(int(batch.mask.sum()) for batch in made) == sum(len(item.response) for item in items)
+
+
+def test_response_logprobs_padding_changes_nothing() -> None:
+    rng = np.random.default_rng(4)
+    items = [conversation(rng, spread=0.0, masked=0.0) for _ in range(5)]
+    with torch.no_grad():
+        together = response_logprobs(NETWORK, to_batch(items))
+        for row, item in enumerate(items):
+            alone = response_logprobs(NETWORK, to_batch([item]))[0]
+            assert torch.allclose(together[row, : len(item.response)], alone, atol=1e-10)

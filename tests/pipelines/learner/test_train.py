@@ -1,0 +1,118 @@
+"""Whole `memagent train` runs over small tables, made by the project's own writer."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.engines.weights import model_sha256, weights_version
+from memagent_batch.errors import InputError, OutputError, SettingsError
+from memagent_batch.ray_data.groups import Asked, GroupMaker, Sample
+from memagent_batch.sections import LearnerSettings, RolloutSettings
+from memagent_batch.settings import Settings
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.rollouts import write_record, write_rollouts
+from memagent_batch.storage.rollouts_reader import read_groups
+from memagent_batch.train_settings import TrainSettings
+from memagent_batch.wiring import identify_reader
+from pipelines.train import train
+
+RIGHT, WRONG = "\\boxed{7}", "\\boxed{8}"
+
+
+def sample_of(number: int, *, response: str | None, num_turns: int = 2) -> Sample:
+    address = ReadingAddress(document_hash="d", question_hash="q", sample=number, reader_fingerprint="r")
+    turns = [
+        (
+            Prompt(path=f"update/{turn}", kind=TurnKind.UPDATE, token_ids=[5, 6, 7 + turn], max_tokens=4),
+            Completion(
+                token_ids=[20 + number, 30 + turn, 2],
+                text="",
+                finish_reason=FinishReason.STOP,
+                logprobs=[-5.0, -5.0, -5.0],
+            ),
+        )
+        for turn in range(num_turns)
+    ]
+    return Sample(address=address, turns=turns, response=response)
+
+
+def write_table(folder: Path, groups: Sequence[Sequence[str | None]], **knobs: Any) -> Path:
+    """A table with a group for each list of responses; None for a sample that failed."""
+    settings = Settings(documents="d", ask=("q",), output=str(folder), **knobs)
+    maker = GroupMaker(settings, run_id="run", reader=identify_reader(settings))
+    made = []
+    for number, responses in enumerate(groups):
+        asked = Asked(document_id=f"d{number}", document_hash="d", question_id="q", references=["7"])
+        made.append(maker.group(asked, [sample_of(place, response=said) for place, said in enumerate(responses)]))
+    output = Location(uri=str(folder))
+    files = list(write_rollouts(output, (group for group in made if group is not None), part=0))
+    write_record(output, maker.counts, files, settings=settings, run_id="run")
+    return folder
+
+
+def settings_of(rollouts: Path, output: Path, **knobs: Any) -> TrainSettings:
+    learner = LearnerSettings(questions_per_step=2, learning_rate=1e-4, device="cpu", **knobs.pop("learner", {}))
+    return TrainSettings(rollouts=str(rollouts), model="tiny", output=str(output), learner=learner, **knobs)
+
+
+def test_train_writes_a_whole_model_with_metrics_and_a_record(tmp_path: Path, tiny_model: str) -> None:
+    table = write_table(tmp_path / "table", [[RIGHT, WRONG, None], [WRONG, RIGHT], [RIGHT, RIGHT, WRONG]])
+    record = train(settings_of(table, tmp_path / "model"))
+    lines = [json.loads(line) for line in (tmp_path / "model" / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["step"], line["num_groups"], line["num_conversations"]) for line in lines] == [(1, 2, 8), (2, 1, 6)]
+    assert [line["mean_reward"] for line in lines] == pytest.approx([0.5, 2 / 3])
+    assert [line["num_learnt_tokens"] for line in lines] == [24, 18]
+    assert lines[0]["kl"] == pytest.approx(0.0, abs=1e-9)
+    assert lines[1]["kl"] > 0
+    assert record["weights_version"] == weights_version(model_sha256(str(tmp_path / "model")))
+    assert record["parent"]["model_sha256"] == model_sha256(tiny_model) != model_sha256(str(tmp_path / "model"))
+    assert not (tmp_path / "model.partial").exists()
+
+
+def test_train_rollouts_of_other_weights_are_refused_unless_allowed(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table", [[RIGHT, WRONG]], weights_version="night-3")
+    with pytest.raises(SettingsError, match=r"weights 'night-3'.*--allow-other-weights"):
+        train(settings_of(table, tmp_path / "model"))
+    assert not (tmp_path / "model").exists()
+    assert train(settings_of(table, tmp_path / "named", weights_version="night-3"))["num_steps"] == 1
+    assert train(settings_of(table, tmp_path / "allowed", allow_other_weights=True))["num_steps"] == 1
+
+
+def test_train_table_that_is_not_whole_is_refused(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table", [[RIGHT, WRONG]])
+    (table / "rollouts.json").unlink()
+    with pytest.raises(InputError, match=r"no rollouts\.json.*same `collect` command"):
+        train(settings_of(table, tmp_path / "model"))
+
+
+def test_train_output_that_is_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    with pytest.raises(OutputError, match="is there already"):
+        train(settings_of(tmp_path / "table", tmp_path / "model"))
+
+
+def test_train_table_without_a_group_is_refused(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table", [[RIGHT, RIGHT]], rollouts=RolloutSettings(drop_equal=True))
+    with pytest.raises(InputError, match="every group was left out"):
+        train(settings_of(table, tmp_path / "model"))
+
+
+def test_read_groups_gives_each_group_whole_across_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memagent_batch.storage.rollouts.FILE_BYTES", 700)
+    monkeypatch.setattr("memagent_batch.storage.rollouts_reader.BATCH_ROWS", 3)
+    table = write_table(tmp_path / "table", [[RIGHT, WRONG], [WRONG] * 5, [None, RIGHT, WRONG]])
+    record = json.loads((table / "rollouts.json").read_text())
+    assert len(record["files"]) > 3
+    groups = list(read_groups(Location(uri=str(table)), files=record["files"], columns=["document_id", "sample"]))
+    found = [(group["document_id"].unique().to_pylist(), group["sample"].to_pylist()) for group in groups]
+    assert found == [(["d0"], [0, 0, 1, 1]), (["d1"], [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]), (["d2"], [0, 0, 1, 1, 2, 2])]
+
+
+def test_read_groups_file_that_is_gone_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"gone\.parquet can't be read"):
+        list(read_groups(Location(uri=str(tmp_path)), files=["rollouts/gone.parquet"], columns=["sample"]))
