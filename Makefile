@@ -34,7 +34,7 @@ test: setup tools
 	$(PYTHON) -m pytest -m "not gpu and not chaos"
 
 test-chaos: setup
-	$(PYTHON) -m pytest -m "chaos or (slow and vllm)" tests/pipelines/test_chaos.py tests/pipelines/test_fencing.py tests/pipelines/test_kills.py
+	$(PYTHON) -m pytest -m chaos
 
 # verl, TRL and SkyRL ask for other versions than the project, so they have an environment of their own.
 BRIDGES := .venv-bridges/bin/python

@@ -8,106 +8,33 @@ the same to vLLM. Prints a JSON line for each fault, and the table in Markdown a
 import argparse
 import json
 import random
-import signal
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import psutil
-import pyarrow as pa
-import pyarrow.parquet as pq
-from moto.server import ThreadedMotoServer
 
+from benchmarks.chaos_cluster import strike_cluster
 from benchmarks.chaos_report import ChaosReport, read_report, table
-from benchmarks.fault_proxy import Fault, FaultProxy
+from benchmarks.chaos_world import World, make_world
+from benchmarks.fault_proxy import Fault
 from benchmarks.killed_job import KilledJob, Role
-from benchmarks.small_disk import small_disk
-from memagent_batch.storage.location import Location
-from memagent_batch.wiring import TINY_MODEL
+from benchmarks.troubles import EXIT_CODES, ON_CLUSTER, SIGNALS, Trouble
 
-TURN_SECONDS = 0.1
-FLUSH_SECONDS = 0.5
 TURN_FILES = (2, 8)
 """Fewest and most log files before the fault strikes."""
 OUTAGE_SECONDS = 15.0
 """How long the store is down, or the disk full, where it comes back."""
-SHORT_PATIENCE_SECONDS = 5.0
-"""`log.outage_seconds` where it does not."""
 START_TRIES = 3
 GONE_SECONDS = 60.0
 """Longest time that a process may outlive its driver."""
+FLAKY = (Fault.INTERNAL_ERROR, Fault.UNAVAILABLE, Fault.THROTTLED, Fault.RESET, Fault.LOST_ANSWER, Fault.SLOW)
 FAILING_SHARE = 0.3
 """Share of requests that a flaky store fails."""
-QUICK_CLIENT = {"connect_timeout": 2, "read_timeout": 2, "retries": {"mode": "standard", "max_attempts": 4}}
-"""Knobs of the S3 client, so that it does not sit out the outage by itself."""
-
-
-class Trouble(StrEnum):
-    """What strikes a run in mid-reading."""
-
-    DRIVER_KILLED = "driver: kill -9"
-    """And the command is given again; so it is after each signal to the driver."""
-    DRIVER_TERMINATED = "driver: SIGTERM"
-    """As `ray job stop` and a spot notice do."""
-    DRIVER_INTERRUPTED = "driver: SIGINT"
-    """As a person at a terminal does."""
-    ACTOR_KILLED = "actor: kill -9"
-    """Ray replaces it."""
-    ACTOR_TERMINATED = "actor: SIGTERM"
-    """As when one node is taken away."""
-    SECOND_ATTEMPT = "second attempt"
-    """The same command, while the first one still runs."""
-    STORE_FLAKY = "store: 3 of 10 requests fail"
-    """With 500, 503, 429, resets, lost answers and slow ones, until the run ends."""
-    STORE_SILENT = "store: 1 of 10 requests hangs"
-    """Until the client gives the request up."""
-    STORE_OUTAGE = "store: down for a while"
-    """And then it comes back."""
-    STORE_DOWN = "store: stays down"
-    """Until the run has given up; then the command is given again."""
-    DISK_FULL = "disk: full for a while"
-    """And then there is room."""
-
-
 SLOW_ARGUMENTS = ("--simulated.turn-seconds", "5")
 """The first of two attempts must still be reading when the second one has started Ray and made its plan."""
-
-ON_STORE = (Trouble.STORE_FLAKY, Trouble.STORE_SILENT, Trouble.STORE_OUTAGE, Trouble.STORE_DOWN)
-FLAKY = (Fault.INTERNAL_ERROR, Fault.UNAVAILABLE, Fault.THROTTLED, Fault.RESET, Fault.LOST_ANSWER, Fault.SLOW)
-EXIT_CODES = {
-    Trouble.DRIVER_KILLED: -9,
-    Trouble.DRIVER_TERMINATED: 143,
-    Trouble.DRIVER_INTERRUPTED: 130,
-    Trouble.SECOND_ATTEMPT: 3,
-    Trouble.STORE_DOWN: 1,
-}
-"""How the command ends that is struck, where it ends."""
-SIGNALS = {
-    Trouble.DRIVER_TERMINATED: signal.SIGTERM,
-    Trouble.DRIVER_INTERRUPTED: signal.SIGINT,
-    Trouble.DRIVER_KILLED: signal.SIGKILL,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """Where a run takes place."""
-
-    arguments: tuple[str, ...]
-    """All of the command's."""
-    output: Location
-    """Where it writes, reached without faults."""
-    job_folder: Path
-    """Where the console is kept."""
-    disk: Path | None
-    """The small disk that holds the output, if one does."""
-    proxy: FaultProxy | None
-    """What stands before the store that holds the output, if one does."""
 
 
 def main() -> None:
@@ -132,6 +59,8 @@ def strike(trouble: Trouble, folder: Path, *, rng: random.Random, documents: int
     Raises:
         RuntimeError: a command ended otherwise than it should; shows the end of the console.
     """
+    if trouble in ON_CLUSTER:
+        return strike_cluster(trouble, folder, documents=documents, chunks=chunks)
     with ExitStack() as stack:
         world = stack.enter_context(make_world(trouble, folder, documents=documents, chunks=chunks))
         slow = SLOW_ARGUMENTS if trouble == Trouble.SECOND_ATTEMPT else ()
@@ -167,10 +96,10 @@ def _strike(trouble: Trouble, job: KilledJob, world: World) -> list[str]:
         case Trouble.DRIVER_TERMINATED | Trouble.DRIVER_INTERRUPTED | Trouble.DRIVER_KILLED:
             _find(job, Role.DRIVER).send_signal(SIGNALS[trouble])
             return _again(trouble, job)
-        case Trouble.ACTOR_KILLED:
-            _find(job, Role.ACTOR).kill()
-        case Trouble.ACTOR_TERMINATED:
-            _find(job, Role.ACTOR).terminate()
+        case Trouble.ACTOR_TERMINATED | Trouble.ACTOR_KILLED:
+            _find(job, Role.ACTOR).send_signal(SIGNALS[trouble])
+        case Trouble.ENGINE_HANGS:
+            return _stop_engine(job)
         case Trouble.SECOND_ATTEMPT:
             with KilledJob(list(world.arguments), output=world.job_folder / "second") as second:
                 second.start()
@@ -192,6 +121,10 @@ def _trouble_store(trouble: Trouble, job: KilledJob, world: World) -> list[str]:
             world.proxy.strike(*FLAKY, rate=FAILING_SHARE)
         case Trouble.STORE_SILENT:
             world.proxy.strike(Fault.SILENT, rate=0.1)
+        case Trouble.STORE_REFUSED:
+            world.proxy.refuse()
+            time.sleep(OUTAGE_SECONDS)
+            world.proxy.listen()
         case Trouble.STORE_OUTAGE:
             world.proxy.strike(Fault.UNAVAILABLE, Fault.RESET, rate=1)
             time.sleep(OUTAGE_SECONDS)
@@ -224,6 +157,14 @@ def _find(job: KilledJob, role: Role) -> psutil.Process:
     return process
 
 
+def _stop_engine(job: KilledJob) -> list[str]:
+    """Stops vLLM's process without ending it; its title if it is still there when the engine has been replaced."""
+    engine = _find(job, Role.ENGINE)
+    engine.suspend()
+    job.wait_until(lambda: (now := job.find(Role.ENGINE)) is not None and now.pid != engine.pid)
+    return [f"{engine.pid} (stopped)"] if engine.is_running() else []
+
+
 def _fill_disk(world: World) -> None:
     if world.disk is None:
         raise RuntimeError("the output is on no small disk")
@@ -236,48 +177,6 @@ def _fill_disk(world: World) -> None:
             pass  # full
     time.sleep(OUTAGE_SECONDS)
     ballast.unlink()
-
-
-@contextmanager
-def make_world(trouble: Trouble, folder: Path, *, documents: int, chunks: int) -> Iterator[World]:
-    """Documents, and a place for the output in which the trouble can happen."""
-    rows = [
-        {"document_id": f"d{number}", "text": f"document {number}. " + "the fox jumps over 12345 dogs. " * 3 * chunks}
-        for number in range(documents)
-    ]
-    pq.write_table(pa.Table.from_pylist(rows), folder / "documents.parquet")
-    arguments = [
-        *("--documents", str(folder / "documents.parquet"), "--ask", "Who?", "--engine", "simulated"),
-        *("--model", str(TINY_MODEL), "--window-tokens", "1000", "--policy.chunk-tokens", "50"),
-        *("--policy.question-tokens", "60", "--policy.memory-tokens", "40", "--policy.answer-tokens", "40"),
-        *("--simulated.turn-seconds", str(TURN_SECONDS), "--pool.readings-in-flight", "4"),
-        *("--log.flush-seconds", str(FLUSH_SECONDS)),
-    ]
-    with ExitStack() as stack:
-        if trouble in ON_STORE:
-            output, proxy, options = _bucket(stack)
-            patience = SHORT_PATIENCE_SECONDS if trouble == Trouble.STORE_DOWN else 300.0
-            arguments += ["--storage-options", json.dumps(options), "--log.outage-seconds", str(patience)]
-            disk = None
-        else:
-            disk = stack.enter_context(small_disk(folder / "disk")) if trouble == Trouble.DISK_FULL else None
-            output, proxy = Location(uri=str((disk or folder) / "run")), None
-        arguments += ["--output", output.uri]
-        yield World(arguments=tuple(arguments), output=output, job_folder=folder, disk=disk, proxy=proxy)
-
-
-def _bucket(stack: ExitStack) -> tuple[Location, FaultProxy, dict[str, Any]]:
-    """A bucket of a store in this process, the proxy before it, and the options that lead through the proxy."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    stack.callback(server.stop)
-    host, port = server.get_host_and_port()
-    proxy = stack.enter_context(FaultProxy(upstream=f"http://{host}:{port}"))
-    keys: dict[str, Any] = {"key": "test", "secret": "test"}
-    bucket = Location(uri="s3://chaos", storage_options={**keys, "client_kwargs": {"endpoint_url": proxy.upstream}})
-    bucket.fs.mkdir(bucket.path)
-    options = {**keys, "client_kwargs": {"endpoint_url": proxy.url}, "config_kwargs": QUICK_CLIENT}
-    return bucket / "run", proxy, options
 
 
 if __name__ == "__main__":

@@ -68,6 +68,7 @@ class FaultProxy:
     """Where it listens."""
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _thread: threading.Thread | None = None
+    _server: asyncio.Server | None = None
 
     @property
     def url(self) -> str:
@@ -76,8 +77,7 @@ class FaultProxy:
 
     def __enter__(self) -> Self:
         """Begins to serve."""
-        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
-        self.port = server.sockets[0].getsockname()[1]
+        self._loop.run_until_complete(self._open())
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         return self
@@ -93,6 +93,22 @@ class FaultProxy:
     def strike(self, *faults: Fault, rate: float) -> None:
         """From now on, this share of requests meets one of these."""
         self.faults, self.rate = faults, rate
+
+    def refuse(self) -> None:
+        """From now on nothing listens at the port: every connection is refused."""
+        self._loop.call_soon_threadsafe(self._close)
+
+    def listen(self) -> None:
+        """Serves again, at the same port."""
+        asyncio.run_coroutine_threadsafe(self._open(), self._loop).result()
+
+    async def _open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):

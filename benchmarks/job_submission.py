@@ -171,6 +171,11 @@ class Job:
                 raise TimeoutError(f"nothing happened for {PATIENCE_SECONDS:g} s")
             time.sleep(0.1)
 
+    def abandon(self) -> None:
+        """Waits for no end: the cluster that ran it is gone."""
+        self._submitted.kill()
+        self._submitted.communicate()
+
     def finish(self, what: str) -> dict[str, Any]:
         """Waits for its end; fields of a Report."""
         console, _ = self._submitted.communicate(timeout=PATIENCE_SECONDS)

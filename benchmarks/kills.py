@@ -9,6 +9,7 @@ import json
 import random
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -89,7 +90,7 @@ def main() -> None:
         corpus = make_corpus(Path(folder), model=known.model)
         reference = run_undisturbed(corpus, output=Path(folder) / "reference")
         for fault in map(Role, known.faults):
-            report = kill_five_times(
+            report = kill_at_moments(
                 fault, corpus, reference=reference, output=Path(folder) / fault, rng=random.Random(known.seed)
             )
             print(json.dumps({"benchmark": "kills", **asdict(report)}), flush=True)
@@ -135,15 +136,22 @@ def run_undisturbed(corpus: Corpus, *, output: Path) -> Results:
     return read_results(output)
 
 
-def kill_five_times(
-    fault: Role, corpus: Corpus, *, reference: Results, output: Path, rng: random.Random
+def kill_at_moments(
+    fault: Role,
+    corpus: Corpus,
+    *,
+    reference: Results,
+    output: Path,
+    rng: random.Random,
+    moments: Sequence[Moment] | None = None,
 ) -> FaultReport:
-    """Runs the job and strikes at each moment of `MOMENTS`; then lets it finish."""
+    """Runs the job and strikes at each moment, by default those of `MOMENTS`; then lets it finish."""
+    moments = moments or MOMENTS[fault]
     kills: list[Kill] = []
     left: list[str] = []
     with _job(corpus, output=output) as job:
         job.start()
-        for moment in MOMENTS[fault]:
+        for moment in moments:
             victim = _await(moment, job, fault=fault, readings=corpus.asked - corpus.unreadable, rng=rng)
             at = time.time()
             seconds, outlived = job.kill(fault, victim, patience=GONE_SECONDS)
@@ -161,17 +169,17 @@ def kill_five_times(
             fault=fault,
             kills=kills,
             num_calls=job.num_calls(),
-            calls_bound=_calls_bound(fault, reference, results),
+            calls_bound=_calls_bound(fault, reference, results, moments=moments),
             processes_left=[*left, *outlived],
         )
 
 
-def _calls_bound(fault: Role, *runs: Results) -> int:
+def _calls_bound(fault: Role, *runs: Results, moments: Sequence[Moment]) -> int:
     """Calls that the kills may cost: those under way, and those that ended since the last flush.
 
     An actor whose engine dies flushes its log before it ends, so that an engine costs no turn that had ended.
     """
-    num_kills = sum(moment in (Moment.FIRST_TURNS, Moment.READING) for moment in MOMENTS[fault])
+    num_kills = sum(moment in (Moment.FIRST_TURNS, Moment.READING) for moment in moments)
     unflushed = max(most_within(run.finished_at, seconds=FLUSH_SECONDS + WRITE_SECONDS) for run in runs)
     return num_kills * (READINGS_IN_FLIGHT + (0 if fault == Role.ENGINE else unflushed))
 

@@ -111,6 +111,10 @@ class LoopbackCluster:
         """Where jobs are submitted."""
         return f"http://127.0.0.1:{self.dashboard_port}"
 
+    def left(self) -> list[str]:
+        """Titles of the processes that are left of all nodes; none once the block has ended."""
+        return [_title(process) for node in self.nodes for process in node.processes()]
+
     def command(self, *arguments: str, environment: dict[str, str] | None = None) -> str:
         """Runs `ray ...` and returns what it says.
 

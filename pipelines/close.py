@@ -1,5 +1,6 @@
 """Begins and closes a run: `run.json` at the start, its manifest and its place in history when the counts close."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -62,6 +63,8 @@ class Run:
     """Readings asked for."""
     started_at: datetime
     """When it began, UTC."""
+    began_seconds: float
+    """The same on the monotonic clock of this process, which no correction of the wall clock moves."""
     projection: Projection
     """How rows are made of the log."""
 
@@ -109,6 +112,7 @@ def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, p
         reader=reader,
         asked=plan.num_readings,
         started_at=started_at,
+        began_seconds=time.monotonic(),
         projection=projection,
     )
 
@@ -165,7 +169,6 @@ def _require_closed(run: Run, reports: Sequence[dict[str, Any]]) -> dict[str, in
 
 
 def _manifest(run: Run, reports: Sequence[dict[str, Any]], *, counts: dict[str, int]) -> dict[str, Any]:
-    finished_at = datetime.now(UTC)
     return {
         "format": FORMAT,
         "run_id": run.run_id,
@@ -176,8 +179,8 @@ def _manifest(run: Run, reports: Sequence[dict[str, Any]], *, counts: dict[str, 
         "settings": public_settings(run.settings),
         "versions": package_versions(),
         "started_at": run.started_at.isoformat(),
-        "finished_at": finished_at.isoformat(),
-        "seconds": round((finished_at - run.started_at).total_seconds(), 3),
+        "finished_at": datetime.now(UTC).isoformat(),
+        "seconds": round(time.monotonic() - run.began_seconds, 3),
     }
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 import uuid
 from collections import defaultdict
 from dataclasses import dataclass, replace
@@ -34,6 +35,8 @@ from memagent_batch.wiring import make_engine, make_output, make_policy, make_pr
 
 LAST_FLUSH_SECONDS = 30.0
 """Longest wait for the log's last flush when the engine has died."""
+LAST_STOP_SECONDS = 20.0
+"""Longest wait for the end of its processes: vLLM asks them to leave, and kills them after 5 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +192,7 @@ class Reader:
                 "finish_reason": outcome.finish_reason,
             }
         except EngineDeadError as error:
-            await self._die(error)
+            await self._die(engine, error)
         except ReadingError as error:
             found = failure(error)
         except MemagentError:
@@ -261,13 +264,16 @@ class Reader:
             os._exit(1)
         asyncio.run_coroutine_threadsafe(self._flush_and_exit(), self._loop)
 
-    async def _die(self, error: EngineDeadError) -> None:
-        """Keeps what is finished, and which turns were under way; then stops the process."""
+    async def _die(self, engine: Engine, error: EngineDeadError) -> None:
+        """Keeps what is finished, and which turns were under way; then stops the engine and the process."""
         self._reporter.count_engine_death(error, run_id=self._task.run_id)
         try:
             await asyncio.to_thread(self._suspects.save, writer_id=self._writer_id)
+            await asyncio.wait_for(self._log.close(), timeout=LAST_FLUSH_SECONDS)
         finally:
-            await self._flush_and_exit()
+            threading.Timer(LAST_STOP_SECONDS, os._exit, args=(1,)).start()
+            await engine.stop()  # one that hangs guards itself no more, and would outlive this process
+            os._exit(1)
 
     async def _flush_and_exit(self) -> None:
         """Keeps what is finished, then stops the process: Ray starts another one and gives it the same documents."""

@@ -30,7 +30,7 @@ from memagent_batch.storage.records import (
 
 _BATCH_BYTES = 4 * 1024 * 1024
 """Size that a batch of Parquet rows is aimed at, bytes: small beside a document of millions of tokens."""
-_BATCH_ROWS = 256
+_BATCH_ROWS = 16
 """Most rows of a batch: bounds it where dictionary encoding hides how large the texts are."""
 _READ_BYTES = 1024 * 1024
 """Buffer of a Parquet column chunk, bytes; the chunk itself is never held."""
@@ -240,6 +240,8 @@ def _plain(array: pa.Array) -> pa.Array:
         return _plain(array.storage)
     if types.is_dictionary(array.type):
         return _plain(array.dictionary_decode())
+    if types.is_string(array.type):
+        return array.view(pa.binary())  # the same bytes; a cast would copy them
     if _is_text(array.type):
         return array.cast(pa.large_binary())
     if types.is_nested(array.type) or types.is_integer(array.type):

@@ -10,7 +10,7 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import InputError
 from memagent_batch.storage.formats import READERS, Format, format_of
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.records import Column, Kind, Presence, Unreadable
+from memagent_batch.storage.records import Column, Kind, Presence, Unreadable, convert
 from memagent_batch.storage.shards import list_files
 
 QUESTION_SCHEMA = pa.schema(
@@ -27,10 +27,11 @@ QUESTION_SCHEMA = pa.schema(
 )
 """One row for each question and the document that it is bound to, if any."""
 
+_QUESTION = Column(name="question", kind=Kind.TEXT, presence=Presence.EVERY)
 _COLUMNS = (
     Column(name="question_id", kind=Kind.IDENTIFIER, presence=Presence.OPTIONAL),
     Column(name="document_id", kind=Kind.IDENTIFIER, presence=Presence.OPTIONAL),
-    Column(name="question", kind=Kind.TEXT, presence=Presence.EVERY),
+    _QUESTION,
     Column(name="references", kind=Kind.REFERENCES, presence=Presence.OPTIONAL),
 )
 
@@ -95,7 +96,8 @@ def _listed(location: Location | None, *, ask: Sequence[str]) -> Iterator[tuple[
     for index, question in enumerate(ask):
         if not question.strip():
             raise InputError(f"--ask: question {index} (counted from 0) is empty; write one or leave it out")
-        yield f"--ask, question {index} (counted from 0)", _row(question)
+        where = f"--ask, question {index} (counted from 0)"
+        yield where, _row(str(convert(question, column=_QUESTION, where=where)))
 
 
 def _read_files(location: Location) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -184,8 +184,7 @@ def convert(value: object, *, column: Column, where: str) -> Value:
 
 def _text(value: object, *, column: Column, where: str) -> str:
     if column.kind is Kind.CARRIED and not isinstance(value, str):
-        is_json = isinstance(value, bool | int | float | dict | list)
-        value = json.dumps(value, ensure_ascii=False, default=str) if is_json else str(value)
+        value = _json_text(value, column=column, where=where)
     if column.kind in (Kind.IDENTIFIER, Kind.REFERENCES) and isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str):
@@ -193,6 +192,15 @@ def _text(value: object, *, column: Column, where: str) -> str:
     if reason := _surrogate(value):
         raise InputError(f"{where}: column {column.name!r} can't be read: {reason}; write it as valid Unicode")
     return value
+
+
+def _json_text(value: object, *, column: Column, where: str) -> str:
+    if not isinstance(value, bool | int | float | dict | list):
+        return str(value)
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError as error:
+        raise InputError(f"{where}: column {column.name!r} is nested too deeply; write it as text") from error
 
 
 def _surrogate(text: str) -> str:

@@ -166,6 +166,8 @@ def _is_shown(info: Mapping[str, Any], *, root: str) -> bool:
 
 def _input_file(location: Location, *, info: Mapping[str, Any], root: str) -> InputFile:
     name = str(info["name"])
+    if any("\ud800" <= character <= "\udfff" for character in name):
+        raise InputError(f"{location.uri}: the file name {name!r} is not valid UTF-8; rename it")
     if info["type"] != "file":
         info = location.fs.info(name)
         if info["type"] == "directory":

@@ -12,7 +12,7 @@ from benchmarks.loopback_cluster import LoopbackCluster
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1500)]
 
-DOCUMENTS = 40
+DOCUMENTS = 20
 
 
 @pytest.fixture(scope="module")

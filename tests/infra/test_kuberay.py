@@ -126,3 +126,10 @@ def test_manifests_describe_one_and_the_same_cluster() -> None:
     first, *others = [cluster_spec(resources(path)[1]) for path in MANIFESTS]
     assert all(other == first for other in others)
     assert re.search(r":\d+\.\d+\.\d+-gpu$", first["headGroupSpec"]["template"]["spec"]["containers"][0]["image"])
+
+
+@pytest.mark.parametrize("name", ["rayjob", "raycronjob"])
+def test_manifest_job_that_failed_is_tried_again(name: str) -> None:
+    spec = job_spec(resources(ROOT / "infra" / "kuberay" / f"{name}.yaml")[1])
+    assert spec["backoffLimit"] == 2
+    assert spec["shutdownAfterJobFinishes"]

@@ -1,7 +1,6 @@
 """A run on a real Ray cluster, scraped by a real Prometheus: every panel and every alert finds what it asks for."""
 
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -10,57 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from benchmarks.loopback_cluster import LoopbackCluster, free_port, wait_until_listed
+from benchmarks.loopback_cluster import LoopbackCluster, wait_until_listed
+from benchmarks.loopback_prometheus import RULES, Prometheus, loopback_prometheus
 from memagent_batch.ray_data.metrics import COUNTERS
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parents[2]
-RULES = ROOT / "infra" / "prometheus" / "alerts.yaml"
 ALERTS = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
 PANELS = json.loads((ROOT / "infra" / "grafana" / "memagent.json").read_text())["panels"]
 QUERIES = [(panel["title"], target["expr"]) for panel in PANELS for target in panel["targets"]]
-VARIABLES = {"$session": ".*", "$model": ".*", "$__rate_interval": "20s", "$__range": "10m"}
 PATIENCE_SECONDS = 300
-DOCUMENTS = 24
-
-
-class Prometheus:
-    """A running Prometheus and what it answers."""
-
-    def __init__(self, url: str) -> None:
-        self._client = httpx.Client(base_url=url, trust_env=False, timeout=30)
-
-    def is_ready(self) -> bool:
-        """Whether it answers."""
-        try:
-            return self._client.get("/-/ready").status_code == 200
-        except httpx.TransportError:
-            return False
-
-    def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series of an instant query; fails where it can't be parsed."""
-        for name, value in VARIABLES.items():
-            expression = expression.replace(name, value)
-        answer = self._client.get("/api/v1/query", params={"query": expression}).json()
-        assert answer["status"] == "success", (expression, answer)
-        series: list[dict[str, Any]] = answer["data"]["result"]
-        return series
-
-    def total(self, metric: str) -> int:
-        """Sum of a counter over all series; 0 where there is none."""
-        return sum(round(float(series["value"][1])) for series in self.query(metric))
-
-    def rules(self) -> dict[str, dict[str, Any]]:
-        """The state of each alert rule."""
-        groups = self._client.get("/api/v1/rules").json()["data"]["groups"]
-        return {rule["name"]: rule for group in groups for rule in group["rules"]}
+DOCUMENTS = 16
 
 
 @pytest.fixture(scope="module")
@@ -72,33 +37,8 @@ def cluster() -> Iterator[LoopbackCluster]:
 
 @pytest.fixture(scope="module")
 def prometheus(cluster: LoopbackCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """The shipped configuration and rules, in a hurry: scrapes every second."""
-    folder, port = tmp_path_factory.mktemp("prometheus"), free_port()
-    config = yaml.safe_load(RULES.with_name("prometheus.yaml").read_text())
-    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    config["scrape_configs"][0]["file_sd_configs"] = [
-        {"files": [str(cluster.scrape_targets)], "refresh_interval": "1s"}
-    ]
-    (folder / "alerts.yaml").write_text(RULES.read_text())
-    (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
-    binary = shutil.which("prometheus")
-    assert binary, "prometheus is missing: make tools"
-    with (folder / "log.txt").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                *(binary, f"--config.file={folder / 'prometheus.yaml'}", f"--storage.tsdb.path={folder / 'data'}"),
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            stdout=log,
-            stderr=log,
-        )
-    prometheus = Prometheus(f"http://127.0.0.1:{port}")
-    try:
-        wait_until(prometheus.is_ready, what=(folder / "log.txt").read_text)
+    with loopback_prometheus(cluster, tmp_path_factory.mktemp("prometheus")) as prometheus:
         yield prometheus
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
 
 
 @pytest.fixture(scope="module")

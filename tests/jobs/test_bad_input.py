@@ -198,10 +198,11 @@ def test_answer_bad_questions_are_named(refused: Run, tmp_path: Path) -> None:
 def test_plan_tells_what_answer_would_read_and_writes_nothing(
     job: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert plan.main(arguments_of(job)) == 0
+    assert plan.main([*arguments_of(job), "--tokens-per-second=100", "--price-per-hour=2"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["documents"], told["readings"], told["readings_to_do"], told["turns"]) == (2, 2, 2, 4)
     assert told["prompt_tokens_at_least"] <= told["prompt_tokens_at_most"]
+    assert 0 < told["estimate"]["hours_at_least"] <= told["estimate"]["hours_at_most"]
     assert not (tmp_path / "run").exists()
 
 

@@ -1,8 +1,9 @@
 """The end of a run: its counts close, or it says which readings are missing."""
 
 import json
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from memagent_batch.errors import CountsError, SupersededError
 from memagent_batch.events import begin_log
 from memagent_batch.ray_data.write import REPORT, write_tables
 from memagent_batch.settings import Settings
+from memagent_batch.storage import tables, turn_log
 from memagent_batch.storage.claim import clear_tables
 from memagent_batch.storage.documents import INDEX_SCHEMA
 from memagent_batch.storage.history import recorded_plan
@@ -21,6 +23,7 @@ from memagent_batch.storage.questions import read_questions
 from memagent_batch.storage.run_state import read_state
 from memagent_batch.storage.turn_index import scan_log
 from memagent_batch.wiring import ReaderIdentity
+from pipelines import close
 from pipelines.close import Run, begin_run, close_run
 
 IDENTITY = ReaderIdentity(fingerprint="f", parts={"model": "m"})
@@ -159,3 +162,30 @@ def test_run_log_lines_hold_no_secret(tmp_path: Path, capsys: pytest.CaptureFixt
     (line,) = capsys.readouterr().err.splitlines()
     assert json.loads(line)["event"] == "run_started"
     assert SECRET not in line
+
+
+class JumpingClock(datetime):
+    """A wall clock that is put back by a day whenever it is looked at."""
+
+    looks: ClassVar[int] = 0
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> "JumpingClock":
+        cls.looks += 1
+        return super().now(tz) - timedelta(days=cls.looks)
+
+
+def test_run_on_a_clock_that_goes_back_is_timed_and_ordered_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (close, turn_log, tables):
+        monkeypatch.setattr(module, "datetime", JumpingClock)
+    plan = plan_of(readable=0, broken=2)
+    manifests = []
+    for _ in range(2):
+        run = begun(tmp_path, plan)
+        clear_tables(run.output, run_id=run.run_id)
+        manifests.append(closed(run, plan, written(run, plan)))
+    assert manifests[0]["finished_at"] < manifests[0]["started_at"]
+    assert all(0 <= manifest["seconds"] < 3600 for manifest in manifests)
+    assert manifests[0]["run_id"] < manifests[1]["run_id"]

@@ -1,13 +1,18 @@
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from benchmarks.kill_report import Results
 from benchmarks.killed_job import Role
-from benchmarks.kills import Corpus, kill_five_times, make_corpus, run_undisturbed
+from benchmarks.kills import MOMENTS, Corpus, Moment, kill_at_moments, make_corpus, run_undisturbed
 
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+SHORT = pytest.param(Role.ENGINE, (Moment.READING,), id="engine-once")
+"""For `make test`; driver and actor are killed there with an engine that needs no start (test_chaos)."""
+WHOLE = [pytest.param(role, MOMENTS[role], marks=pytest.mark.chaos, id=f"{role}-five-times") for role in Role]
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +25,17 @@ def undisturbed(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Res
     return run_undisturbed(corpus, output=tmp_path_factory.mktemp("undisturbed") / "run")
 
 
-@pytest.mark.parametrize("fault", list(Role))
-def test_run_killed_five_times_ends_with_the_answers_of_an_undisturbed_one(
-    fault: Role, corpus: Corpus, undisturbed: Results, tmp_path: Path
+@pytest.mark.parametrize(("fault", "moments"), [SHORT, *WHOLE])
+def test_run_with_killed_processes_ends_with_the_answers_of_an_undisturbed_one(
+    fault: Role, moments: Sequence[Moment], corpus: Corpus, undisturbed: Results, tmp_path: Path
 ) -> None:
-    report = kill_five_times(
-        fault, corpus, reference=undisturbed, output=tmp_path / "run", rng=random.Random(f"{fault}-1")
+    report = kill_at_moments(
+        fault,
+        corpus,
+        reference=undisturbed,
+        output=tmp_path / "run",
+        rng=random.Random(f"{fault}-1"),
+        moments=moments,
     )
     assert (report.rows_lost, report.rows_doubled, report.rows_changed) == (0, 0, 0)
     assert report.ok + report.failed == report.asked

@@ -54,6 +54,14 @@ def test_convert_value_of_another_type_is_refused_with_column_and_place(kind: Ki
         convert(value, column=_column(kind), where="row 3")
 
 
+def test_convert_carried_value_nested_deeper_than_can_be_written_is_refused() -> None:
+    value: list[object] = []
+    for _ in range(5000):
+        value = [value]
+    with pytest.raises(InputError, match="row 3: column 'c' is nested too deeply"):
+        convert(value, column=_column(Kind.CARRIED), where="row 3")
+
+
 @pytest.mark.parametrize(("value", "state"), [(None, "null"), ("", "empty"), (" \n", "empty")])
 def test_convert_blank_value_where_every_row_needs_one_is_refused(value: object, state: str) -> None:
     with pytest.raises(InputError, match=f"row 3: column 'c' is {state}"):

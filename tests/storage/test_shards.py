@@ -1,3 +1,4 @@
+import os
 import pickle
 import zipfile
 from pathlib import Path
@@ -78,6 +79,12 @@ def test_list_files_link_to_a_file_is_followed_and_to_a_folder_refused(tmp_path:
     (tmp_path / "docs" / "folder").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InputError, match="docs/folder is a link to a folder"):
         list_files(Location(uri=str(tmp_path / "docs")))
+
+
+def test_list_files_name_that_is_no_unicode_is_refused_by_name(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path / "a") + b"\xff.txt")).write_text("some text")
+    with pytest.raises(InputError, match=r"a\\udcff\.txt' is not valid UTF-8; rename it"):
+        list_files(Location(uri=str(tmp_path)))
 
 
 @pytest.mark.parametrize("uri", ["zip://::{}", "zip://in::{}", "zip://in/*.txt::{}", "zip://in/a.txt::{}"])
