@@ -125,7 +125,7 @@ def _draw_panel(
     if panel["type"] == "stat":
         axes.axis("off")
         values = [points[-1][1] for points in shown.values()]
-        axes.text(0.5, 0.4, ", ".join(f"{value:g}{unit}" for value in values), ha="center", va="center", fontsize=20)
+        axes.text(0.5, 0.4, ", ".join(f"{value:.3g}{unit}" for value in values), ha="center", va="center", fontsize=20)
         return
     for label, points in shown.items():
         axes.plot([at for at, _ in points], [value for _, value in points], label=label, linewidth=1.2)
