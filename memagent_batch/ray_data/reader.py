@@ -149,7 +149,7 @@ class Reader:
                 turns=shared[list_address].by_path,
             )
             tally = Tally(generate=generate, with_shared=address.question_hash in self._first_questions)
-            result = await self._result(document, question, tally)
+            result = await self._result(engine, document, question, tally)
             reporter.in_flight -= 1
         durable = asyncio.ensure_future(self._log.record_outcome(address, result))
         if reporter.in_flight == 0:
@@ -177,7 +177,7 @@ class Reader:
             return address
         return replace(address, question_hash=self._questions[LIST_HASH][question].as_py())
 
-    async def _result(self, document: PlannedDocument, question: int, tally: Tally) -> dict[str, Any]:
+    async def _result(self, engine: Engine, document: PlannedDocument, question: int, tally: Tally) -> dict[str, Any]:
         """The reading's row of the outcome log. The one place where an exception becomes a failed reading."""
         counting = Recording(generate=tally, record=self._reporter.count_turn)
         started_at = datetime.now(UTC)

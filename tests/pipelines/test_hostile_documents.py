@@ -23,7 +23,7 @@ from memagent_batch.domain.turns import Completion, Prompt, TurnKind
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import InputError
 from memagent_batch.ray_data.documents import DocumentChunks
-from memagent_batch.ray_data.reader import held_turn
+from memagent_batch.ray_data.logged_turns import held_turn
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_policy, make_prompt_tokens
 from pipelines.answer import answer
