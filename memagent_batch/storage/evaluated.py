@@ -41,7 +41,7 @@ def open_evaluation(output: Location) -> Evaluation:
     """What `evaluation.json` says; at least one variant has been read.
 
     Raises:
-        OutputError: there is none, another version or program wrote it, or no variant is there yet.
+        OutputError: there is none, it is broken, another version or program wrote it, or no variant is there yet.
     """
     with reaching(output):
         is_there = (output / EVALUATION_FILE).exists()
@@ -50,10 +50,7 @@ def open_evaluation(output: Location) -> Evaluation:
             f"{output.uri} is not the output of an evaluation: there is no {EVALUATION_FILE}; name the folder that was "
             "`--output` of `evaluate run`"
         )
-    try:
-        evaluation = read_evaluation(output)
-    except (KeyError, TypeError) as error:
-        raise OutputError(f"{output.uri}/{EVALUATION_FILE} is not whole: {error}; {REMEDY}") from error
+    evaluation = read_evaluation(output)
     if evaluation is None or not evaluation.variants:
         raise OutputError(f"the evaluation at {output.uri} holds no finished variant; run `evaluate run` to its end")
     return evaluation

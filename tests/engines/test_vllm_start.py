@@ -78,7 +78,7 @@ async def test_ngram_engine_writes_token_for_token_what_plain_decoding_does(
     finally:
         await guessing.stop()
     assert written[0] == written[1]
-    assert len(written[0]) == 4 * 5
+    assert len(written[0]) >= 4 * 5
     assert num_accepted > 20  # else nothing was tested
 
 

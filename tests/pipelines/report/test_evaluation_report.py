@@ -194,7 +194,7 @@ def _spoil_memories(output: Path) -> None:
     [
         (_spoil_nothing, "there is no evaluation.json; name the folder that was `--output` of `evaluate run`"),
         (_spoil_format, "layout 'other/9'"),
-        (_spoil_keys, "evaluation.json is not whole: .*'run'.*; run `evaluate run` again"),
+        (_spoil_keys, r"evaluation.json is not whole \(.*'run'.*restore it"),
         (_spoil_variants, "holds no finished variant; run `evaluate run` to its end"),
         (_spoil_scores, "variant 'overwrite' are missing: .*variant-0.parquet; run `evaluate run` again"),
         (_spoil_columns, "variant-0.parquet can't be read: .*score.*; run `evaluate run` again"),
