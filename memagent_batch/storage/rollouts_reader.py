@@ -1,38 +1,16 @@
 """Reads the table `rollouts` in bounded memory: group by group, as it was written."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.errors import InputError
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import reaching, read_json
-from memagent_batch.storage.rollouts import ROLLOUTS, ROLLOUTS_FILE, ROLLOUTS_FORMAT
+from memagent_batch.storage.rollouts import ROLLOUTS
 
 BATCH_ROWS = 1024
 """Rows that are read at once."""
-
-
-def read_rollouts_record(output: Location) -> dict[str, Any]:
-    """What `rollouts.json` says.
-
-    Raises:
-        InputError: there is none, so the table is not whole; or another version wrote it.
-    """
-    with reaching(output):
-        record = read_json(output / ROLLOUTS_FILE)
-    if record is None:
-        raise InputError(
-            f"{output.uri} has no {ROLLOUTS_FILE}: it is no output of `memagent collect`, or that has not ended; "
-            "run the same `collect` command again"
-        )
-    if record.get("format") != ROLLOUTS_FORMAT:
-        raise InputError(
-            f"{output.uri} has rollouts of the layout {record.get('format')!r}, this version reads {ROLLOUTS_FORMAT!r}"
-        )
-    return record
 
 
 def read_groups(output: Location, *, files: Sequence[str], columns: Sequence[str]) -> Iterator[pa.Table]:

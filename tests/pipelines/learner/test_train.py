@@ -86,7 +86,7 @@ def test_train_rollouts_of_other_weights_are_refused_unless_allowed(tmp_path: Pa
 def test_train_table_that_is_not_whole_is_refused(tmp_path: Path) -> None:
     table = write_table(tmp_path / "table", [[RIGHT, WRONG]])
     (table / "rollouts.json").unlink()
-    with pytest.raises(InputError, match=r"no rollouts\.json.*same `collect` command"):
+    with pytest.raises(InputError, match=r"there is no rollouts\.json.*`memagent collect`"):
         train(settings_of(table, tmp_path / "model"))
 
 
