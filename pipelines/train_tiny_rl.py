@@ -20,14 +20,14 @@ from pipelines.needles import Haystack, make_task
 from pipelines.needles_facts import Split
 from pipelines.train_loop import train_loop
 
-QUESTIONS, SAMPLES = 12, 8
+QUESTIONS, SAMPLES = 24, 8
 """Of each step."""
 
-SHORTEST_CHUNK_TOKENS, LONGEST_CHUNK_TOKENS = 128, 768
+SHORTEST_CHUNK_TOKENS, LONGEST_CHUNK_TOKENS = 128, 1024
 """Chunks of a document, their lengths spread evenly in the logarithm."""
 
 FEWEST_CHUNKS = 4
-FIRST_MOST_CHUNKS, LAST_MOST_CHUNKS, GROWING_STEPS = 7, 12, 20
+FIRST_MOST_CHUNKS, LAST_MOST_CHUNKS, GROWING_STEPS = 10, 16, 20
 """Chunks of the longest documents at the first step, and from the last of these steps on."""
 
 HELD_OUT_DOCUMENTS, HELD_OUT_CHUNKS, HELD_OUT_CHUNK_TOKENS = 48, 20, 512
@@ -84,7 +84,7 @@ class NeedleTasks:
             length_of=lambda text: len(self._tokenizer.encode(text)),
             haystack=rng.choice(list(Haystack)),
             num_distractors=rng.randint(1, num_chunks),
-            near=rng.random() < 0.7,
+            near=rng.random() < 0.85,
             split=split,
         )
         return Task(
