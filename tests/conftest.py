@@ -115,14 +115,14 @@ def vllm_server(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def vllm_greedy(tiny_model: str) -> AsyncIterator[Engine]:
-    """vLLM in this process."""
+async def vllm_sampled(tiny_model: str) -> AsyncIterator[VllmEngine]:
+    """vLLM in this process, drawing tokens."""
     engine = VllmEngine(
         VllmSettings(dtype="float32", cpu_kv_cache_gib=1, max_num_seqs=64),
         model=tiny_model,
         tokenizer=None,
         window_tokens=WINDOW_TOKENS,
-        sampling=GREEDY,
+        sampling=SAMPLED,
     )
     await engine.start()
     yield engine
@@ -130,9 +130,9 @@ async def vllm_greedy(tiny_model: str) -> AsyncIterator[Engine]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def vllm_sampled(vllm_greedy: VllmEngine) -> VllmEngine:
-    """The same running engine, drawing tokens."""
-    return vllm_greedy.with_sampling(SAMPLED)
+async def vllm_greedy(vllm_sampled: VllmEngine) -> VllmEngine:
+    """The same running engine, decoding greedily."""
+    return vllm_sampled.with_sampling(GREEDY)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

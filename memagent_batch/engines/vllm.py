@@ -99,7 +99,13 @@ class VllmEngine:
             raise EngineDeadError("vLLM keeps what it cached of the old weights: turns are still under way")
 
     def with_sampling(self, sampling: SamplingSettings) -> "VllmEngine":
-        """The same running engine, drawing otherwise; see `RenewableEngine.with_sampling`."""
+        """The same running engine, drawing otherwise; see `RenewableEngine.with_sampling`.
+
+        Raises:
+            EngineStartError: it was started to decode greedily, and so in a way that draws can't take on CPU.
+        """
+        if sampling.temperature > 0 and self._sampling.temperature == 0:
+            raise EngineStartError("vLLM was started to decode greedily; start it with the sampling that draws")
         other = copy.copy(self)
         other._sampling = sampling
         return other

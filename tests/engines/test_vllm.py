@@ -86,6 +86,22 @@ async def test_complete_over_turn_timeout_means_dead_engine(vllm_greedy: VllmEng
         await hanging.complete(prompt_of([1, 2, 3]), seed=0)
 
 
+@pytest.mark.vllm
+@pytest.mark.asyncio(loop_scope="session")
+async def test_complete_draws_from_more_prompts_than_an_engine_step_takes(vllm_sampled: VllmEngine) -> None:
+    prompts = [prompt_of([10 + number, *range(100, 1000)]) for number in range(48)]
+
+    completions = await asyncio.gather(*[vllm_sampled.complete(prompt, seed=7) for prompt in prompts])
+
+    alone = await vllm_sampled.complete(prompts[20], seed=7)
+    assert completions[20].token_ids[:1] == alone.token_ids[:1]
+
+
+async def test_engine_started_to_decode_greedily_is_not_lent_for_draws(tiny_model: str) -> None:
+    with pytest.raises(EngineStartError, match="start it with the sampling that draws"):
+        engine_of(tiny_model).with_sampling(SamplingSettings(temperature=1.0))
+
+
 def prompt_of(token_ids: list[int]) -> Prompt:
     """An answer turn."""
     return Prompt(path="answer", kind=TurnKind.ANSWER, token_ids=token_ids, max_tokens=8)
