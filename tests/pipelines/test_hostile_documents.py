@@ -172,7 +172,7 @@ def test_dictionary_that_unpacks_to_gigabytes_is_indexed_in_little_memory(tmp_pa
     done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, check=True)
     told = json.loads(done.stdout)
     assert (told["texts"], told["lengths"]) == (100, [16_000_000])
-    assert told["peak_mib"] < 800
+    assert told["peak_mib"] < 1000  # of 1,600 MB of text
 
 
 @pytest.mark.usefixtures("ray_here")
