@@ -70,6 +70,7 @@ def main() -> None:
                 print(json.dumps({"benchmark": "speculation", "in_flight": in_flight, **figures}), flush=True)
                 if not known.json and name != PLAIN:
                     print(f"{name}, {in_flight} in flight: {figures['gain_median']:.2f} times as fast", flush=True)
+        wait([engine.submit(_end) for engine in methods.values()])
     sys.exit(0 if identical else 1)
 
 
@@ -126,6 +127,12 @@ def _begin(method: str) -> None:
     runner, engine = asyncio.Runner(), make_engine(_settings(method))
     runner.run(engine.start())
     _HERE.update(runner=runner, engine=engine, settings=_settings(method))
+
+
+def _end() -> None:
+    """Stops the engine, without which its process would not end."""
+    _HERE["runner"].run(_HERE["engine"].stop())
+    _HERE["runner"].close()
 
 
 def _begun() -> None:

@@ -113,7 +113,7 @@ class VllmSettings(Section):
     """KV cache where vLLM runs on CPU, GiB a replica."""
     max_num_seqs: Count = 256
     """Most requests in one engine step."""
-    speculation: Speculation = Speculation.NONE
+    speculation: Speculation = Speculation.AUTO
     """Guesses tokens ahead where decoding is greedy and no log-probabilities are kept; draws are never guessed."""
     turn_timeout_seconds: Seconds = 1800
     """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
