@@ -20,7 +20,7 @@ from benchmarks.chaos_cluster import strike_cluster
 from benchmarks.chaos_report import ChaosReport, read_report, table
 from benchmarks.chaos_world import World, make_world
 from benchmarks.fault_proxy import Fault
-from benchmarks.killed_job import KilledJob, Role
+from benchmarks.killed_job import GONE_SECONDS, KilledJob, Role
 from benchmarks.troubles import EXIT_CODES, ON_CLUSTER, SIGNALS, Trouble
 
 TURN_FILES = (2, 8)
@@ -28,8 +28,6 @@ TURN_FILES = (2, 8)
 OUTAGE_SECONDS = 15.0
 """How long the store is down, or the disk full, where it comes back."""
 START_TRIES = 3
-GONE_SECONDS = 60.0
-"""Longest time that a process may outlive its driver."""
 FLAKY = (Fault.INTERNAL_ERROR, Fault.UNAVAILABLE, Fault.THROTTLED, Fault.RESET, Fault.LOST_ANSWER, Fault.SLOW)
 FAILING_SHARE = 0.3
 """Share of requests that a flaky store fails."""

@@ -23,6 +23,8 @@ import pyarrow.parquet as pq
 MARK = "KILLED_JOB_MARK"
 """Environment variable that marks the processes of one job."""
 POLL_SECONDS = 0.05
+GONE_SECONDS = 120.0
+"""Longest time that a process may outlive its driver: where that is killed, Ray's agents look for its GCS for 60 s."""
 PATIENCE_SECONDS = 600.0
 """Longest wait for anything that a run does next; a replaced engine takes some 20 s on two cores."""
 

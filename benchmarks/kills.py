@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.kill_report import FaultReport, Kill, Results, make_report, most_within, read_results
-from benchmarks.killed_job import KilledJob, Role
+from benchmarks.killed_job import GONE_SECONDS, KilledJob, Role
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.wiring import TINY_MODEL
 from pipelines.needles import Haystack, make_task
@@ -33,8 +33,6 @@ READINGS_IN_FLIGHT = 3
 FLUSH_SECONDS = 1.0
 WRITE_SECONDS = 0.5
 """Longest time that a flush itself takes: turns that end in it wait for the next one."""
-GONE_SECONDS = 60.0
-"""Longest time that a process may outlive its killed driver or actor."""
 
 READING_TURNS = (15, 50)
 """Fewest and most model calls before a kill in mid-reading."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.chaos_report import read_report
-from benchmarks.killed_job import KilledJob, Role
+from benchmarks.killed_job import GONE_SECONDS, KilledJob, Role
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.turn_log import TURNS_FOLDER
 from memagent_batch.wiring import TINY_MODEL
@@ -28,8 +28,6 @@ LONG_CHUNKS = 100
 """Chunks of a long document, about; a short one has one."""
 PAUSE_SECONDS = (5.0, 25.0)
 """Shortest and longest time of reading between two faults."""
-GONE_SECONDS = 60.0
-"""Longest time that a process may outlive its driver."""
 STRIKES = (
     (Role.DRIVER, signal.SIGKILL),
     (Role.DRIVER, signal.SIGTERM),
