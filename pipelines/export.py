@@ -20,7 +20,7 @@ from memagent_batch.domain.advantages import Advantage
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import masked, write_json
-from memagent_batch.storage.rollout_samples import read_rollouts_record, read_samples
+from memagent_batch.storage.rollouts_reader import read_rollouts_record, read_samples
 
 BRIDGES: Mapping[str, Bridge] = {"verl": VerlBridge(), "trl": TrlBridge(), "skyrl": SkyrlBridge()}
 """Trainers that can be exported to."""
@@ -41,7 +41,7 @@ def export(rollouts: Location, output: Location, *, to: str) -> dict[str, Any]:
     for name in (EXPORT_FILE, PROMPTS_FILE, TURNS_FOLDER):
         (output / name).delete()
     writer = ExportWriter(output, bridge=bridge)
-    for sample in read_samples(rollouts, table["files"]):
+    for sample in read_samples(rollouts, files=table["files"]):
         writer.add(sample)
     writer.close()
     if not writer.counts.samples:

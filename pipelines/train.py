@@ -17,8 +17,7 @@ from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import masked, package_versions
-from memagent_batch.storage.rollout_samples import read_rollouts_record
-from memagent_batch.storage.rollouts_reader import read_groups
+from memagent_batch.storage.rollouts_reader import read_groups, read_rollouts_record
 from memagent_batch.train_settings import TrainSettings
 from memagent_batch.wiring import TINY_MODEL
 from pipelines.learner.batches import COLUMNS, conversations

@@ -14,8 +14,7 @@ from memagent_batch.errors import SettingsError
 from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.settings import Settings
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.rollout_samples import read_rollouts_record
-from memagent_batch.storage.rollouts_reader import read_groups
+from memagent_batch.storage.rollouts_reader import read_groups, read_rollouts_record
 from memagent_batch.storage.turn_log import new_run_id
 from memagent_batch.train_settings import TrainLoopSettings
 from memagent_batch.wiring import identify_reader, make_renewable_engine

@@ -2,7 +2,7 @@
 
 A processor is a fixed chain of stages, so the loop is driven from outside: round k is one execution over all documents
 that still have a k-th chunk. Its stage is the one that sends HTTP requests: the stage with vLLM inside starts its
-engine anew in each execution (`benchmarks.peers.engine_stage` measures that).
+engine anew in each execution, by its source.
 """
 
 import os
