@@ -45,6 +45,7 @@ class VllmEngine:
         self._tokenizer = tokenizer
         self._window_tokens = window_tokens
         self._sampling = sampling
+        self._draws = sampling.temperature > 0  # for as long as it runs: also of what `with_sampling` makes of it
         self._request_ids = itertools.count()
         self._llm: AsyncLLM | None = None
 
@@ -104,7 +105,7 @@ class VllmEngine:
         Raises:
             EngineStartError: it was started to decode greedily, and so in a way that draws can't take on CPU.
         """
-        if sampling.temperature > 0 and self._sampling.temperature == 0:
+        if sampling.temperature > 0 and not self._draws:
             raise EngineStartError("vLLM was started to decode greedily; start it with the sampling that draws")
         other = copy.copy(self)
         other._sampling = sampling

@@ -102,6 +102,16 @@ async def test_engine_started_to_decode_greedily_is_not_lent_for_draws(tiny_mode
         engine_of(tiny_model).with_sampling(SamplingSettings(temperature=1.0))
 
 
+@pytest.mark.vllm
+@pytest.mark.asyncio(loop_scope="session")
+async def test_engine_started_to_draw_is_lent_for_draws_again_after_greedy_turns(vllm_greedy: VllmEngine) -> None:
+    prompt = prompt_of([10, *range(100, 200)])
+
+    drawn = await vllm_greedy.with_sampling(SamplingSettings(temperature=1.0, logprobs=True)).complete(prompt, seed=3)
+
+    assert drawn.logprobs is not None
+
+
 def prompt_of(token_ids: list[int]) -> Prompt:
     """An answer turn."""
     return Prompt(path="answer", kind=TurnKind.ANSWER, token_ids=token_ids, max_tokens=8)
