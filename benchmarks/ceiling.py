@@ -5,8 +5,9 @@ go to vLLM's own batch call all at once, in the order in which the job asked the
 never a pause for want of work. Both have the same engine arguments, at most as many turns in one engine step, and an
 engine of their own that has just started, with an empty prefix cache.
 
-Turns a second of the job: from the start of its first turn to the end of its last one, as the turn log has them. Of
-vLLM alone: from the call to its return. Starts are left out of both.
+Turns a second in the steady state: between the ends of the turns at 20 % and 80 % of all, so that neither side's first
+wave of prompts nor its emptying at the end counts. Beside it the whole: of the job from the start of its first turn to
+the end of its last one, as the turn log has them; of vLLM alone from the call to its return. Starts are left out.
 """
 
 import argparse
@@ -43,8 +44,11 @@ class Load:
     """Budgets; a random model rarely ends by itself, so they decide its lengths."""
 
 
+STEADY = (0.2, 0.8)
+"""Shares of the turns between whose ends the steady state is."""
+
 TINY = Load(
-    documents=128,
+    documents=160,
     chunks=8,
     in_flight=64,
     policy=PolicySettings(chunk_tokens=1024, question_tokens=128, memory_tokens=128, answer_tokens=64),
@@ -62,7 +66,9 @@ class Speed:
     """One side of one round."""
 
     turns_per_second: float
-    """Turns over seconds, starts left out."""
+    """In the steady state."""
+    turns_per_second_whole: float
+    """All turns over all seconds, starts left out."""
     cached_share: float
     """Share of the prompt tokens that the prefix cache held."""
     completion_tokens: int
@@ -73,7 +79,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--runs", type=int, default=3, help="rounds of job and vLLM alone, a model (default: 3)")
     options.add_argument("--models", nargs="+", choices=["tiny", "big"], default=["tiny", "big"], help="models")
-    options.add_argument("--documents", type=int, help="documents of each model (default: 128 and 64)")
+    options.add_argument("--documents", type=int, help="documents of each model (default: 160 and 64)")
     options.add_argument("--json", action="store_true", help="JSON lines only")
     known = options.parse_args()
     for name in known.models:
@@ -113,12 +119,16 @@ def _measure(settings: Settings, *, runs: int) -> dict[str, Any]:
         speed, num_same = _vllm_alone(run, turns)
         alone.append(speed)
         same.append(num_same / len(turns))
-    shares = [job.turns_per_second / vllm.turns_per_second for job, vllm in zip(jobs, alone, strict=True)]
+    pairs = list(zip(jobs, alone, strict=True))
+    shares = [job.turns_per_second / vllm.turns_per_second for job, vllm in pairs]
+    whole = [job.turns_per_second_whole / vllm.turns_per_second_whole for job, vllm in pairs]
     return {
         "turns": len(turns),
         "runs": runs,
         "share_median": round(statistics.median(shares), 3),
         "share_range": [round(min(shares), 3), round(max(shares), 3)],
+        "share_whole_median": round(statistics.median(whole), 3),
+        "share_whole_range": [round(min(whole), 3), round(max(whole), 3)],
         **{f"job_{name}": value for name, value in _summary(jobs).items()},
         **{f"vllm_{name}": value for name, value in _summary(alone).items()},
         "same_completions_share": round(statistics.median(same), 3),
@@ -135,10 +145,18 @@ def _summary(sides: Sequence[Speed]) -> dict[str, Any]:
     }
 
 
+def _steady(ends: Sequence[float]) -> float:
+    """Turns a second in the steady state, of the moments at which turns ended, in seconds."""
+    moments = sorted(ends)
+    first, last = (int(share * len(moments)) for share in STEADY)
+    return (last - first) / (moments[last] - moments[first])
+
+
 def _job_speed(turns: Sequence[RecordedTurn]) -> Speed:
     seconds = max(turn.ended_at for turn in turns) - min(turn.began_at for turn in turns)
     return Speed(
-        turns_per_second=len(turns) / seconds,
+        turns_per_second=_steady([turn.ended_at for turn in turns]),
+        turns_per_second_whole=len(turns) / seconds,
         cached_share=sum(turn.num_cached_tokens for turn in turns) / sum(len(turn.prompt.token_ids) for turn in turns),
         completion_tokens=sum(len(turn.completion_token_ids) for turn in turns),
     )
@@ -160,7 +178,7 @@ def _vllm_alone(settings: Settings, turns: Sequence[RecordedTurn]) -> tuple[Spee
     params = [SamplingParams(temperature=0, max_tokens=turn.prompt.max_tokens, detokenize=False) for turn in turns]
     failure_file = Path(settings.output) / "failure.txt"
     with orphan_guard.environment(engine_environment() | orphan_guard.guarded(failure_file)):
-        llm = LLM(**arguments)
+        llm = LLM(**(arguments | {"disable_log_stats": False}))  # else it does not say when a request ended
     try:
         began = time.monotonic()
         outputs = llm.generate(prompts, params, use_tqdm=False)
@@ -169,7 +187,8 @@ def _vllm_alone(settings: Settings, turns: Sequence[RecordedTurn]) -> tuple[Spee
         llm.llm_engine.engine_core.shutdown()
     written = [list(output.outputs[0].token_ids) for output in outputs]
     speed = Speed(
-        turns_per_second=len(turns) / seconds,
+        turns_per_second=_steady([output.metrics.last_token_ts for output in outputs]),
+        turns_per_second_whole=len(turns) / seconds,
         cached_share=sum(output.num_cached_tokens or 0 for output in outputs)
         / sum(len(turn.prompt.token_ids) for turn in turns),
         completion_tokens=sum(len(token_ids) for token_ids in written),

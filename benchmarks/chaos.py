@@ -93,7 +93,7 @@ def _strike(trouble: Trouble, job: KilledJob, world: World) -> list[str]:
     match trouble:
         case Trouble.DRIVER_TERMINATED | Trouble.DRIVER_INTERRUPTED | Trouble.DRIVER_KILLED:
             _find(job, Role.DRIVER).send_signal(SIGNALS[trouble])
-            return _again(trouble, job)
+            _again(trouble, job)
         case Trouble.ACTOR_TERMINATED | Trouble.ACTOR_KILLED:
             _find(job, Role.ACTOR).send_signal(SIGNALS[trouble])
         case Trouble.ENGINE_HANGS:
@@ -107,11 +107,11 @@ def _strike(trouble: Trouble, job: KilledJob, world: World) -> list[str]:
         case Trouble.DISK_FULL:
             _fill_disk(world)
         case _:
-            return _trouble_store(trouble, job, world)
+            _trouble_store(trouble, job, world)
     return []
 
 
-def _trouble_store(trouble: Trouble, job: KilledJob, world: World) -> list[str]:
+def _trouble_store(trouble: Trouble, job: KilledJob, world: World) -> None:
     if world.proxy is None:
         raise RuntimeError(f"{trouble}: the output is in no store")
     match trouble:
@@ -131,16 +131,13 @@ def _trouble_store(trouble: Trouble, job: KilledJob, world: World) -> list[str]:
             world.proxy.strike(Fault.UNAVAILABLE, Fault.RESET, rate=1)
             _require_code(trouble, job)
             world.proxy.strike(rate=0)
-            return _again(trouble, job)
-    return []
+            _again(trouble, job)
 
 
-def _again(trouble: Trouble, job: KilledJob) -> list[str]:
-    """Gives the command again once it has ended as it should; returns what outlived it."""
+def _again(trouble: Trouble, job: KilledJob) -> None:
+    """Gives the command again as soon as it has ended as it should, whatever of it is still there."""
     _require_code(trouble, job)
-    _, left = job.wait_until_gone(patience=GONE_SECONDS)
     job.start()
-    return left
 
 
 def _require_code(trouble: Trouble, job: KilledJob) -> None:

@@ -80,7 +80,6 @@ def _strike(job: KilledJob, victim: psutil.Process, *, role: Role, number: signa
     victim.send_signal(number)
     if role == Role.DRIVER:
         job.finish()
-        job.wait_until_gone(patience=GONE_SECONDS)
         job.start()
 
 

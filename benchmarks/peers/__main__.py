@@ -33,7 +33,7 @@ def main() -> None:
             for corpus in known.corpora
         }
         for mode in known.modes:
-            with make_server(mode, log=Path(folder, f"server-{mode}.log")) as server:
+            with make_server(mode, folder=Path(folder, f"server-{mode}")) as server:
                 _say({"what": "server", "mode": mode, "start_seconds": round(server.start_seconds, 1)})
                 for corpus, made in corpora.items():
                     rounds = _runs(mode, made, runs, server=server)

@@ -1,6 +1,7 @@
 """Who is compared, under which settings, and how one run of each is made."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -118,8 +119,8 @@ def run_peer(peer: Peer, mode: Mode, made: MadeCorpus, *, server: VllmServer, ou
     return load_result(output)
 
 
-def make_server(mode: Mode, *, log: Path) -> VllmServer:
-    """The peers' server, not started."""
+def make_server(mode: Mode, *, folder: Path) -> VllmServer:
+    """The peers' server, not started; its files go to the folder."""
     settings = job_settings(mode)
     if mode == Mode.SAME:
         arguments, environment = engine_of(settings)
@@ -127,7 +128,18 @@ def make_server(mode: Mode, *, log: Path) -> VllmServer:
         kv_cache = settings.vllm.cpu_kv_cache_gib * GIB_BYTES
         arguments = {"max_model_len": settings.window_tokens, "kv_cache_memory_bytes": kv_cache}
         environment = {}
-    return VllmServer(model=model_folder(settings), arguments=arguments, environment=environment, log=log)
+    arguments |= {"tokenizer": _bare_tokenizer(model_folder(settings), folder / "tokenizer")}
+    return VllmServer(
+        model=model_folder(settings), arguments=arguments, environment=environment, log=folder / "server.log"
+    )
+
+
+def _bare_tokenizer(model: str, folder: Path) -> str:
+    """The tokeniser alone: beside a config.json of Qwen2, transformers 5 splits text in its own way instead."""
+    folder.mkdir(parents=True)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(Path(model) / name, folder)
+    return str(folder)
 
 
 def engine_of(settings: Settings) -> tuple[dict[str, Any], Mapping[str, str]]:
