@@ -32,9 +32,18 @@ class EventKind(StrEnum):
     """An engine can serve nothing more; its actor stops."""
     ENGINE_RESTARTED = "engine_restarted"
     """An engine is up again in the place of one that died, or of an actor or node that went away."""
+    PROBABILITIES_DIFFER = "probabilities_differ"
+    """The learner gives what was drawn other probabilities than the engine that drew it."""
 
 
-WARNINGS = frozenset({EventKind.READING_FAILED, EventKind.ENGINE_DIED, EventKind.ENGINE_RESTARTED})
+WARNINGS = frozenset(
+    {
+        EventKind.READING_FAILED,
+        EventKind.ENGINE_DIED,
+        EventKind.ENGINE_RESTARTED,
+        EventKind.PROBABILITIES_DIFFER,
+    }
+)
 """Kinds that are worth a look though the run goes on."""
 
 

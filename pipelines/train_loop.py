@@ -28,6 +28,9 @@ from pipelines.learner.steps import Step, claim_loop, last_step, metric_lines, p
 from pipelines.learner.tasks import Task, Tasks
 from pipelines.train import TRAINING_FORMAT, model_folder, step_line, told
 
+MOST_DIFFERENCE = {True: 0.01, False: 1.0}
+"""Of a drawn token's log-probability, learner against engine, that rounding explains: in float32, and otherwise."""
+
 
 def train_loop(settings: TrainLoopSettings, *, tasks: Tasks, held_out: Sequence[Task]) -> dict[str, Any]:
     """Goes on from what is in the output until the budget is spent; returns where the model is and its last line.
@@ -130,6 +133,20 @@ def update_step(settings: TrainLoopSettings, learner: Learner, step: Step, *, be
         _tell(step, "no group taught anything", figures)
     else:
         _tell(step, told(figures), figures)
+        _warn_of_difference(settings, step, line["max_logprob_change"])
+
+
+def _warn_of_difference(settings: TrainLoopSettings, step: Step, difference: float) -> None:
+    """Says so where learner and engine do not compute the same, as with stale weights: what is learnt is then wrong."""
+    in_float32 = settings.vllm.dtype == "float32" and not settings.learner.bf16
+    if difference > MOST_DIFFERENCE[in_float32]:
+        message = (
+            f"step {step.number}: learner and engine differ by up to {difference:.3g} in a token's log-probability "
+            f"(expected: at most {MOST_DIFFERENCE[in_float32]:g}); check that both have the same model, dtype and "
+            "sampling before you use what is learnt"
+        )
+        fields = {"step": step.number, "max_logprob_change": difference}
+        tell(Event(kind=EventKind.PROBABILITIES_DIFFER, message=message, fields=fields))
 
 
 async def evaluate(

@@ -14,6 +14,7 @@ from loop_inputs import loop_settings
 from memagent_batch.engines.vllm import VllmEngine
 from memagent_batch.engines.weights import model_sha256, weights_version
 from memagent_batch.errors import EngineDeadError
+from memagent_batch.events import Event, EventKind
 from pipelines import train_loop as loop
 from pipelines.learner.tasks import TableTasks, read_held_out
 
@@ -97,3 +98,18 @@ async def test_loop_engine_that_dies_leaves_the_step_to_the_next_try(
     assert not list((tmp_path / "loop").glob("steps/*/rollouts.json"))
     await run(tmp_path, engine, max_steps=1)
     assert [line["step"] for line in lines_of(tmp_path)] == [0, 1]
+
+
+async def test_loop_warns_where_the_engine_still_draws_with_old_weights(
+    tmp_path: Path, engine: VllmEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def keep(*_: Any) -> None:
+        pass
+
+    told: list[Event] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(VllmEngine, "renew", keep)
+        patch.setattr(loop, "tell", told.append)
+        await run(tmp_path, engine, max_steps=2, learning_rate=5e-2, warmup_steps=1)
+    warned = [event.fields["step"] for event in told if event.kind == EventKind.PROBABILITIES_DIFFER]
+    assert warned == [2]
