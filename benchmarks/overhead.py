@@ -14,18 +14,16 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.simulated_job import SENTENCE, simulated_settings, write_corpus
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.ray_data.documents import DocumentChunks
 from memagent_batch.ray_data.logged_turns import engine_turn
 from memagent_batch.ray_data.session import ray_session
-from memagent_batch.settings import EngineKind, PolicySettings, Settings
+from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_engine, make_policy, make_prompt_tokens, make_tokenizer
 from pipelines.answer import answer
-
-SENTENCE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.\n"
 
 
 def main() -> None:
@@ -38,8 +36,9 @@ def main() -> None:
     known = options.parse_args()
     with tempfile.TemporaryDirectory() as folder, ray_session():
         place = Path(folder)
-        settings = _settings(place, chunk_tokens=known.chunk_tokens)
-        turns = _corpus(place, settings, num_documents=known.documents, num_chunks=known.chunks)
+        settings = simulated_settings(place, chunk_tokens=known.chunk_tokens)
+        write_corpus(settings, [known.chunks] * known.documents)
+        turns = known.documents * (known.chunks + 1)
         job = [_job(settings, place / f"run-{run}", turns) for run in range(known.runs)]
         loop = [_loop(settings, known.documents, known.chunks) for _ in range(known.runs)]
     for name, seconds in (("job", job), ("loop", loop)):
@@ -54,29 +53,6 @@ def main() -> None:
         print(json.dumps(figures))
     if not known.json:
         print(f"everything but the engine: {statistics.median(job):.2f} s per 1,000 turns")
-
-
-def _settings(place: Path, *, chunk_tokens: int) -> Settings:
-    policy = PolicySettings(chunk_tokens=chunk_tokens, question_tokens=128, memory_tokens=128, answer_tokens=64)
-    return Settings(
-        documents=str(place / "documents.parquet"),
-        ask=("What colour is the sky?",),
-        output=str(place / "run"),
-        engine=EngineKind.SIMULATED,
-        window_tokens=chunk_tokens + 1024,
-        policy=policy,
-    )
-
-
-def _corpus(place: Path, settings: Settings, *, num_documents: int, num_chunks: int) -> int:
-    """Writes documents of `num_chunks` chunks and returns the turns that they take."""
-    tokens = len(make_tokenizer(settings).encode(SENTENCE * 100)) / 100
-    sentences = int((num_chunks - 0.5) * settings.policy.chunk_tokens / tokens)
-    rows = [
-        {"document_id": f"d{number}", "text": f"{number} {SENTENCE * sentences}"} for number in range(num_documents)
-    ]
-    pq.write_table(pa.Table.from_pylist(rows), place / "documents.parquet")
-    return num_documents * (num_chunks + 1)
 
 
 def _job(settings: Settings, output: Path, turns: int) -> float:
