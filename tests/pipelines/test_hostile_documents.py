@@ -196,7 +196,7 @@ def test_line_without_a_place_to_cut_is_read_whole(num_bytes: int, tmp_path: Pat
 @pytest.mark.usefixtures("ray_here")
 @pytest.mark.parametrize("num_tokens", [pytest.param(10_000_000, marks=BIG)])
 def test_document_of_millions_of_tokens_is_read_whole(num_tokens: int, tmp_path: Path) -> None:
-    text = "the fox jumps over 12345 dogs. " * (num_tokens // 18)
+    text = "the fox jumps over 12345 dogs. " * (num_tokens // 18 + 1)
     hostile.write_text(tmp_path / "documents.parquet", text)
     row = require_read(tmp_path / "documents.parquet", num_chars=len(text))
     assert row["num_document_tokens"] >= num_tokens
