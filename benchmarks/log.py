@@ -11,7 +11,6 @@ import json
 import math
 import multiprocessing
 import random
-import resource
 import statistics
 import tempfile
 import time
@@ -24,6 +23,7 @@ from typing import Any
 import pyarrow as pa
 from moto.server import ThreadedMotoServer
 
+from benchmarks.peak_memory import peak_mib
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.readings import Status
@@ -75,13 +75,9 @@ def main() -> None:
 def _apart(phase: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
     """What a phase tells, and the memory that it took beyond its start, in a process of its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        before = pool.apply(_peak_mib)
+        before = pool.apply(peak_mib)
         figures = pool.apply(phase, arguments)
-        return {**figures, f"{phase.__name__[1:]}_mib": round(pool.apply(_peak_mib) - before, 1)}
-
-
-def _peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return {**figures, f"{phase.__name__[1:]}_mib": round(pool.apply(peak_mib) - before, 1)}
 
 
 def _write(place: Location, num_readings: int, reading_turns: int, file_turns: int) -> dict[str, Any]:

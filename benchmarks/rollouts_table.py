@@ -7,7 +7,6 @@ badly as they can. Write and read each run in a process of their own, whose peak
 import argparse
 import json
 import multiprocessing
-import resource
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.peak_memory import peak_mib
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.rollouts import ROLLOUTS, write_rollouts
 from memagent_batch.storage.rollouts_reader import read_groups
@@ -61,17 +61,12 @@ def _in_child(work: Any, folder: str, **sizes: int) -> dict[str, Any]:
 
 
 def _child(answers: Any, work: Any, folder: str, sizes: dict[str, int]) -> None:
-    before = _peak_mib()
+    before = round(peak_mib())
     began = time.monotonic()
     figures = work(Path(folder), **sizes)
     seconds = time.monotonic() - began
-    peak = {"rss_before_mib": before, "peak_rss_mib": _peak_mib(), "seconds": round(seconds, 1)}
+    peak = {"rss_before_mib": before, "peak_rss_mib": round(peak_mib()), "seconds": round(seconds, 1)}
     answers.put({**figures, "mb_per_second": round(figures["arrow_mb"] / seconds, 1), **peak})
-
-
-def _peak_mib() -> int:
-    """Peak resident memory of this process, MiB; the kernel counts in KiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def _write(folder: Path, *, rows: int, prompt_tokens: int, response_tokens: int) -> dict[str, Any]:
