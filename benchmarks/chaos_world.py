@@ -1,6 +1,7 @@
 """The real job in a place where a trouble can happen: its documents, its output, and what stands before that."""
 
 import json
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -94,7 +95,8 @@ def _bucket(stack: ExitStack) -> tuple[Location, FaultProxy, dict[str, Any]]:
     host, port = server.get_host_and_port()
     proxy = stack.enter_context(FaultProxy(upstream=f"http://{host}:{port}"))
     keys: dict[str, Any] = {"key": "test", "secret": "test"}
-    bucket = Location(uri="s3://chaos", storage_options={**keys, "client_kwargs": {"endpoint_url": proxy.upstream}})
+    name = f"chaos-{uuid.uuid4().hex[:8]}"  # all stores of this process have the same buckets
+    bucket = Location(uri=f"s3://{name}", storage_options={**keys, "client_kwargs": {"endpoint_url": proxy.upstream}})
     bucket.fs.mkdir(bucket.path)
     options = {**keys, "client_kwargs": {"endpoint_url": proxy.url}, "config_kwargs": QUICK_CLIENT}
     return bucket / "run", proxy, options
