@@ -95,6 +95,16 @@ def scan_turn_files(output: Location, *, reader_fingerprint: str, begins: str = 
     return dict(turn_files)
 
 
+def scan_turns(output: Location, *, columns: list[str], reader_fingerprint: str) -> Iterator[pa.Table]:
+    """These columns of all turns, a table for each log file; the caller keeps what it needs.
+
+    Raises:
+        OutputError: a log file can't be read; names it.
+    """
+    for _, table in _read_all(output / TURNS_FOLDER, columns=columns, reader_fingerprint=reader_fingerprint):
+        yield table
+
+
 def scan_outcome_files(
     output: Location, *, reader_fingerprint: str, run_ids: Collection[str]
 ) -> dict[tuple[ReadingKey, str], list[str]]:
