@@ -69,6 +69,7 @@ def _connect() -> None:
     here = "RAY_ADDRESS" not in os.environ
     if here:  # a warning of Ray's core about every actor pool of Ray Data, which keeps its own arguments alive
         os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing about a run leaves the machine
         os.environ.setdefault("RAY_worker_niceness", "0")  # else engines yield to all that Ray itself does (nice 15)
     try:
         ray.init(
