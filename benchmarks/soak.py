@@ -26,7 +26,7 @@ from memagent_batch.wiring import TINY_MODEL
 
 LONG_CHUNKS = 100
 """Chunks of a long document, about; a short one has one."""
-PAUSE_SECONDS = (5.0, 25.0)
+PAUSE_SECONDS = (3.0, 12.0)
 """Shortest and longest time of reading between two faults."""
 STRIKES = (
     (Role.DRIVER, signal.SIGKILL),
@@ -62,10 +62,13 @@ def soak(folder: Path, *, short: int, long: int, faults: int, rng: random.Random
             job.wait_until(lambda seen=files: len((output / TURNS_FOLDER).files()) > seen)  # type: ignore[misc]
             time.sleep(rng.uniform(*PAUSE_SECONDS))
             role, number = rng.choice(STRIKES)
-            if (victim := job.find(role)) is None:
+            if (victim := _wait_for(job, role)) is None:
                 break  # the readings have ended
             struck[f"{role}: {signal.Signals(number).name}"] += 1
-            _strike(job, victim, role=role, number=number)
+            victim.send_signal(number)
+            if role == Role.DRIVER:
+                job.finish()
+                job.start()
         if code := job.finish():
             raise RuntimeError(f"the run did not go on, exit code {code}: {job.last_words()}")
         _, left = job.wait_until_gone(patience=GONE_SECONDS)
@@ -76,11 +79,10 @@ def soak(folder: Path, *, short: int, long: int, faults: int, rng: random.Random
     return {**kept, "struck": dict(struck)}
 
 
-def _strike(job: KilledJob, victim: psutil.Process, *, role: Role, number: signal.Signals) -> None:
-    victim.send_signal(number)
-    if role == Role.DRIVER:
-        job.finish()
-        job.start()
+def _wait_for(job: KilledJob, role: Role) -> psutil.Process | None:
+    """The process in that role, once there is one; none where the command ends before."""
+    job.wait_until(lambda: job.find(role) is not None)
+    return job.find(role)
 
 
 def make_arguments(folder: Path, *, short: int, long: int) -> list[str]:
@@ -94,7 +96,7 @@ def make_arguments(folder: Path, *, short: int, long: int) -> list[str]:
         *("--documents", str(folder / "documents.parquet"), "--ask", "Who?", "--output", str(folder / "run")),
         *("--engine", "simulated", "--model", str(TINY_MODEL), "--window-tokens", "1000"),
         *("--policy.chunk-tokens", "50", "--policy.question-tokens", "60", "--policy.memory-tokens", "40"),
-        *("--policy.answer-tokens", "40", "--simulated.turn-seconds", "0.05", "--log.flush-seconds", "1"),
+        *("--policy.answer-tokens", "40", "--simulated.turn-seconds", "0.4", "--log.flush-seconds", "1"),
     ]
 
 
