@@ -45,7 +45,7 @@ def _options() -> argparse.Namespace:
     options.add_argument("--peers", nargs="+", type=Peer, default=list(Peer), choices=list(Peer))
     options.add_argument("--modes", nargs="+", type=Mode, default=list(Mode), choices=list(Mode))
     options.add_argument("--corpora", nargs="+", type=Corpus, default=[Corpus.HEAVY_TAIL], choices=list(Corpus))
-    options.add_argument("--heavy-tail-documents", type=int, default=150, help="(default: 150)")
+    options.add_argument("--heavy-tail-documents", type=int, default=400, help="(default: 400)")
     options.add_argument("--even-documents", type=int, default=150, help="(default: 150)")
     options.add_argument("--runs", type=int, default=3, help="alternating runs of each (default: 3)")
     options.add_argument("--rounds-runs", type=int, default=1, help="runs of `rounds`, each of minutes (default: 1)")
