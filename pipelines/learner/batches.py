@@ -1,8 +1,11 @@
-"""Conversations out of the rollouts table as padded arrays, as many together as a number of tokens allows."""
+"""Conversations out of the rollouts table as padded arrays, as many together as a number of tokens allows.
+
+Samples of a question often write the same to the same prompt. The network sees such a text once; each of them counts.
+"""
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -48,14 +51,18 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Conversations as arrays. `length` is that of the longest, `width` that of the longest response."""
+    """Conversations as arrays. `texts` are their distinct prompts with responses, `length` is that of the longest,
+    `width` that of the longest response.
+    """
 
     tokens: Tensor
-    """Token ids, padded on the right; shape [batch, length]."""
+    """Token ids, padded on the right; shape [texts, length]."""
     places: Tensor
-    """Position before each token of the response; shape [batch, width]."""
+    """Position before each token of the response; shape [texts, width]."""
     responses: Tensor
-    """Token ids; shape [batch, width]."""
+    """Token ids; shape [texts, width]."""
+    text: Tensor
+    """Which text each conversation is; shape [batch]."""
     logprobs: Tensor
     """Log-probabilities when drawn, nats; float32, shape [batch, width]."""
     mask: Tensor
@@ -65,8 +72,7 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """The same on a device."""
-        names = ("tokens", "places", "responses", "logprobs", "mask", "advantages")
-        return Batch(**{name: getattr(self, name).to(device) for name in names})
+        return Batch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
 
 
 def conversations(rows: pa.Table) -> list[Conversation]:
@@ -89,41 +95,53 @@ def conversations(rows: pa.Table) -> list[Conversation]:
 
 
 def batches(items: Sequence[Conversation], *, batch_tokens: int) -> Iterator[Batch]:
-    """All conversations in batches of like length, of at most `batch_tokens` tokens with padding, or of one.
+    """All conversations in batches of like length, of at most `batch_tokens` tokens with padding, or of one text.
 
     Longest first, so that what does not fit into memory fails at once.
     """
-    ordered = sorted(items, key=lambda item: item.num_tokens, reverse=True)
+    texts = sorted(_by_text(items), key=lambda same: same[0].num_tokens, reverse=True)
     start = 0
-    while start < len(ordered):
-        size = max(batch_tokens // ordered[start].num_tokens, 1)
-        yield to_batch(ordered[start : start + size])
+    while start < len(texts):
+        size = max(batch_tokens // texts[start][0].num_tokens, 1)
+        yield to_batch([item for same in texts[start : start + size] for item in same])
         start += size
 
 
 def to_batch(items: Sequence[Conversation]) -> Batch:
     """Pads conversations into arrays."""
-    size, width = len(items), max(len(item.response) for item in items)
-    tokens = np.full((size, max(item.num_tokens for item in items)), PAD, np.int64)
-    places = np.zeros((size, width), np.int64)
-    responses = np.zeros((size, width), np.int64)
-    logprobs = np.zeros((size, width), np.float32)
-    mask = np.zeros((size, width), np.bool_)
-    for row, item in enumerate(items):
+    texts = _by_text(items)
+    number = {id(item): row for row, same in enumerate(texts) for item in same}
+    width = max(len(item.response) for item in items)
+    tokens = np.full((len(texts), max(item.num_tokens for item in items)), PAD, np.int64)
+    places = np.zeros((len(texts), width), np.int64)
+    responses = np.zeros((len(texts), width), np.int64)
+    for row, (item, *_) in enumerate(texts):
         first, num_responses = len(item.prompt) - 1, len(item.response)
         tokens[row, : item.num_tokens] = np.concatenate([item.prompt, item.response[:-1]])
         places[row] = np.minimum(first + np.arange(width), first + num_responses - 1)
         responses[row, :num_responses] = item.response
-        logprobs[row, :num_responses] = item.logprobs
-        mask[row, :num_responses] = item.mask
+    logprobs = np.zeros((len(items), width), np.float32)
+    mask = np.zeros((len(items), width), np.bool_)
+    for row, item in enumerate(items):
+        logprobs[row, : len(item.response)] = item.logprobs
+        mask[row, : len(item.response)] = item.mask
     return Batch(
         tokens=torch.from_numpy(tokens),
         places=torch.from_numpy(places),
         responses=torch.from_numpy(responses),
+        text=torch.tensor([number[id(item)] for item in items]),
         logprobs=torch.from_numpy(logprobs),
         mask=torch.from_numpy(mask),
         advantages=torch.tensor([[item.advantage] for item in items], dtype=torch.float64),
     )
+
+
+def _by_text(items: Sequence[Conversation]) -> list[list[Conversation]]:
+    """The conversations, those of the same prompt and response together, in the order of the first of each."""
+    texts: dict[tuple[bytes, bytes], list[Conversation]] = {}
+    for item in items:
+        texts.setdefault((item.prompt.tobytes(), item.response.tobytes()), []).append(item)
+    return list(texts.values())
 
 
 def _arrays(column: pa.ChunkedArray) -> list[Array]:

@@ -42,7 +42,7 @@ def response_logprobs(network: Any, batch: Batch) -> Tensor:
     at_places = logits[rows, torch.searchsorted(kept, batch.places)]
     precise = at_places.to(torch.promote_types(at_places.dtype, torch.float32))
     chosen = precise.gather(-1, batch.responses[..., None]).squeeze(-1)
-    return chosen - precise.logsumexp(-1)
+    return (chosen - precise.logsumexp(-1))[batch.text]
 
 
 def write_model(network: Any, folder: Path, *, like: Path, record: Mapping[str, Any]) -> str:

@@ -1,5 +1,6 @@
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,7 @@ def test_learner_loss_and_gradient_equal_the_formula(
     rng = np.random.default_rng([int(10 * spread), int(1000 * weight), batch_tokens])
     items = [conversation(rng, spread=spread, masked=masked) for _ in range(4)]
     items = [item for item in items if item.mask.any()] or [conversation(rng, spread=spread, masked=0.0)]
+    items += [replace(item, advantage=-0.5, logprobs=item.logprobs + np.float32(0.1)) for item in items[:2]]
     sums = learner(kl_weight=weight, clip_low=0.2, clip_high=high, batch_tokens=batch_tokens).accumulate(items)
     found = gradients()
     NETWORK.zero_grad()
@@ -142,6 +144,17 @@ def test_batches_keep_every_conversation_within_the_tokens() -> None:
     assert sum(len(batch.tokens) for batch in made) == 30
     assert max(batch.tokens.numel() for batch in made) <= 40
     assert sum(int(batch.mask.sum()) for batch in made) == sum(len(item.response) for item in items)
+
+
+def test_batches_show_the_network_a_text_once_however_often_it_was_drawn() -> None:
+    rng = np.random.default_rng(6)
+    first, second = (conversation(rng, spread=0.0, masked=0.0) for _ in range(2))
+    again = replace(first, advantage=-first.advantage)
+    batch = to_batch([first, second, again])
+    assert batch.text.tolist() == [0, 1, 0]
+    assert (len(batch.tokens), len(batch.logprobs)) == (2, 3)
+    (alone,) = batches([again] * 8, batch_tokens=1)
+    assert (len(alone.tokens), len(alone.advantages)) == (1, 8)
 
 
 def test_response_logprobs_padding_changes_nothing() -> None:
