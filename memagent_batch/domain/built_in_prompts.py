@@ -34,21 +34,24 @@ DEFAULT_PROMPTS = PromptSet(
 
 GATED_PROMPTS = PromptSet(
     name="gated",
-    version="1",
+    version="2",
     first_memory=DEFAULT_PROMPTS.first_memory,
     update=(
-        "You are reading a long document section by section. You see a question, your memory of the sections before, "
-        "and the next section. If this section says nothing new about the question, write only the word keep. Else "
+        "You are reading a long document section by section. You see the next section, a question, and your memory of "
+        "the sections before. If this section says nothing new about the question, write only the word keep. Else "
         "write your memory anew: keep everything in it that helps to answer the question, and add what this section "
         "says about it. What you leave out is forgotten.\n\n"
+        "<section>\n{chunk}\n</section>\n\n"
         "<question>\n{question}\n</question>\n\n"
         "<memory>\n{memory}\n</memory>\n\n"
-        "<section>\n{chunk}\n</section>\n\n"
         "keep, or the new memory:"
     ),
     answers=DEFAULT_PROMPTS.answers,
     keep_word="keep",
-    note="The project's own wording, for any instruct model; a section without news costs one word.",
+    note=(
+        "The project's own wording, for any instruct model; a section without news costs one word. The section comes "
+        "first: a model that reads the question after it has looked for the answer before it writes that word."
+    ),
 )
 
 SECTION_FIRST_PROMPTS = PromptSet(

@@ -28,6 +28,8 @@ class Example:
     """Token ids that are given."""
     target: Sequence[int]
     """Token ids that are to follow."""
+    first_weight: float = 1.0
+    """How much the first of these counts, where the others count 1."""
 
     @property
     def num_tokens(self) -> int:
@@ -45,6 +47,8 @@ class Batch:
     """Positions whose next token is learnt; rows with fewer repeat their last; shape [batch, num_places]."""
     targets: Tensor
     """The next tokens there, -100 where a place is a repeat; shape [batch, num_places]."""
+    weights: Tensor
+    """How much each target counts, 0 where a place is a repeat; shape [batch, num_places]."""
     kinds: tuple[str, ...]
     """Kind of each row."""
 
@@ -76,10 +80,14 @@ def to_batch(examples: Sequence[Example]) -> Batch:
     tokens = torch.full((len(examples), length), PAD)
     places = torch.zeros((len(examples), num_places), dtype=torch.int64)
     targets = torch.full((len(examples), num_places), IGNORED)
+    weights = torch.zeros((len(examples), num_places))
     for row, example in enumerate(examples):
         told = [*example.prompt, *example.target[:-1]]
         tokens[row, : len(told)] = torch.tensor(told)
         first, num_targets = len(example.prompt) - 1, len(example.target)
         places[row] = (first + torch.arange(num_places)).clamp(max=first + num_targets - 1)
         targets[row, :num_targets] = torch.tensor(example.target)
-    return Batch(tokens=tokens, places=places, targets=targets, kinds=tuple(example.kind for example in examples))
+        weights[row, :num_targets] = 1.0
+        weights[row, 0] = example.first_weight
+    kinds = tuple(example.kind for example in examples)
+    return Batch(tokens=tokens, places=places, targets=targets, weights=weights, kinds=kinds)

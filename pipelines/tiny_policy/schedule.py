@@ -24,6 +24,17 @@ UPDATES = {
 }
 """Share of each kind among the turns that show a chunk."""
 
+GATED_UPDATES = {
+    TurnKind.FIND: 0.4,
+    TurnKind.RETAIN: 0.14,
+    TurnKind.NOTHING: 0.4,
+    TurnKind.CONFIRM: 0.06,
+}
+"""The same for gated turns: a memory that has its fact is kept by one word, whatever the chunk."""
+
+GATED_SHARE = 0.5
+"""Part of the turns with a chunk that are gated."""
+
 ANSWERS = {TurnKind.ANSWER: 0.85, TurnKind.UNANSWERED: 0.15}
 """Share of each kind among `answer` turns."""
 
@@ -99,6 +110,8 @@ def reading(maker: TurnMaker, rng: random.Random, stage: Stage, *, seconds: floa
     """Turns with chunks up to a length."""
     diet = Diet(
         weights=UPDATES,
+        gated_weights=GATED_UPDATES,
+        gated_share=GATED_SHARE,
         shortest_tokens=SHORTEST_CHUNK_TOKENS,
         longest_tokens=stage.longest_tokens,
         long_share=stage.long_share,
@@ -114,7 +127,9 @@ def reading(maker: TurnMaker, rng: random.Random, stage: Stage, *, seconds: floa
 
 def _steps(maker: TurnMaker, rng: random.Random, diet: Diet, *, batch_tokens: int) -> Iterator[Sequence[Batch]]:
     """A batch of `update` turns and a small one of `answer` turns for each step."""
-    answering = Diet(weights=ANSWERS, shortest_tokens=1, longest_tokens=1, long_share=1.0)
+    answering = Diet(
+        weights=ANSWERS, gated_weights={}, gated_share=0.0, shortest_tokens=1, longest_tokens=1, long_share=1.0
+    )
     updates = batches(maker.turns(rng, diet), rng, batch_tokens=batch_tokens, pool=POOL_EXAMPLES)
     answers = batches(maker.turns(rng, answering), rng, batch_tokens=ANSWER_BATCH_TOKENS, pool=60)
     return zip(updates, answers, strict=False)

@@ -52,7 +52,7 @@ class Progress:
     seconds: float
     """Wall clock since it began."""
     loss: float
-    """Running loss, in nats for each target token."""
+    """Running loss, in nats for each target token, weighted."""
     exact: float
     """Running share of examples whose every token would be told right, greedily."""
     num_tokens: int
@@ -89,14 +89,15 @@ class Trainer:
     def _step(
         self, batches: Sequence[Batch], phase: Phase, *, step: int, seconds: float
     ) -> tuple[float, float, int, bool]:
-        num_targets = sum(int((batch.targets != IGNORED).sum()) for batch in batches)
+        weight = sum(float(batch.weights.sum()) for batch in batches)
         loss, num_exact = 0.0, 0
         for batch in batches:
             logits = logits_at(self.network, batch.tokens, batch.places)
             wanted = batch.targets.flatten()
-            part = functional.cross_entropy(logits.flatten(0, 1), wanted, ignore_index=IGNORED, reduction="sum")
-            (part / num_targets).backward()
-            loss += part.item() / num_targets
+            losses = functional.cross_entropy(logits.flatten(0, 1), wanted, ignore_index=IGNORED, reduction="none")
+            part = (losses * batch.weights.flatten()).sum() / weight
+            part.backward()
+            loss += part.item()
             num_exact += int(exact_rows(logits, batch).sum())
         exact = num_exact / sum(len(batch.kinds) for batch in batches)
         num_tokens = sum(batch.tokens.numel() for batch in batches)

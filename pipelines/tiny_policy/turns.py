@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from memagent_batch.domain.built_in_prompts import DEFAULT_PROMPTS
-from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot
+from memagent_batch.domain.built_in_prompts import DEFAULT_PROMPTS, GATED_PROMPTS
+from memagent_batch.domain.prompts import AnswerForm, PromptSet, PromptTokens, Slot
 from memagent_batch.engines.tokenizer import Tokenizer
 from pipelines.needles_facts import Needle, Split, make_needle, make_rival
 from pipelines.tiny_policy.examples import Example
@@ -20,6 +20,11 @@ CUT_SHARE = 0.08
 
 FIRST_SHARE = 0.35
 """Part of the turns without anything noted that are the first ones of their document."""
+
+
+GATE_WEIGHT = 8.0
+"""Weight of the token that keeps or begins a memory, in `gated` turns: it is the only one that needs the chunk looked
+through before anything is written, and at the weight of the others it was not learnt at all."""
 
 
 class TurnKind(StrEnum):
@@ -48,7 +53,11 @@ class Diet:
     """What share of which turns is learnt, and how long their chunks are."""
 
     weights: dict[TurnKind, float]
-    """Relative frequency of each kind."""
+    """Relative frequency of each kind, in turns of the default prompt set."""
+    gated_weights: dict[TurnKind, float]
+    """The same, in turns of the gated prompt set."""
+    gated_share: float
+    """Part of the turns that are gated."""
     shortest_tokens: int
     """Shortest chunk."""
     longest_tokens: int
@@ -58,12 +67,17 @@ class Diet:
 
 
 class TurnMaker:
-    """Makes turns of the training split, in the default prompt set with a boxed answer."""
+    """Makes turns of the training split, with a boxed answer, for the policies `overwrite` and `gated`.
+
+    A gated turn has the memory name what is looked for at the first chunk; from then on it is kept by a word, but
+    where the needle is met.
+    """
 
     def __init__(self, tokenizer: Tokenizer, streams: Sequence[tuple[float, Stream]]) -> None:
         """Takes the tokeniser of the model folder, and the streams with their shares."""
         self._tokenizer = tokenizer
-        self._prompts: PromptTokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
+        self._prompts = self._tokens_of(DEFAULT_PROMPTS)
+        self._gated = self._tokens_of(GATED_PROMPTS)
         self._first = list(self._prompts.first_memory.token_ids)
         self._shares = [share for share, _ in streams]
         self._streams = [stream for _, stream in streams]
@@ -71,12 +85,14 @@ class TurnMaker:
 
     def turns(self, rng: random.Random, diet: Diet) -> Iterator[Example]:
         """Endless turns of a diet."""
-        kinds, weights = list(diet.weights), list(diet.weights.values())
         while True:
-            yield self.turn(rng, rng.choices(kinds, weights)[0], num_tokens=_chunk_tokens(rng, diet))
+            gated = rng.random() < diet.gated_share
+            weights = diet.gated_weights if gated else diet.weights
+            kind = rng.choices(list(weights), list(weights.values()))[0]
+            yield self.turn(rng, kind, num_tokens=_chunk_tokens(rng, diet), gated=gated)
 
-    def turn(self, rng: random.Random, kind: TurnKind, *, num_tokens: int) -> Example:
-        """One turn of a kind, with a chunk of this many tokens where it has one."""
+    def turn(self, rng: random.Random, kind: TurnKind, *, num_tokens: int, gated: bool = False) -> Example:
+        """One turn of a kind, with a chunk of this many tokens where it has one, in the gated prompt set or not."""
         needle = make_needle(rng, split=Split.TRAINING)
         values = {Slot.QUESTION: self._tokenizer.encode(needle.question)}
         if kind not in (TurnKind.ANSWER, TurnKind.UNANSWERED):
@@ -89,10 +105,18 @@ class TurnMaker:
         if kind in (TurnKind.ANSWER, TurnKind.UNANSWERED):
             return self._example(kind, self._prompts.answer.fill(values), _boxed(needle, told=kind is TurnKind.ANSWER))
         target = needle.blank if kind is TurnKind.NOTHING else needle.note
-        return self._example(kind, self._prompts.update.fill(values), target)
+        if not gated:
+            return self._example(kind, self._prompts.update.fill(values), target)
+        if kind is not TurnKind.FIND and values[Slot.MEMORY] != self._first:
+            target = self._gated.keep_word
+        return self._example(kind, self._gated.update.fill(values), target, first_weight=GATE_WEIGHT)
 
-    def _example(self, kind: TurnKind, prompt: list[int], target: str) -> Example:
-        return Example(kind=kind, prompt=prompt, target=self._tokenizer.encode(target) + self._end)
+    def _tokens_of(self, prompt_set: PromptSet) -> PromptTokens:
+        return self._tokenizer.prompt_tokens(prompt_set, answer_form=AnswerForm.BOXED)
+
+    def _example(self, kind: TurnKind, prompt: list[int], target: str, *, first_weight: float = 1.0) -> Example:
+        told = self._tokenizer.encode(target) + self._end
+        return Example(kind=kind, prompt=prompt, target=told, first_weight=first_weight)
 
     def _memory(self, rng: random.Random, kind: TurnKind, needle: Needle) -> list[int]:
         """What is noted before the turn; now and then a value that was cut where the chunk before ended."""

@@ -73,13 +73,14 @@ def test_batch_of_examples_asks_for_each_target_after_the_tokens_before_it() -> 
     batch = to_batch(
         [
             Example(kind="a", prompt=[5, 6, 7], target=[8, 9]),
-            Example(kind="b", prompt=[10], target=[11, 12, 13]),
+            Example(kind="b", prompt=[10], target=[11, 12, 13], first_weight=8.0),
         ]
     )
 
     assert batch.tokens[:, :4].tolist() == [[5, 6, 7, 8], [10, 11, 12, 0]]
     assert batch.places.tolist() == [[2, 3, 3], [0, 1, 2]]
     assert batch.targets.tolist() == [[8, 9, IGNORED], [11, 12, 13]]
+    assert batch.weights.tolist() == [[1.0, 1.0, 0.0], [8.0, 1.0, 1.0]]
 
 
 @pytest.mark.parametrize("batch_tokens", [400, 2_000])
