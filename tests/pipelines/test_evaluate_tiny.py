@@ -17,8 +17,8 @@ from pipelines.needles import Haystack, make_task
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow]
 
 CONFIG = Path(__file__).parents[2] / "jobs" / "configs" / "tiny.yaml"
-LENGTHS = (600, 600, 600, 2_500, 2_500, 2_500)
-VARIANTS = "overlapping: {}\napart: {policy: {overlap_tokens: 0, chunk_tokens: 512}}\n"
+LENGTHS = (600, 600, 600, 9_000, 9_000, 9_000)
+VARIANTS = "overwrite: {}\ngated: {policy: {kind: gated}}\n"
 
 
 def write_suite(folder: Path, *, tokenizer: Tokenizer) -> None:
@@ -52,11 +52,15 @@ def test_evaluate_run_shipped_policy_answers_a_suite_with_two_variants(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-5000:]
     evaluation = json.loads((tmp_path / "out" / "evaluation.json").read_text())
-    assert [variant["name"] for variant in evaluation["variants"]] == ["overlapping", "apart"]
+    assert [variant["name"] for variant in evaluation["variants"]] == ["overwrite", "gated"]
     assert len({variant["reader_fingerprint"] for variant in evaluation["variants"]}) == 2
-    rows = pq.read_table(tmp_path / "out" / "scores" / "overlapping.parquet").to_pylist()
-    assert sum(row["score"] for row in rows) >= len(LENGTHS) - 1, rows
-    assert all(row["status"] == "ok" and row["num_turns"] > 1 for row in rows)
+    told = {}
+    for variant in ("overwrite", "gated"):
+        rows = pq.read_table(tmp_path / "out" / "scores" / f"{variant}.parquet").to_pylist()
+        assert sum(row["score"] for row in rows) >= len(LENGTHS) - 1, rows
+        assert all(row["status"] == "ok" and row["num_turns"] > 1 for row in rows)
+        told[variant] = sum(row["num_completion_tokens"] for row in rows)
+    assert told["gated"] < told["overwrite"] / 2
     assert [line.split()[:3] for line in done.stdout.splitlines()[1:5]] == [
-        [variant, "niah", length] for variant in ("overlapping", "apart") for length in ("600", "2,500")
+        [variant, "niah", length] for variant in ("overwrite", "gated") for length in ("600", "9,000")
     ]
