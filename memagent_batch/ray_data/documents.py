@@ -66,7 +66,7 @@ def planned_documents(call: pa.Table) -> list[PlannedDocument]:
 
 
 def _planned_document(row: pa.Table) -> PlannedDocument:
-    token_ids = row["token_ids"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    token_ids = row["token_ids"].chunk(0).flatten().to_numpy()
     values: dict[str, Any] = row.drop_columns(["token_ids"]).to_pylist()[0]
     return PlannedDocument(
         document_id=values["document_id"],
