@@ -32,6 +32,10 @@ class ReadingTime:
     """Readings, all of them ok."""
     num_turns: int
     """Turns of all of them."""
+    begun: list[float]
+    """When each reading began, seconds after the first one, ascending."""
+    inside: float
+    """Seconds that readings took, all added up."""
 
 
 def simulated_settings(place: Path, *, chunk_tokens: int = CHUNK_TOKENS, **knobs: Any) -> Settings:
@@ -74,8 +78,13 @@ def time_reading(
     rows: dict[str, list[Any]] = pq.read_table(Path(settings.output) / OUTCOMES_FOLDER).to_pydict()
     if len(rows["status"]) != plan.num_readings or set(rows["status"]) != {"ok"}:
         raise RuntimeError(f"{plan.num_readings} readings were asked, the log holds {len(rows['status'])}")
+    first = min(rows["started_at"])
+    begun = [(started - first).total_seconds() for started in rows["started_at"]]
+    ended = [(finished - first).total_seconds() for finished in rows["finished_at"]]
     return ReadingTime(
-        seconds=(max(rows["finished_at"]) - min(rows["started_at"])).total_seconds(),
+        seconds=max(ended),
         num_readings=len(rows["status"]),
         num_turns=sum(rows["num_turns"]),
+        begun=sorted(begun),
+        inside=sum(ended) - sum(begun),
     )

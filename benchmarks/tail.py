@@ -2,7 +2,8 @@
 
 The real job on two replicas with the simulated engine, in the order of the plan (longest first), in the file's order
 and shuffled. No order can take less than the longest document alone, nor less than all turns over all readings in
-flight; the ratio is to the larger of the two.
+flight; the ratio is to the larger of the two. Beside it: how much longer than its turns' sleeps a reading took, and
+which share of the time the places of the readings in flight were filled.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from benchmarks.simulated_job import simulated_settings, time_reading, write_corpus
+from benchmarks.simulated_job import ReadingTime, simulated_settings, time_reading, write_corpus
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.settings import PoolSettings, Settings, SimulatedSettings
 
@@ -37,25 +38,32 @@ def main() -> None:
     options.add_argument("--runs", type=int, default=3, help="runs of each order (default: 3)")
     options.add_argument("--json", action="store_true", help="JSON lines only")
     known = options.parse_args()
-    found: dict[str, list[float]] = {name: [] for name in ORDERS}
+    found: dict[str, list[ReadingTime]] = {name: [] for name in ORDERS}
+    least: list[float] = []
     with tempfile.TemporaryDirectory() as folder, ray_session():
         for run in range(known.runs):
             rng = random.Random(run)
             settings = _settings(Path(folder), known.turn_seconds)
             chunks = _lengths(rng, num_documents=known.documents)
             write_corpus(settings, chunks)
+            least.append(_least_seconds(chunks, known.turn_seconds))
             for name, order in ORDERS.items():
                 place = settings.model_copy(update={"output": str(Path(folder) / f"{name}-{run}")})
-                seconds = time_reading(place, arrange=partial(order, rng=rng)).seconds
-                found[name].append(seconds / _least_seconds(chunks, known.turn_seconds))
-    for name, ratios in found.items():
+                found[name].append(time_reading(place, arrange=partial(order, rng=rng)))
+    for name, times in found.items():
+        ratios = [time.seconds / bound for time, bound in zip(times, least, strict=True)]
+        overruns = [time.inside / (time.num_turns * known.turn_seconds) for time in times]
+        filled = [time.inside / (time.seconds * REPLICAS * READINGS_IN_FLIGHT) for time in times]
         figures = {
             "benchmark": "tail",
             "order": name,
             "documents": known.documents,
+            "turn_seconds": known.turn_seconds,
             "runs": known.runs,
             "over_least_median": round(statistics.median(ratios), 3),
             "over_least_range": [round(min(ratios), 3), round(max(ratios), 3)],
+            "over_sleeps_median": round(statistics.median(overruns), 3),
+            "places_filled_median": round(statistics.median(filled), 3),
         }
         print(json.dumps(figures), flush=True)
         if not known.json:
