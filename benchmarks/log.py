@@ -10,6 +10,7 @@ import asyncio
 import json
 import math
 import multiprocessing
+import pickle
 import random
 import statistics
 import tempfile
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -59,13 +61,14 @@ def main() -> None:
     options.add_argument("--json", action="store_true", help="JSON lines only")
     known = options.parse_args()
     for turns in known.turns:
-        with _store(known.store) as place:
+        with _store(known.store) as place, tempfile.NamedTemporaryFile() as parts:
             shape = (place, turns // known.reading_turns, known.reading_turns)
             figures = {
                 **_apart(_write, *shape, known.file_turns),
                 **_apart(_scan, *shape),
                 **_apart(_resume, *shape),
-                **_apart(_project, *shape, known.parts),
+                **_apart(_part, *shape, known.parts, parts.name),
+                **_apart(_project, place, parts.name),
             }
         print(json.dumps({"benchmark": "log", "store": known.store, "turns": turns, **figures}), flush=True)
         if not known.json:
@@ -141,32 +144,38 @@ def _resume(place: Location, num_readings: int, reading_turns: int) -> dict[str,
     return {"resume_seconds_median": round(statistics.median(seconds), 3)}
 
 
-def _project(place: Location, num_readings: int, reading_turns: int, num_parts: int) -> dict[str, Any]:
-    """Makes parts of the tables, spread over the whole plan."""
+def _part(place: Location, num_readings: int, reading_turns: int, num_parts: int, chosen: str) -> dict[str, Any]:
+    """Divides the tables into parts, as the driver does; some, spread over the whole plan, go to the file `chosen`."""
     plan = _plan(num_readings, reading_turns)
     index = scan_log(place, reader_fingerprint=FINGERPRINT)
-    began = time.monotonic()
-    parts = list(plan.parts(index))
-    plan_seconds = time.monotonic() - began
-    step = max(len(parts) // num_parts, 1)
     timer = _Timer()
-    tables = [
-        project(part, plan.hashed_questions(), projection=_projection(place)) for part in parts[::step][:num_parts]
-    ]
-    num_turns = sum(table.memories.num_rows for table in tables)
-    if any(table.missing for table in tables):
-        raise RuntimeError("the tables miss readings that were logged")
+    parts = list(plan.parts(index))
+    figures = timer.figures("part")
+    step = max(len(parts) // num_parts, 1)
+    Path(chosen).write_bytes(pickle.dumps((parts[::step][:num_parts], plan.hashed_questions())))
     size = math.ceil(num_readings / len(parts))
     in_order = [range(first, min(first + size, num_readings)) for first in range(0, num_readings, size)]
     return {
         "parts": len(parts),
-        "parts_plan_seconds": round(plan_seconds, 2),
         "files_per_part": _mean_files(part["turn_files"].to_pylist() for part in parts),
         "files_per_part_in_input_order": _mean_files(
             [index.turn_files[_document_hash(number)] for number in numbers] for numbers in in_order
         ),
-        **timer.figures("project", per=num_turns / 1000, unit="_per_1000_turns"),
+        **figures,
     }
+
+
+def _project(place: Location, chosen: str) -> dict[str, Any]:
+    """Makes the tables of the chosen parts, as a task does that gets a part."""
+    parts, questions = pickle.loads(Path(chosen).read_bytes())  # noqa: S301 - written by this script a moment ago
+    timer = _Timer()
+    num_turns = 0
+    for part in parts:
+        tables = project(part, questions, projection=_projection(place))
+        if tables.missing:
+            raise RuntimeError("the tables miss readings that were logged")
+        num_turns += tables.memories.num_rows
+    return timer.figures("project", per=num_turns / 1000, unit="_per_1000_turns")
 
 
 def _mean_files(parts: Iterable[list[list[str]]]) -> int:
