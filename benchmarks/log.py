@@ -167,7 +167,7 @@ def _part(place: Location, num_readings: int, reading_turns: int, num_parts: int
 
 def _project(place: Location, chosen: str) -> dict[str, Any]:
     """Makes the tables of the chosen parts, as a task does that gets a part."""
-    parts, questions = pickle.loads(Path(chosen).read_bytes())  # noqa: S301 - written by this script a moment ago
+    parts, questions = pickle.loads(Path(chosen).read_bytes())
     timer = _Timer()
     num_turns = 0
     for part in parts:

@@ -1,9 +1,11 @@
 import random
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from memagent_batch.engines.tokenizer import Tokenizer
+from pipelines.tiny_policy.schedule import phases
 from pipelines.tiny_policy.streams import Stream
 from pipelines.tiny_policy.turns import GATE_WEIGHT, TurnKind, TurnMaker
 
@@ -39,3 +41,11 @@ def test_gated_turn_names_what_is_looked_for_at_the_first_chunk_alone(
     assert {said == "keep" for _, said in told} == {True, False}
     for prompt, said in told:
         assert (said == "keep") == ("<memory>\nNothing noted yet.\n</memory>" not in prompt)
+
+
+@pytest.mark.parametrize("left_out", [set(), {TurnKind.RETAIN}])
+def test_phases_teach_every_turn_but_what_is_left_out(left_out: set[TurnKind], maker: TurnMaker) -> None:
+    first = next(phases(maker, random.Random(4), seconds=1.0, left_out=left_out))
+    drawn = islice(first.steps, 30)
+    kinds = {kind for batches in drawn for batch in batches for kind in batch.kinds}
+    assert kinds == set(TurnKind) - left_out
