@@ -69,10 +69,10 @@ bench: setup
 	$(PYTHON) -m benchmarks.start
 	$(PYTHON) -m benchmarks.turn_cost
 	$(PYTHON) -m benchmarks.questions
-	$(PYTHON) -m benchmarks.tail --documents 120 --runs 2
+	$(PYTHON) -m benchmarks.tail --documents 120 --turn-seconds 0.5 --runs 1
 	$(PYTHON) -m benchmarks.small_documents
 	$(PYTHON) -m benchmarks.backlog --runs 1
-	$(PYTHON) -m benchmarks.scale --replicas 1 8
+	$(PYTHON) -m benchmarks.scale --replicas 8 32 --turn-seconds 4 --chunks 9
 	$(PYTHON) -m benchmarks.length --tokens 10000 1000000
 	$(PYTHON) -m benchmarks.log --turns 20000
 
