@@ -113,6 +113,9 @@ class LearnerSettings(Section):
     """AdamW's weight decay."""
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     """Largest norm of a step's gradient."""
+    sure_above: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Turns whose every token was drawn with a higher probability than this do not go through the network, since such
+    tokens have next to no gradient; they count as ones whose probability has not changed. 1 leaves out none."""
     batch_tokens: Count = 16384
     """Tokens that go through the network at once, padding included; bounds memory, and changes no gradient. A
     conversation that is longer goes alone."""

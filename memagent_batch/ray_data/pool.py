@@ -7,16 +7,19 @@ from memagent_batch.settings import EngineKind, PoolSettings, Settings
 
 
 def actor_pool(pool: PoolSettings) -> ActorPoolStrategy:
-    """A pool whose actors keep their readings going while finished ones wait for the log, and more wait behind.
+    """A pool whose actors keep their readings going while finished ones wait for the log.
 
-    Twice as many documents as readings are inside an actor, so that those that wait for a flush hold no place; as many
-    again are queued. The pool grows only where queued over running is at least 1.75 (Ray Data 2.60).
+    Twice as many documents as readings are inside an actor, so that those that wait for a flush hold no place. What is
+    given to an actor stays there, so none are queued behind these: at the end one actor would work off its queue while
+    another has nothing left. Only a pool that may grow has as many queued as inside, since it grows only where queued
+    over running is at least 1.75 (Ray Data 2.60).
     """
     inside = 2 * pool.readings_in_flight
+    most = pool.max_replicas or pool.replicas
     return ActorPoolStrategy(
         min_size=pool.replicas,
-        max_size=pool.max_replicas or pool.replicas,
-        max_tasks_in_flight_per_actor=2 * inside,
+        max_size=most,
+        max_tasks_in_flight_per_actor=2 * inside if most > pool.replicas else inside,
         max_concurrent_calls_per_actor=inside,
     )
 

@@ -18,6 +18,10 @@ CPU_SHARE = 0.5
 RAY_NOTE = "\nFailed to apply UDF"
 """Begins the advice on retries that Ray Data adds to the message of every error in a task."""
 
+BLOCKS_AHEAD = 16
+"""Documents that a CPU task holds ready. Ray Data takes them once a round of its loop, which lasts 0.1 s at the least;
+with its own 2 ahead, readers get nine documents a second, however many replicas there are."""
+
 START_SECONDS = 1800
 """Longest wait for the actors that a run begins with; a cluster may have to add nodes for them."""
 
@@ -57,6 +61,7 @@ def set_long_loops(context: DataContext) -> None:
     context.max_errored_blocks = 0  # nothing is dropped
     context.actor_task_retry_on_errors = False  # the engine is the one layer that retries
     context.max_consecutive_actor_init_deaths = 3
+    context._max_num_blocks_in_streaming_gen_buffer = BLOCKS_AHEAD  # a knob by no other name
     context.enable_progress_bars = False  # the run has its own progress line
     context.print_on_execution_start = False
     context.wait_for_min_actors_s = START_SECONDS  # else the first actor that is up takes all the longest documents

@@ -48,6 +48,10 @@ class Conversation:
         """Tokens of the response that are learnt from."""
         return int(self.mask.sum())
 
+    def least_logprob(self) -> float:
+        """Log-probability of the least likely token that is learnt from, when it was drawn, nats."""
+        return float(self.logprobs[self.mask != 0].min())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:

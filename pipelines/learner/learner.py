@@ -41,8 +41,10 @@ class StepFigures:
     """Conversations that were learnt from."""
     num_learnt_tokens: int
     """Tokens that were learnt from."""
+    num_sure_conversations: int
+    """Those of them that did not go through the network: every token was drawn with more than `sure_above`."""
     num_tokens: int
-    """Tokens of these conversations, prompts included."""
+    """Tokens of those that did, prompts included."""
     seconds: float
     """Time that the step took."""
     tokens_per_second: float
@@ -107,8 +109,9 @@ class Learner:
         However the conversations are cut into batches, each token weighs the same: all are divided by one number.
         """
         num_learnt = sum(item.num_learnt_tokens for item in items)
-        totals = {field.name: 0.0 for field in fields(TokenSums)}
-        for batch in batches(items, batch_tokens=self._settings.batch_tokens):
+        unsure, sure = self._unsure_and_sure(items)
+        totals = unchanged_sums(sure, num_learnt=num_learnt)
+        for batch in batches(unsure, batch_tokens=self._settings.batch_tokens):
             sums = self._sums(batch.to(self._device))
             (sums.loss / num_learnt).backward()
             for name in totals.keys() - {"farthest"}:
@@ -129,6 +132,14 @@ class Learner:
         self.network.load_state_dict(state["network"])
         self._optimiser.load_state_dict(state["optimiser"])
         self.num_steps = state["num_steps"]
+
+    def _unsure_and_sure(self, items: Sequence[Conversation]) -> tuple[list[Conversation], list[Conversation]]:
+        limit = math.log(self._settings.sure_above) or math.inf
+        unsure: list[Conversation] = []
+        sure: list[Conversation] = []
+        for item in items:
+            (sure if item.least_logprob() > limit else unsure).append(item)
+        return unsure, sure
 
     def _sums(self, batch: Batch) -> TokenSums:
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._settings.bf16):
@@ -152,7 +163,8 @@ class Learner:
     def _figures(
         self, sums: dict[str, float], items: Sequence[Conversation], *, norm: float, rate: float, seconds: float
     ) -> StepFigures:
-        num_tokens = sum(item.num_tokens for item in items)
+        unsure, sure = self._unsure_and_sure(items)
+        num_tokens = sum(item.num_tokens for item in unsure)
         return StepFigures(
             loss=sums["loss"],
             kl=sums["kl"] if self._reference is not None else None,
@@ -164,10 +176,21 @@ class Learner:
             learning_rate=rate,
             num_conversations=len(items),
             num_learnt_tokens=sum(item.num_learnt_tokens for item in items),
+            num_sure_conversations=len(sure),
             num_tokens=num_tokens,
             seconds=seconds,
             tokens_per_second=num_tokens / seconds,
         )
+
+
+def unchanged_sums(items: Sequence[Conversation], *, num_learnt: int) -> dict[str, float]:
+    """What `TokenSums` would be, divided by `num_learnt`, had no token's probability changed since it was drawn."""
+    totals = {field.name: 0.0 for field in fields(TokenSums)}
+    for item in items:
+        totals["loss"] -= item.advantage * item.num_learnt_tokens / num_learnt
+        totals["ratio"] += item.num_learnt_tokens / num_learnt
+        totals["surprise"] -= float(item.logprobs[item.mask != 0].sum()) / num_learnt
+    return totals
 
 
 def load_learner(model: Path, *, reference: Path, settings: LearnerSettings) -> Learner:

@@ -1,10 +1,13 @@
 import pickle
 
 import pytest
+from ray.data import DataContext
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from memagent_batch.errors import InputError, MemagentError, RunFailedError, StorageError
-from memagent_batch.ray_data.session import own_error
+from memagent_batch.ray_data.pool import actor_pool
+from memagent_batch.ray_data.session import own_error, set_long_loops
+from memagent_batch.settings import PoolSettings
 
 
 def task_error(cause: Exception) -> RayError:
@@ -38,3 +41,19 @@ def test_own_error_of_ray_itself_says_that_the_run_can_go_on() -> None:
     assert isinstance(error, RunFailedError)
     assert "the same command goes on" in str(error)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_every_knob_for_long_loops_is_one_that_ray_data_has() -> None:
+    context = DataContext()
+    known = set(vars(context))
+    before = dict(vars(context))
+    set_long_loops(context)
+    assert set(vars(context)) == known
+    assert before["_max_num_blocks_in_streaming_gen_buffer"] < context._max_num_blocks_in_streaming_gen_buffer
+
+
+def test_only_a_pool_that_may_grow_queues_documents_at_its_actors() -> None:
+    fixed = actor_pool(PoolSettings(replicas=2, readings_in_flight=8))
+    assert (fixed.max_concurrent_calls_per_actor, fixed.max_tasks_in_flight_per_actor) == (16, 16)
+    growing = actor_pool(PoolSettings(replicas=2, max_replicas=3, readings_in_flight=8))
+    assert (growing.max_concurrent_calls_per_actor, growing.max_tasks_in_flight_per_actor) == (16, 32)

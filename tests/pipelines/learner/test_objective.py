@@ -129,6 +129,32 @@ def test_learner_clips_only_what_has_moved_far_enough_already(
     assert sums["loss"] == pytest.approx(-advantage * bound, rel=1e-6)
 
 
+def test_sure_turns_stay_out_of_the_network_and_count_as_unchanged() -> None:
+    items = [conversation(np.random.default_rng(seed), spread=0.0, masked=0.0) for seed in range(4)]
+    least = sorted(math.exp(item.least_logprob()) for item in items)
+    between = (least[1] + least[2]) / 2
+    unsure = [item for item in items if math.exp(item.least_logprob()) < between]
+    every = sum(item.num_learnt_tokens for item in items)
+    some = sum(item.num_learnt_tokens for item in unsure)
+    whole = learner(kl_weight=0.0).accumulate(items)
+    learner(kl_weight=0.0).accumulate(unsure)
+    expected = gradients().clone() * some / every
+    found = learner(kl_weight=0.0, sure_above=between).accumulate(items)
+    assert torch.allclose(gradients(), expected, atol=1e-9)
+    assert found == pytest.approx({**whole, "farthest": found["farthest"]}, abs=1e-6)
+    figures = learner(kl_weight=0.0, sure_above=between, learning_rate=1e-12, weight_decay=0.0).step(items)
+    assert figures is not None
+    assert (figures.num_conversations, figures.num_sure_conversations) == (4, 2)
+    assert figures.num_tokens == sum(item.num_tokens for item in unsure)
+
+
+def test_by_default_no_turn_is_too_sure_for_the_network() -> None:
+    item = replace(conversation(np.random.default_rng(3), spread=0.0, masked=0.0), advantage=0.5)
+    certain = replace(item, logprobs=np.zeros_like(item.logprobs))
+    learner(kl_weight=0.0).accumulate([certain])
+    assert gradients().abs().max() > 0
+
+
 def test_learner_without_reference_at_the_drawn_weights_has_ratio_one() -> None:
     items = [conversation(np.random.default_rng(7), spread=0.0, masked=0.0) for _ in range(2)]
     figures = learner(kl_weight=0.0, learning_rate=1e-12, weight_decay=0.0).step(items)
