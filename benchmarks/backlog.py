@@ -27,7 +27,8 @@ SAMPLE_SECONDS = 0.2
 ID_BYTES = 4
 """Of a token id in an Arrow column."""
 QUEUED = {"none queued": 2, "as many queued as inside": 4}
-"""Documents assigned to an actor for each of its readings in flight (a run has 4); 2 of them are inside."""
+"""Documents assigned to an actor for each of its readings in flight; 2 of them are inside. A run has 2, or 4 where its
+pool may grow."""
 
 
 def main() -> None:

@@ -134,7 +134,8 @@ class Learner:
         self.num_steps = state["num_steps"]
 
     def _unsure_and_sure(self, items: Sequence[Conversation]) -> tuple[list[Conversation], list[Conversation]]:
-        limit = math.log(self._settings.sure_above) or math.inf
+        above = self._settings.sure_above
+        limit = math.log(above) if above < 1.0 else math.inf
         unsure: list[Conversation] = []
         sure: list[Conversation] = []
         for item in items:
