@@ -72,7 +72,7 @@ def _child(answers: Any, work: Any, folder: str, sizes: dict[str, int]) -> None:
 def _write(folder: Path, *, rows: int, prompt_tokens: int, response_tokens: int) -> dict[str, Any]:
     sizes = {"num_rows": 0, "num_bytes": 0}
     made = _counted(_groups(rows, prompt_tokens=prompt_tokens, response_tokens=response_tokens), sizes)
-    files = list(write_rollouts(Location(uri=str(folder)), made, part=0))
+    files = list(write_rollouts(Location(uri=str(folder)), made, part=0, run_id="benchmark"))
     on_disk = sum((folder / name).stat().st_size for name in files)
     return {
         "what": "write",

@@ -1,21 +1,26 @@
 """Collecting rollouts: the main job with G samples of every question, then its turns as groups with advantages."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import ray
 
 from memagent_batch.domain.policies.shared import SharedPolicy
-from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.domain.rewards import BUILT_IN_REWARDS
+from memagent_batch.errors import CountsError, InputError, SettingsError
 from memagent_batch.ray_data.groups import COUNTS
 from memagent_batch.ray_data.rewarder import import_reward
 from memagent_batch.ray_data.rollouts import RolloutTask, project_rollouts
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
+from memagent_batch.sections import RolloutSettings
 from memagent_batch.settings import Settings
+from memagent_batch.storage.claim import clear, require_claim
 from memagent_batch.storage.rollouts import ROLLOUTS_FILE, ROLLOUTS_FOLDER, write_record
 from memagent_batch.storage.turn_index import scan_log
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
+from pipelines.close import SHOWN_MISSING
 from pipelines.plan import make_plan
 
 
@@ -24,15 +29,15 @@ def collect(settings: Settings) -> dict[str, Any]:
 
     Raises:
         UsageError: the user's mistake, found before an engine starts.
-        CountsError: the tables do not hold one row for each reading.
+        CountsError: the tables do not hold one row for each reading, or a sample that ended can't be replayed.
+        SupersededError: a newer attempt has claimed the output.
     """
     sampled = sampled_settings(settings)
-    if sampled.rollouts.allow_reward_code and ":" in sampled.rollouts.reward:
-        import_reward(sampled.rollouts.reward)
+    require_reward(sampled.rollouts)
     with ray_session():
         require_references(sampled)
         manifest = answer(sampled)
-        return write_rollouts_table(sampled, run_id=manifest["run_id"])
+        return write_rollouts_table(sampled, manifest)
 
 
 def sampled_settings(settings: Settings) -> Settings:
@@ -54,8 +59,23 @@ def sampled_settings(settings: Settings) -> Settings:
             "are drawn at temperature 1 and top_p 1, or their log-probabilities would not be those of their draws; "
             "leave these knobs out"
         )
+    if sampling.samples not in (1, settings.rollouts.group_size):
+        raise SettingsError(
+            f"sampling.samples is {sampling.samples}, rollouts.group_size {settings.rollouts.group_size}; leave out "
+            "the first, a group is all samples of a question"
+        )
     drawn = sampling.model_copy(update={"temperature": 1.0, "logprobs": True, "samples": settings.rollouts.group_size})
     return settings.model_copy(update={"sampling": drawn})
+
+
+def require_reward(knobs: RolloutSettings) -> None:
+    """Refuses a reward of the user's that can't be imported.
+
+    Raises:
+        SettingsError: names it.
+    """
+    if knobs.reward not in BUILT_IN_REWARDS:
+        import_reward(knobs.reward)
 
 
 def require_references(settings: Settings) -> None:
@@ -72,11 +92,20 @@ def require_references(settings: Settings) -> None:
         )
 
 
-def write_rollouts_table(settings: Settings, *, run_id: str) -> dict[str, Any]:
-    """Projects the log into `rollouts/`, and writes `rollouts.json` when all of it is there."""
+def write_rollouts_table(settings: Settings, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Projects the log into `rollouts/`, and writes `rollouts.json` when all of it is there.
+
+    Args:
+        settings: as the readings had them.
+        manifest: of the run that was collected.
+
+    Raises:
+        CountsError: a sample that ended can't be replayed; names it.
+        SupersededError: a newer attempt has claimed the output; none of its files was touched.
+    """
+    run_id = manifest["run_id"]
     output, reader = make_output(settings), identify_reader(settings)
-    for name in (ROLLOUTS_FILE, ROLLOUTS_FOLDER):
-        (output / name).delete()
+    clear(output, run_id=run_id, record=ROLLOUTS_FILE, folders=(ROLLOUTS_FOLDER,))
     index = scan_log(output, reader_fingerprint=reader.fingerprint)
     parts = [
         part.append_column("part", pa.array([number] * part.num_rows, pa.int64()))
@@ -90,6 +119,19 @@ def write_rollouts_table(settings: Settings, *, run_id: str) -> dict[str, Any]:
         num_cpus=CPU_SHARE,
     )
     reports = [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
+    require_claim(output, run_id=run_id)
     counts = {name: sum(report[name] for report in reports) for name in (*COUNTS, "reward_sum")}
+    _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
     files = [name for report in reports for name in report["files"]]
     return write_record(output, counts, files, settings=settings, run_id=run_id)
+
+
+def _require_all(counts: Mapping[str, int], missing: Sequence[str], *, manifest: Mapping[str, Any]) -> None:
+    """Refuses rollouts that say another thing than `answers`."""
+    failed, told = counts["failed_samples"], manifest["counts"]["failed"]
+    if missing or failed != told:
+        raise CountsError(
+            f"rollouts: {failed} samples failed where answers has {told}. Ended, but not to be replayed from log and "
+            f"documents: {'; '.join(missing[:SHOWN_MISSING]) or 'none'}. Put back a document that was changed or "
+            "removed since it was read, and run the same command again"
+        )

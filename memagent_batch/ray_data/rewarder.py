@@ -4,14 +4,18 @@ import importlib
 import math
 import multiprocessing
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from typing import Any
 
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.rewards import BUILT_IN_REWARDS, Reward, built_in_reward
 from memagent_batch.errors import SettingsError
 from memagent_batch.sections import RolloutSettings
+
+IMPORT_SECONDS = 120.0
+"""Time in which the process of a user's function must have started and imported it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,18 +57,24 @@ class Rewarder:
         self._pool = None
 
     def _foreign(self, response: str, references: list[str]) -> Rewarded:
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn"))
-        asked = self._pool.submit(call_reward, self._settings.reward, response, references)
+        """Asks the user's function in its process; after a failure of the process, the next sample gets a new one."""
+        limit = IMPORT_SECONDS
+        asked: Future[Any] | None = None
         try:
-            return Rewarded(reward=asked.result(timeout=self._settings.reward_timeout_seconds))
-        except TimeoutError:
-            self.close()
-            return Rewarded(error=f"took longer than {self._settings.reward_timeout_seconds:g} s")
+            if self._pool is None:
+                self._pool = ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn"))
+                asked = self._pool.submit(_warm_up, self._settings.reward)
+                asked.result(timeout=limit)
+            limit = self._settings.reward_timeout_seconds
+            asked = self._pool.submit(call_reward, self._settings.reward, response, references)
+            return Rewarded(reward=asked.result(timeout=limit))
         except BrokenProcessPool:
             self.close()
             return Rewarded(error="its process died")
         except Exception as error:  # noqa: BLE001 - the boundary to the user's own code; the row says what it raised
+            if isinstance(error, TimeoutError) and asked is not None and not asked.done():
+                self.close()
+                return Rewarded(error=f"took longer than {limit:g} s")
             return Rewarded(error=f"{type(error).__name__}: {error}")
 
 
@@ -84,6 +94,11 @@ def import_reward(path: str) -> Reward:
     if not callable(reward):
         raise SettingsError(f"rollouts.reward: {path!r} is no function")
     return reward
+
+
+def _warm_up(path: str) -> None:
+    """Imports the function, so that the limit of a sample counts its own time alone."""
+    import_reward(path)
 
 
 def call_reward(path: str, response: str, references: list[str]) -> float:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.generation import Recording, Replaying
+from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import NotHeldError
 from memagent_batch.ray_data.documents import DocumentChunks, PlannedDocument, planned_documents
@@ -19,15 +21,17 @@ from memagent_batch.ray_data.logged_turns import held_turn
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import read_asked
+from memagent_batch.storage.claim import require_claim
 from memagent_batch.storage.rollouts import write_rollouts
-from memagent_batch.storage.turn_index import Row, read_turns, reading_key
+from memagent_batch.storage.turn_index import ReadingKey, Row, read_outcomes, read_turns, reading_key
 from memagent_batch.wiring import ReaderIdentity, make_output, make_policy, make_prompt_tokens, make_tokenizer
 
 REPORT = pa.schema(
-    [pa.field("files", pa.list_(pa.string())), pa.field("reward_sum", pa.float64())]
+    [pa.field("files", pa.list_(pa.string())), pa.field("missing", pa.list_(pa.string()))]
+    + [pa.field("reward_sum", pa.float64())]
     + [pa.field(name, pa.int64()) for name in COUNTS]
 )
-"""What a written part reports."""
+"""What a written part reports; `missing` names the samples that ended and could not be replayed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +47,21 @@ class RolloutTask:
 
 
 def project_rollouts(part: pa.Table, *, task: RolloutTask) -> pa.Table:
-    """Ray Data UDF: one part of the plan in, its files written, one row of `REPORT` out."""
+    """Ray Data UDF: one part of the plan in, its files written, one row of `REPORT` out.
+
+    Raises:
+        SupersededError: a newer attempt holds the claim; nothing was written.
+    """
     projector = Projector(task)
-    number = part["part"][0].as_py()
+    output = make_output(task.settings)
+    require_claim(output, run_id=task.run_id)
     groups = projector.groups(part.drop_columns(["part"]))
     try:
-        files = list(write_rollouts(make_output(task.settings), groups, part=number))
+        files = list(write_rollouts(output, groups, part=part["part"][0].as_py(), run_id=task.run_id))
     finally:
         projector.maker.close()
-    return pa.Table.from_pylist([{**projector.maker.counts, "files": files}], schema=REPORT)
+    report = {**projector.maker.counts, "files": files, "missing": projector.missing}
+    return pa.Table.from_pylist([report], schema=REPORT)
 
 
 class Projector:
@@ -67,28 +77,36 @@ class Projector:
         self._output = make_output(settings)
         self._questions = read_asked(self._output, run_id=task.run_id).to_pylist()
         self.maker = GroupMaker(settings, run_id=task.run_id, reader=task.reader)
+        self.missing: list[str] = []
 
     def groups(self, part: pa.Table) -> Iterator[pa.Table]:
         """The groups of a part, a table of `ROLLOUTS` each, in the order of its documents."""
+        fingerprint = self._task.reader.fingerprint
+        files = sorted({file for files in part["outcome_files"].to_pylist() for file in files})
+        outcomes = read_outcomes(self._output, files, reader_fingerprint=fingerprint)
         readable = part.filter(pc.is_null(part["error"]))
         for unread in part.filter(pc.is_valid(part["error"])).to_pylist():
-            yield from self._document(_unread(unread), {})
+            yield from self._document(_unread(unread), {}, outcomes)
         for document in chain.from_iterable(map(planned_documents, tokenise(readable, settings=self._task.settings))):
             turns = read_turns(
                 self._output,
                 document.turn_files,
-                reader_fingerprint=self._task.reader.fingerprint,
+                reader_fingerprint=fingerprint,
                 document_hashes=[document.document_hash],
+                ended_by={key: row["run_id"] for key, row in outcomes.items()},
             )
-            yield from self._document(document, turns)
+            yield from self._document(document, turns, outcomes)
 
     def _document(
-        self, document: PlannedDocument, turns: Mapping[tuple[str, str, int], Mapping[str, Row]]
+        self,
+        document: PlannedDocument,
+        turns: Mapping[ReadingKey, Mapping[str, Row]],
+        outcomes: Mapping[ReadingKey, Row],
     ) -> Iterator[pa.Table]:
         for number in dict.fromkeys(question for question, _ in document.readings):
             question = self._questions[number]
             samples = [
-                self._replay(document, question, turns, sample=sample)
+                self._sample(document, question, turns, outcomes, sample=sample)
                 for asked, sample in document.readings
                 if asked == number
             ]
@@ -102,37 +120,45 @@ class Projector:
             if table is not None:
                 yield table
 
-    def _replay(
+    def _sample(
         self,
         document: PlannedDocument,
         question: Row,
-        turns: Mapping[tuple[str, str, int], Mapping[str, Row]],
+        turns: Mapping[ReadingKey, Mapping[str, Row]],
+        outcomes: Mapping[ReadingKey, Row],
         *,
         sample: int,
     ) -> Sample:
+        """The sample as the log has it; one that ended, but can't be replayed to its end, is noted as missing."""
         address = ReadingAddress(
             document_hash=document.document_hash,
             question_hash=question["question_hash"],
             sample=sample,
             reader_fingerprint=self._task.reader.fingerprint,
         )
-        replayed = Sample(address=address)
-        held = {path: held_turn(row) for path, row in turns.get(reading_key(address), {}).items()}
-        if not held:
-            return replayed
+        key = reading_key(address)
+        outcome = outcomes.get(key)
+        ended = outcome is not None and outcome["status"] == Status.OK
+        replayed = self._replay(Sample(address=address), document, question, turns.get(key, {}))
+        if not ended:
+            replayed.response = None
+        elif replayed.response is None:
+            name = f"document {document.document_id!r}, question {question['question_id']!r}, sample {sample}"
+            self.missing.append(f"{name}: {document.error}" if document.error else name)
+        return replayed
+
+    def _replay(self, sample: Sample, document: PlannedDocument, question: Row, turns: Mapping[str, Row]) -> Sample:
+        if not turns or document.error:
+            return sample
         generate = Recording(
-            generate=Replaying(generate=_refuse, held=held),
-            record=lambda prompt, completion: replayed.turns.append((prompt, completion)),
+            generate=Replaying(generate=_refuse, held={path: held_turn(row) for path, row in turns.items()}),
+            record=lambda prompt, completion: sample.turns.append((prompt, completion)),
         )
         token_ids = self._tokenizer.encode(question["question"])
-        try:
-            outcome = asyncio.run(
-                self._policy.read(document.chunks, token_ids, prompts=self._prompts, generate=generate)
-            )
-        except NotHeldError:
-            return replayed
-        replayed.response = outcome.response
-        return replayed
+        reading = self._policy.read(document.chunks, token_ids, prompts=self._prompts, generate=generate)
+        with suppress(NotHeldError):  # of a sample that failed, the log holds the turns before that
+            sample.response = asyncio.run(reading).response
+        return sample
 
 
 def _unread(row: Row) -> PlannedDocument:

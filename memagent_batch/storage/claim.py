@@ -43,14 +43,23 @@ def require_claim(output: Location, *, run_id: str) -> None:
 def clear_tables(output: Location, *, run_id: str) -> None:
     """Removes manifest and tables of the runs before; what they say is in the log. Without a manifest they don't count.
 
+    Raises:
+        SupersededError: a newer attempt holds the claim; nothing was removed.
+    """
+    clear(output, run_id=run_id, record=MANIFEST_FILE, folders=TABLE_FOLDERS)
+
+
+def clear(output: Location, *, run_id: str, record: str, folders: Collection[str]) -> None:
+    """Removes what lies in some folders, and first the record without which it does not count.
+
     The files are listed before the claim is asked for, so that those of a newer attempt are not among them.
 
     Raises:
         SupersededError: a newer attempt holds the claim; nothing was removed.
     """
-    files = table_files(output)
+    files = _files(output, folders)
     require_claim(output, run_id=run_id)
-    (output / MANIFEST_FILE).delete()
+    (output / record).delete()
     _delete(output, files)
 
 
@@ -94,10 +103,12 @@ def remove_tables(output: Location, *, run_id: str) -> None:
 
 def table_files(output: Location) -> list[str]:
     """Paths of all files of the tables."""
+    return _files(output, TABLE_FOLDERS)
+
+
+def _files(output: Location, folders: Collection[str]) -> list[str]:
     with storage_errors(output.uri):
-        return [
-            path for folder in (ANSWERS_FOLDER, MEMORIES_FOLDER, REMOVED_FOLDER) for path in (output / folder).files()
-        ]
+        return [path for folder in folders for path in (output / folder).files()]
 
 
 def _delete(output: Location, paths: Collection[str]) -> None:

@@ -68,21 +68,22 @@ ROLLOUTS = pa.schema(
 """One row for each conversation (turn) of each sample; a failed sample without any turn has one row."""
 
 
-def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int) -> Iterator[str]:
+def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, run_id: str) -> Iterator[str]:
     """Writes the groups (tables of `ROLLOUTS`) in files of about `FILE_BYTES`; yields their names.
 
-    A part has the same file names at every try, so a repeated task replaces its own files.
+    A part has the same file names at every try, so a repeated task replaces its own files; two runs share no name.
     """
     held: list[pa.Table] = []
     number = 0
+    name = f"part-{part:05d}-{run_id}"
     for group in groups:
         for rows in group.to_batches(max_chunksize=_rows_of_a_file(group)):
             held.append(pa.Table.from_batches([rows]))
             if sum(table.nbytes for table in held) >= FILE_BYTES:
-                yield _write(output, held, name=f"part-{part:05d}-{number:04d}.parquet")
+                yield _write(output, held, name=f"{name}-{number:04d}.parquet")
                 held, number = [], number + 1
     if held:
-        yield _write(output, held, name=f"part-{part:05d}-{number:04d}.parquet")
+        yield _write(output, held, name=f"{name}-{number:04d}.parquet")
 
 
 def write_record(

@@ -10,7 +10,8 @@ from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.chunking import chunk_spans
 from memagent_batch.domain.generation import Recording
 from memagent_batch.engines.engine import Engine
-from memagent_batch.errors import QuestionTooLongError, ReadingError
+from memagent_batch.errors import QuestionTooLongError, ReadingError, RunFailedError
+from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.ray_data.documents import DocumentChunks
 from memagent_batch.ray_data.groups import Asked, GroupMaker, Sample
 from memagent_batch.ray_data.logged_turns import engine_turn
@@ -48,12 +49,18 @@ class Sampler:
 
         Raises:
             EngineDeadError: the engine can serve nothing more.
+            RunFailedError: no sample could be read.
         """
         slots = asyncio.Semaphore(self._settings.pool.readings_in_flight)
-        return list(await asyncio.gather(*[self._task(task, slots) for task in tasks]))
+        read = list(await asyncio.gather(*[self._task(task, slots) for task in tasks]))
+        samples = [sample for each in read for sample in each.samples]
+        if samples and all(sample.response is None for sample in samples):
+            raise RunFailedError(
+                f"none of {len(samples)} samples could be read, so nothing is learnt; the lines above say why"
+            )
+        return read
 
     async def _task(self, task: Task, slots: asyncio.Semaphore) -> Read:
-        chunks = self._chunks(task)
         document_hash = text_hash(task.text)
         samples = [
             Sample(
@@ -66,7 +73,12 @@ class Sampler:
             )
             for number in range(self._settings.sampling.samples)
         ]
-        await asyncio.gather(*[self._sample(sample, task, chunks, slots) for sample in samples])
+        try:
+            chunks, question = self._chunks(task), self._question(task)
+        except ReadingError as error:
+            tell_failed(task, error)
+        else:
+            await asyncio.gather(*[self._sample(sample, task, chunks, question, slots) for sample in samples])
         asked = Asked(
             document_id=task.document_id,
             document_hash=document_hash,
@@ -75,22 +87,26 @@ class Sampler:
         )
         return Read(asked=asked, samples=samples)
 
-    async def _sample(self, sample: Sample, task: Task, chunks: DocumentChunks, slots: asyncio.Semaphore) -> None:
+    async def _sample(
+        self, sample: Sample, task: Task, chunks: DocumentChunks, question: list[int], slots: asyncio.Semaphore
+    ) -> None:
         ask = partial(engine_turn, self._engine, sample.address, seed=self._settings.sampling.seed)
         generate = Recording(generate=ask, record=lambda prompt, completion: sample.turns.append((prompt, completion)))
         async with slots:
             try:
-                outcome = await self._policy.read(
-                    chunks, self._question(task), prompts=self._prompts, generate=generate
-                )
-            except ReadingError:
-                return  # the sample failed: it has no response, and its rows say so
+                outcome = await self._policy.read(chunks, question, prompts=self._prompts, generate=generate)
+            except ReadingError as error:
+                tell_failed(task, error)
+                return
         sample.response = outcome.response
 
     def _question(self, task: Task) -> list[int]:
         token_ids = self._tokenizer.encode(task.question)
-        if len(token_ids) > self._settings.policy.question_tokens:
-            raise QuestionTooLongError(task.question_id)
+        budget = self._settings.policy.question_tokens
+        if len(token_ids) > budget:
+            raise QuestionTooLongError(
+                f"it has {len(token_ids)} tokens, policy.question_tokens is {budget}; shorten it or raise the knob"
+            )
         return token_ids
 
     def _chunks(self, task: Task) -> DocumentChunks:
@@ -105,6 +121,17 @@ class Sampler:
         return DocumentChunks(tokens.token_ids, [asdict(span) for span in spans])
 
 
+def tell_failed(task: Task, error: ReadingError) -> None:
+    """Says which reading failed and why; its samples have no response, and their rows say `failed`."""
+    message = f"reading failed: document {task.document_id!r}, question {task.question_id!r}: {error}"
+    fields = {
+        "document_id": task.document_id,
+        "question_id": task.question_id,
+        "error_type": type(error).__name__,
+    }
+    tell(Event(kind=EventKind.READING_FAILED, message=message, fields=fields))
+
+
 def write_step_rollouts(
     output: Location, read: Sequence[Read], *, settings: Settings, sampler: Sampler, run_id: str
 ) -> dict[str, Any]:
@@ -113,13 +140,14 @@ def write_step_rollouts(
     groups = (maker.group(each.asked, each.samples) for each in read)
     try:
         (output / ROLLOUTS_FOLDER).delete()
-        files = list(write_rollouts(output, (group for group in groups if group is not None), part=0))
+        made = (group for group in groups if group is not None)
+        files = list(write_rollouts(output, made, part=0, run_id=run_id))
     finally:
         maker.close()
     return write_record(output, maker.counts, files, settings=settings, run_id=run_id)
 
 
-def mean_reward_of(read: Sequence[Read], *, settings: Settings, sampler: Sampler) -> float | None:
+def mean_reward_of(read: Sequence[Read], *, settings: Settings, sampler: Sampler) -> float:
     """Mean reward of what was read; a failed reading counts as 0."""
     maker = GroupMaker(settings, run_id="", reader=sampler.reader)
     try:

@@ -29,7 +29,7 @@ def write_table(
         group_table(f"group-{number}", rewards_G, advantage=advantage, changes=changes)
         for number, rewards_G in enumerate(groups)
     ]
-    files = list(write_rollouts(Location(uri=str(folder)), iter(tables), part=0))
+    files = list(write_rollouts(Location(uri=str(folder)), iter(tables), part=0, run_id="run"))
     record = {"format": ROLLOUTS_FORMAT, "run_id": "r", "rollouts": {"advantage": advantage}, "files": files}
     (folder / ROLLOUTS_FILE).write_text(json.dumps(record))
     return folder

@@ -1,14 +1,20 @@
 """Collected rollouts on the simulated engine, whose responses are all the same: what becomes of each sample."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from collected import NOISE, rows_of, write_inputs
 
-from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
 from memagent_batch.settings import Settings
-from pipelines.collect import collect
+from memagent_batch.storage.manifest import read_json
+from memagent_batch.wiring import make_output
+from pipelines.collect import collect, sampled_settings, write_rollouts_table
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
@@ -25,6 +31,71 @@ def settings_of(folder: Path, model: str, **rollouts: Any) -> Settings:
         log={"flush_seconds": 0.1},
         rollouts={"group_size": 3, **rollouts},
     )
+
+
+def table_again(settings: Settings) -> dict[str, Any]:
+    """`rollouts` once more, of the run that is there."""
+    manifest = read_json(make_output(settings) / "manifest.json")
+    assert manifest is not None
+    return write_rollouts_table(sampled_settings(settings), manifest)
+
+
+def test_collect_takes_the_turns_that_led_to_the_outcome(tmp_path: Path, text_model: str) -> None:
+    write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
+    settings = settings_of(tmp_path, text_model)
+    record = collect(settings)
+    rows = rows_of(tmp_path / "run")
+    log = tmp_path / "run" / "log" / "turns"
+    turns = pq.read_table(log)
+    later = [{**row, "run_id": f"9{row['run_id'][1:]}", "token_ids": row["token_ids"][:1]} for row in turns.to_pylist()]
+    first = [row for row in later if row["path"] == rows[0]["kind"] + "/0"]
+    assert first
+    name = f"{first[0]['run_id']}-other.parquet"
+    pq.write_table(pa.Table.from_pylist(first, schema=turns.schema), log / name)
+    assert table_again(settings)["counts"] == record["counts"]
+    assert rows_of(tmp_path / "run") == rows
+
+
+def test_collect_document_that_changed_since_it_was_read_is_refused(tmp_path: Path, text_model: str) -> None:
+    write_inputs(tmp_path, {"d": NOISE, "e": NOISE * 2}, references=["simulated"])
+    settings = settings_of(tmp_path, text_model)
+    collect(settings)
+    write_inputs(tmp_path, {"d": NOISE, "e": None}, references=["simulated"])
+    with pytest.raises(CountsError, match=r"3 samples failed where answers has 0.*Put back a document"):
+        table_again(settings)
+    assert not (tmp_path / "run" / "rollouts.json").exists()
+
+
+def test_collect_names_samples_that_ended_but_can_not_be_replayed(tmp_path: Path, text_model: str) -> None:
+    write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
+    settings = settings_of(tmp_path, text_model)
+    collect(settings)
+    [log] = (tmp_path / "run" / "log" / "turns").glob("*.parquet")
+    turns = pq.read_table(log)
+    pq.write_table(turns.filter(pc.not_equal(turns["sample"], 1)), log)
+    with pytest.raises(CountsError, match="document 'd', question 'q', sample 1"):
+        table_again(settings)
+
+
+def test_collect_superseded_leaves_the_newer_rollouts_alone(tmp_path: Path, text_model: str) -> None:
+    write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
+    settings = settings_of(tmp_path, text_model)
+    collect(settings)
+    run = tmp_path / "run" / "run.json"
+    run.write_text(json.dumps({**json.loads(run.read_text()), "run_id": "9-newer"}))
+    before = {path: path.read_bytes() for path in (tmp_path / "run").glob("rollouts*/*")}
+    with pytest.raises(SupersededError, match="9-newer"):
+        table_again(settings)
+    assert before
+    assert {path: path.read_bytes() for path in (tmp_path / "run").glob("rollouts*/*")} == before
+    assert (tmp_path / "run" / "rollouts.json").exists()
+
+
+def test_collect_with_another_number_of_samples_is_refused(tmp_path: Path, text_model: str) -> None:
+    settings = settings_of(tmp_path, text_model)
+    other = settings.model_copy(update={"sampling": settings.sampling.model_copy(update={"samples": 5})})
+    with pytest.raises(SettingsError, match=r"sampling\.samples is 5, rollouts\.group_size 3"):
+        sampled_settings(other)
 
 
 def test_collect_with_a_reward_of_the_user_marks_the_samples_it_fails_on(tmp_path: Path, text_model: str) -> None:
@@ -57,7 +128,7 @@ def test_collect_leaves_out_groups_that_teach_nothing_where_asked(tmp_path: Path
     assert {row["advantage"] for row in rows_of(tmp_path / "run")} == {0.0}
     dropped = collect(settings_of(tmp_path, text_model, drop_equal=True))
     assert (dropped["counts"]["dropped_groups"], dropped["counts"]["rows"], dropped["files"]) == (2, 0, [])
-    assert not (tmp_path / "run" / "rollouts").exists()
+    assert not list((tmp_path / "run" / "rollouts").iterdir())
 
 
 @pytest.mark.parametrize(("overlong", "reward"), [("keep", 1.0), ("zero", 0.0), ("mask", None)])

@@ -1,4 +1,4 @@
-"""A user's own rewards: one that works, and others that do not."""
+"""A user's own rewards: some that work, others that fail, but where the response is `good`."""
 
 import os
 import time
@@ -12,21 +12,32 @@ def length(response: str, references: Sequence[str]) -> float:
 
 
 def raises(response: str, references: Sequence[str]) -> float:
+    if response == "good":
+        return 1.0
     raise KeyError("score")
 
 
+def raises_timeout(response: str, references: Sequence[str]) -> float:
+    if response == "good":
+        return 1.0
+    raise TimeoutError("its judge did not answer")
+
+
 def hangs(response: str, references: Sequence[str]) -> float:
-    time.sleep(600)
+    if response != "good":
+        time.sleep(600)
     return 1.0
 
 
 def dies(response: str, references: Sequence[str]) -> float:
-    os._exit(9)
+    if response != "good":
+        os._exit(9)
+    return 1.0
 
 
-def says(response: str, references: Sequence[str]) -> str:
-    return "good"
+def says(response: str, references: Sequence[str]) -> float | str:
+    return 1.0 if response == "good" else "good"
 
 
 def not_finite(response: str, references: Sequence[str]) -> float:
-    return float("nan")
+    return 1.0 if response == "good" else float("nan")

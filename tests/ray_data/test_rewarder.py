@@ -1,3 +1,4 @@
+import multiprocessing
 from collections.abc import Iterator
 
 import pytest
@@ -45,6 +46,7 @@ def test_rewarder_function_of_the_user_is_asked(rewarders: list[Rewarder]) -> No
     ("name", "seconds", "said"),
     [
         ("raises", 60, "KeyError: 'score'"),
+        ("raises_timeout", 60, "TimeoutError: its judge did not answer"),
         ("says", 60, "must be a number, not str"),
         ("not_finite", 60, "must be finite"),
         ("dies", 60, "its process died"),
@@ -55,10 +57,29 @@ def test_rewarder_function_that_fails_marks_its_sample_and_goes_on(
     rewarders: list[Rewarder], name: str, seconds: float, said: str
 ) -> None:
     rewarder = rewarder_of(rewarders, name, seconds=seconds)
-    for _ in range(2):
-        rewarded = rewarder("text", ["a"])
-        assert rewarded.reward is None
-        assert said in str(rewarded.error)
+    rewarded = rewarder("text", ["a"])
+    assert rewarded.reward is None
+    assert said in str(rewarded.error)
+    assert rewarder("good", ["a"]) == Rewarded(reward=1.0)
+
+
+def test_rewarder_time_to_import_is_not_the_samples(rewarders: list[Rewarder]) -> None:
+    settings = RolloutSettings(
+        reward="tests.ray_data.slow_rewards:length", allow_reward_code=True, reward_timeout_seconds=1
+    )
+    rewarders.append(Rewarder(settings, extraction=Extraction.AUTO))
+    assert rewarders[-1]("four", ["a"]) == Rewarded(reward=4.0)
+
+
+def test_rewarder_whose_process_was_killed_between_two_samples_goes_on(rewarders: list[Rewarder]) -> None:
+    rewarder = rewarder_of(rewarders, "length")
+    assert rewarder("four", ["ab"]).reward == 2.0
+    [process] = multiprocessing.active_children()
+    process.kill()
+    process.join()
+    rewarded = [rewarder("four", ["ab"]) for _ in range(2)]
+    assert rewarded[-1] == Rewarded(reward=2.0)
+    assert rewarded[0] in (Rewarded(reward=2.0), Rewarded(error="its process died"))
 
 
 @pytest.mark.parametrize("name", [f"{MINE}:absent", "absent.module:reward", f"{MINE}:NO_FUNCTION"])

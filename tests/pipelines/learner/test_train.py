@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.domain.addresses import ReadingAddress
@@ -15,7 +17,7 @@ from memagent_batch.ray_data.groups import Asked, GroupMaker, Sample
 from memagent_batch.sections import LearnerSettings, RolloutSettings
 from memagent_batch.settings import Settings
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.rollouts import write_record, write_rollouts
+from memagent_batch.storage.rollouts import ROLLOUTS, write_record, write_rollouts
 from memagent_batch.storage.rollouts_reader import read_groups
 from memagent_batch.train_settings import TrainSettings
 from memagent_batch.wiring import identify_reader
@@ -50,7 +52,7 @@ def write_table(folder: Path, groups: Sequence[Sequence[str | None]], **knobs: A
         asked = Asked(document_id=f"d{number}", document_hash="d", question_id="q", references=["7"])
         made.append(maker.group(asked, [sample_of(place, response=said) for place, said in enumerate(responses)]))
     output = Location(uri=str(folder))
-    files = list(write_rollouts(output, (group for group in made if group is not None), part=0))
+    files = list(write_rollouts(output, (group for group in made if group is not None), part=0, run_id="run"))
     write_record(output, maker.counts, files, settings=settings, run_id="run")
     return folder
 
@@ -100,6 +102,33 @@ def test_train_table_without_a_group_is_refused(tmp_path: Path) -> None:
     table = write_table(tmp_path / "table", [[RIGHT, RIGHT]], rollouts=RolloutSettings(drop_equal=True))
     with pytest.raises(InputError, match="every group was left out"):
         train(settings_of(table, tmp_path / "model"))
+
+
+def test_train_table_without_an_advantage_is_refused(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table", [[None, None]])
+    with pytest.raises(InputError, match="no sample has an advantage and a response"):
+        train(settings_of(table, tmp_path / "model"))
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]
+
+
+def test_train_turn_without_all_its_logprobs_is_refused_by_name(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table", [[RIGHT, WRONG]])
+    [file] = (table / "rollouts").iterdir()
+    rows = pq.read_table(file).to_pylist()
+    rows[-1]["response_logprobs"] = [-5.0]
+    pq.write_table(pa.Table.from_pylist(rows, schema=ROLLOUTS), file)
+    with pytest.raises(InputError, match=r"sample 1: not every token of its responses has a log-probability"):
+        train(settings_of(table, tmp_path / "model"))
+
+
+def test_train_into_an_object_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="a folder of this machine, not to s3://bucket/model"):
+        train(settings_of(tmp_path / "table", tmp_path).model_copy(update={"output": "s3://bucket/model"}))
+
+
+def test_learner_sure_above_with_a_reference_is_refused() -> None:
+    with pytest.raises(ValueError, match="say kl_weight 0"):
+        LearnerSettings(sure_above=0.9)
 
 
 def test_read_groups_gives_each_group_whole_across_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
