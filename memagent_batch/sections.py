@@ -115,7 +115,8 @@ class LearnerSettings(Section):
     """Largest norm of a step's gradient."""
     sure_above: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Turns whose every token was drawn with a higher probability than this do not go through the network, since such
-    tokens have next to no gradient; they count as ones whose probability has not changed. 1 leaves out none."""
+    tokens have next to no gradient; they count as ones whose probability has not changed. 1 leaves out none; less asks
+    for `kl_weight` 0, since a sure turn may be far from the reference all the same."""
     batch_tokens: Count = 16384
     """Tokens that go through the network at once, padding included; bounds memory, and changes no gradient. A
     conversation that is longer goes alone."""
@@ -124,6 +125,15 @@ class LearnerSettings(Section):
     bf16: bool = False
     """Compute in bfloat16 (autocast); weights, gradients and log-probabilities stay in float32."""
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.sure_above < 1 and self.kl_weight > 0:
+            raise ValueError(
+                f"sure_above {self.sure_above:g} leaves turns out of the divergence from the reference; say kl_weight "
+                "0, or leave out sure_above"
+            )
+        return self
+
 
 class LoopSettings(Section):
     """How long `memagent train loop` goes on, and what it keeps."""
@@ -131,7 +141,8 @@ class LoopSettings(Section):
     max_steps: Count | None = None
     """Steps after which it ends; those of earlier runs of the same command are counted."""
     max_minutes: Annotated[float, Field(gt=0)] | None = None
-    """Time after which it begins no further step, minutes; that of earlier runs of the same command is counted."""
+    """Time after which it begins no further step, minutes; that of steps which earlier runs of the same command ended
+    is counted."""
     held_out: str | None = None
     """Question list, bound to documents of the same input, that is never learnt from and read greedily every
     `evaluate_every` steps."""

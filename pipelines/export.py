@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from memagent_batch.bridges.bridge import Bridge, Exported
+from memagent_batch.bridges.bridge import OVERRIDES_FILE, Bridge, Exported
 from memagent_batch.bridges.exports import (
     EXPORT_FILE,
     EXPORT_FORMAT,
@@ -15,7 +15,7 @@ from memagent_batch.bridges.exports import (
 )
 from memagent_batch.bridges.skyrl import SkyrlBridge
 from memagent_batch.bridges.trl import TrlBridge
-from memagent_batch.bridges.verl import VerlBridge
+from memagent_batch.bridges.verl import AGENT_LOOP_FILE, VerlBridge
 from memagent_batch.domain.advantages import Advantage
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.storage.location import Location
@@ -38,7 +38,7 @@ def export(rollouts: Location, output: Location, *, to: str) -> dict[str, Any]:
     bridge, table = BRIDGES[to], read_rollouts_record(rollouts)
     advantage = Advantage(table["rollouts"]["advantage"])
     bridge.settings(_exported(ExportCounts(), output=output, advantage=advantage))  # refuses before anything is written
-    for name in (EXPORT_FILE, PROMPTS_FILE, TURNS_FOLDER):
+    for name in (EXPORT_FILE, PROMPTS_FILE, TURNS_FOLDER, OVERRIDES_FILE, AGENT_LOOP_FILE):
         (output / name).delete()
     writer = ExportWriter(output, bridge=bridge)
     for sample in read_samples(rollouts, files=table["files"]):

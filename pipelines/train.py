@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.bridges.exports import require_logprobs
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.engines.weights import model_sha256, weights_version
 from memagent_batch.errors import InputError, OutputError, SettingsError
@@ -27,7 +28,7 @@ from pipelines.learner.network import sync, write_model
 TRAINING_FORMAT = "memagent-training/1"
 METRICS_FILE = "metrics.jsonl"
 """A line for each step."""
-READ_COLUMNS = (*COLUMNS, "sample", "reward", "weights_version", "tokenizer_hash")
+READ_COLUMNS = (*COLUMNS, "group_id", "sample", "reward", "weights_version", "tokenizer_hash")
 
 
 def train(settings: TrainSettings) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def train(settings: TrainSettings) -> dict[str, Any]:
         UsageError: the user's mistake, found before anything is learnt.
         LearningError: an update gave no finite number.
     """
-    model, output = model_folder(settings.model), Path(settings.output)
+    model, output = model_folder(settings.model), local_folder(settings.output)
     reference = model_folder(settings.reference) if settings.reference else model
     if output.exists():
         raise OutputError(f"output: {output} is there already; choose a new folder, or remove it")
@@ -52,6 +53,12 @@ def train(settings: TrainSettings) -> dict[str, Any]:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     learn(learner, first, groups, settings=settings, num_groups=num_kept(collected), metrics=partial / METRICS_FILE)
+    if not learner.num_steps:
+        shutil.rmtree(partial)
+        raise InputError(
+            f"{table.uri}: no sample has an advantage and a response to learn from: all failed or have no reward; see "
+            "status and reward_error in rollouts/, and collect again"
+        )
     record = training_record(settings, model=model, collected=collected, learner=learner)
     version = write_model(learner.network, partial, like=model, record=record)
     sync(partial)
@@ -147,9 +154,7 @@ def require_origin(group: pa.Table, *, version: str, tokenizer: str, model: Path
         )
     if group["tokenizer_hash"][0].as_py() != tokenizer:
         raise SettingsError(f"the rollouts were written by another tokeniser than that of {model}; collect again")
-    learnt = group.filter(pc.greater(pc.list_value_length(group["response_token_ids"]), 0))
-    if learnt["response_logprobs"].null_count:
-        raise InputError("the rollouts have no log-probabilities of their draws; collect again")
+    require_logprobs(group.filter(pc.greater(pc.list_value_length(group["response_token_ids"]), 0)))
 
 
 def training_record(
@@ -183,3 +188,16 @@ def model_folder(model: str) -> Path:
     if not (folder / "config.json").is_file():
         raise SettingsError(f"model: {folder} is no model folder (no config.json); download the model into a folder")
     return folder
+
+
+def local_folder(output: str) -> Path:
+    """The folder that weights are written to.
+
+    Raises:
+        SettingsError: it is no folder of this machine.
+    """
+    if "://" in output:
+        raise SettingsError(
+            f"output: weights are written to a folder of this machine, not to {masked(output)}; copy them from there"
+        )
+    return Path(output)

@@ -18,15 +18,23 @@ from memagent_batch.storage.rollouts_reader import read_groups, read_rollouts_re
 from memagent_batch.storage.turn_log import new_run_id
 from memagent_batch.train_settings import TrainLoopSettings
 from memagent_batch.wiring import identify_reader, make_renewable_engine
-from pipelines.collect import sampled_settings
+from pipelines.collect import require_reward, sampled_settings
 from pipelines.learner.batches import COLUMNS
 from pipelines.learner.curve import draw_curve
-from pipelines.learner.learner import Learner, load_learner
+from pipelines.learner.learner import Learner, choose_device, load_learner
 from pipelines.learner.network import sync, write_model
 from pipelines.learner.sampling import Sampler, mean_reward_of, write_step_rollouts
-from pipelines.learner.steps import Step, claim_loop, last_step, metric_lines, place_model, write_metrics
+from pipelines.learner.steps import (
+    Step,
+    claim_loop,
+    done_steps,
+    last_step,
+    metric_lines,
+    place_model,
+    write_metrics,
+)
 from pipelines.learner.tasks import Task, Tasks
-from pipelines.train import TRAINING_FORMAT, model_folder, step_line, told
+from pipelines.train import TRAINING_FORMAT, local_folder, model_folder, step_line, told
 
 MOST_DIFFERENCE = {True: 0.01, False: 1.0}
 """Of a drawn token's log-probability, learner against engine, that rounding explains: in float32, and otherwise."""
@@ -41,10 +49,13 @@ def train_loop(settings: TrainLoopSettings, *, tasks: Tasks, held_out: Sequence[
     """
     if settings.loop.max_steps is None and settings.loop.max_minutes is None:
         raise SettingsError("loop: no budget; give --loop.max-steps or --loop.max-minutes")
-    claim_loop(settings)
-    current = at_step(settings, last_step(Path(settings.output)))
+    current = sampled_settings(at_step(settings, last_step(local_folder(settings.output))))
     identify_reader(current)
-    return asyncio.run(_with_engine(settings, tasks, held_out, engine=make_renewable_engine(sampled_settings(current))))
+    require_reward(current.rollouts)
+    choose_device(settings.learner.device)
+    engine = make_renewable_engine(current)
+    claim_loop(settings)
+    return asyncio.run(_with_engine(settings, tasks, held_out, engine=engine))
 
 
 async def _with_engine(
@@ -63,6 +74,9 @@ async def go_on(
     """The loop itself, with an engine that serves the weights of the last step."""
     folder, start = claim_loop(settings), model_folder(settings.model)
     step = last_step(folder)
+    for older in done_steps(folder):  # whose weights are still there if a process was killed right after an update
+        if older.number < step.number:
+            older.drop_weights(keep_model=is_kept(older, settings))
     learner = load_learner(step.model if step.number else start, reference=start, settings=settings.learner)
     if step.number:
         learner.load_state(torch.load(step.state, map_location="cpu", weights_only=True))
@@ -80,10 +94,11 @@ async def go_on(
 
 def is_spent(settings: TrainLoopSettings, folder: Path) -> bool:
     """Whether the budget allows no further step."""
-    lines = [line for line in metric_lines(folder) if line["step"]]
-    minutes = sum(line["step_seconds"] for line in lines) / 60
+    lines = metric_lines(folder)
+    minutes = sum(line.get("step_seconds", 0.0) + line.get("evaluation_seconds", 0.0) for line in lines) / 60
+    num_steps = sum(line["step"] > 0 for line in lines)
     budget = settings.loop
-    return (budget.max_steps is not None and len(lines) >= budget.max_steps) or (
+    return (budget.max_steps is not None and num_steps >= budget.max_steps) or (
         budget.max_minutes is not None and minutes >= budget.max_minutes
     )
 

@@ -8,6 +8,9 @@ import pyarrow as pa
 
 from memagent_batch.domain.advantages import Advantage
 
+OVERRIDES_FILE = "overrides.txt"
+"""Settings of a trainer that is started from a command line."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:

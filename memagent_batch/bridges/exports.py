@@ -94,7 +94,7 @@ class ExportWriter:
         if rows["advantage"][0].as_py() is None or not learnt.num_rows:
             self.counts.samples_left_out += 1
             return
-        _require_logprobs(learnt)
+        require_logprobs(learnt)
         self._write(learnt, num_turns=rows.num_rows)
 
     def close(self) -> None:
@@ -198,12 +198,16 @@ def read_turns(export: Location, *, file: str, row_group: int) -> pa.Table:
         return pq.ParquetFile(stream).read_row_group(row_group)
 
 
-def _require_logprobs(learnt: pa.Table) -> None:
-    lengths = pc.list_value_length(learnt["response_logprobs"])
-    if not pc.all(pc.equal(lengths, pc.list_value_length(learnt["response_token_ids"])), min_count=0).as_py() or (
-        lengths.null_count
-    ):
-        row = learnt.slice(0, 1).to_pylist()[0]
+def require_logprobs(learnt: pa.Table) -> None:
+    """Refuses turns of which a token has no log-probability; `learnt` has responses, `group_id` and `sample`.
+
+    Raises:
+        InputError: names the first one's sample.
+    """
+    known = pc.fill_null(pc.list_value_length(learnt["response_logprobs"]), -1)
+    short = learnt.filter(pc.not_equal(known, pc.list_value_length(learnt["response_token_ids"])))
+    if short.num_rows:
+        row = short.select(["group_id", "sample"]).slice(0, 1).to_pylist()[0]
         raise InputError(
             f"group {row['group_id']}, sample {row['sample']}: not every token of its responses has a log-probability, "
             "without which nothing can be learnt; collect again with an engine that returns log-probabilities"

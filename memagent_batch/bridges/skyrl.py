@@ -9,11 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.bridges.bridge import LOCATOR, MESSAGES, Exported, Group, override_lines, user_message
+from memagent_batch.bridges.bridge import (
+    LOCATOR,
+    MESSAGES,
+    OVERRIDES_FILE,
+    Exported,
+    Group,
+    override_lines,
+    user_message,
+)
 from memagent_batch.bridges.exports import PROMPTS_FILE
 from memagent_batch.domain.advantages import Advantage
-
-OVERRIDES_FILE = "overrides.txt"
 
 
 class SkyrlBridge:

@@ -7,14 +7,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.bridges.bridge import LOCATOR, MESSAGES, Exported, Group, override_lines, user_message
+from memagent_batch.bridges.bridge import (
+    LOCATOR,
+    MESSAGES,
+    OVERRIDES_FILE,
+    Exported,
+    Group,
+    override_lines,
+    user_message,
+)
 from memagent_batch.bridges.exports import PROMPTS_FILE
 from memagent_batch.domain.advantages import Advantage
 from memagent_batch.errors import SettingsError
 
 AGENT_NAME = "memagent_replay"
 AGENT_LOOP_FILE = "agent_loop.yaml"
-OVERRIDES_FILE = "overrides.txt"
 
 _FIELDS = {
     "prompt_token_ids": "prompt_ids",

@@ -81,13 +81,20 @@ class Learner:
         """One step of the optimiser for some whole groups; None where they hold no token to learn from.
 
         Raises:
-            LearningError: loss or gradient is not finite; the weights are as they were.
+            LearningError: loss or gradient is not finite, or memory ran out; the weights are as they were.
         """
         num_learnt = sum(item.num_learnt_tokens for item in items)
         if not num_learnt:
             return None
         began = time.monotonic()
-        sums = self.accumulate(items)
+        try:
+            sums = self.accumulate(items)
+        except torch.OutOfMemoryError as error:
+            self._optimiser.zero_grad()
+            raise LearningError(
+                f"step {self.num_steps + 1}: {error}; lower learner.batch_tokens, or vllm.gpu_memory_utilization where "
+                "an engine runs beside"
+            ) from error
         norm = float(torch.nn.utils.clip_grad_norm_(self.network.parameters(), self._settings.clip_norm))
         if not (math.isfinite(norm) and math.isfinite(sums["loss"])):
             self._optimiser.zero_grad()

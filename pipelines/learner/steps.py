@@ -13,7 +13,7 @@ model/                 the last weights, when the loop has ended
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,12 @@ LOOP_FORMAT = "memagent-loop/1"
 LOOP_FILE, UPDATE_FILE, EVALUATION_FILE = "loop.json", "update.json", "evaluation.json"
 MODEL_FOLDER, STATE_FILE = "model", "state.pt"
 
-FREE_KNOBS = ("max_steps", "max_minutes", "keep_every")
-"""Knobs of `loop` that another call of the same loop may change."""
+FREE_KNOBS = (
+    *("output", "log_format", "pool", "loop.max_steps", "loop.max_minutes", "loop.keep_every"),
+    *("learner.learning_rate", "learner.bf16", "learner.batch_tokens", "learner.device"),
+    *("vllm.gpu_memory_utilization", "vllm.cpu_kv_cache_gib"),
+)
+"""Knobs that another call of the same loop may change: budget, room, and what helps where an update went wrong."""
 
 
 class Step:
@@ -90,23 +94,38 @@ def claim_loop(settings: TrainLoopSettings) -> Path:
         OutputError: it holds something else, or the same loop with other knobs; names them.
     """
     folder = Path(settings.output)
-    knobs = _identity(settings)
+    knobs = public_settings(settings)
     record = read_json(Location(uri=str(folder / LOOP_FILE)))
     if record is None:
-        if folder.exists() and any(folder.iterdir()):
+        if Location(uri=str(folder)).files():
             raise OutputError(f"output: {folder} holds other files and no {LOOP_FILE}; choose an empty folder")
         folder.mkdir(parents=True, exist_ok=True)
         write_json(Location(uri=str(folder / LOOP_FILE)), {"format": LOOP_FORMAT, "settings": knobs})
         return folder
     if record.get("format") != LOOP_FORMAT:
         raise OutputError(f"output: {folder} has the layout {record.get('format')!r}, this version has {LOOP_FORMAT!r}")
-    changed = [name for name in knobs if record["settings"].get(name) != knobs[name]]
+    now, then = flat_knobs(knobs), flat_knobs(record["settings"])
+    changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
     if changed:
         raise OutputError(
             f"output: {folder} belongs to a loop with other knobs in {', '.join(changed)}; choose another output, or "
             f"give what {LOOP_FILE} says"
         )
     return folder
+
+
+def flat_knobs(knobs: Mapping[str, Any], *, within: str = "") -> dict[str, Any]:
+    """Knobs by their dotted names, those left out that another call may change."""
+    flat: dict[str, Any] = {}
+    for key, value in knobs.items():
+        name = f"{within}{key}"
+        if name in FREE_KNOBS:
+            continue
+        if isinstance(value, Mapping) and value:
+            flat |= flat_knobs(value, within=f"{name}.")
+        else:
+            flat[name] = value
+    return flat
 
 
 def last_step(folder: Path) -> Step:
@@ -144,9 +163,3 @@ def place_model(step: Step, folder: Path, *, start: Path) -> Path:
     shutil.rmtree(target, ignore_errors=True)
     fresh.rename(target)
     return target
-
-
-def _identity(settings: TrainLoopSettings) -> dict[str, Any]:
-    knobs = public_settings(settings)
-    knobs["loop"] = {name: value for name, value in knobs["loop"].items() if name not in FREE_KNOBS}
-    return {name: value for name, value in knobs.items() if name not in ("output", "log_format")}

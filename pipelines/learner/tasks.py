@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from memagent_batch.errors import DocumentError, InputError, SettingsError
+from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.storage.documents import fetch_texts, index_schema, index_shard, require_unique_ids
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.plan import Plan
@@ -39,7 +40,10 @@ Tasks = Callable[[int], Sequence[Task]]
 
 
 class TableTasks:
-    """Tasks out of documents and a question list: all in random order, then all in another, without end."""
+    """Tasks out of documents and a question list, in random order: each at most once an epoch, epochs without end.
+
+    An epoch has whole steps only. What is left over is another lot in each epoch.
+    """
 
     def __init__(self, settings: TrainLoopSettings) -> None:
         """Reads the questions and indexes the documents; texts are read when their step comes.
@@ -74,20 +78,16 @@ def read_held_out(settings: TrainLoopSettings) -> list[Task]:
 
 
 def fetch_tasks(asked: Sequence[dict[str, Any]], *, settings: TrainLoopSettings) -> list[Task]:
-    """Tasks with their texts.
-
-    Raises:
-        DocumentError: a text can't be read.
-    """
+    """Tasks with their texts; those of a document that can't be read are told and left out."""
     if not asked:
         return []
     rows = pa.Table.from_pylist([row["document"] for row in asked], schema=index_schema(settings.input))
     texts: dict[int, str] = {}
     for fetched in fetch_texts(rows, settings=settings.input, storage_options=settings.storage_options):
         if fetched.text is None:
-            name = asked[fetched.row]["document"]["document_id"]
-            raise DocumentError(f"document {name!r}: {fetched.error}; mend it, or leave it out")
-        texts[fetched.row] = fetched.text
+            _tell_unread(asked[fetched.row]["document"]["document_id"], fetched.error)
+        else:
+            texts[fetched.row] = fetched.text
     return [
         Task(
             document_id=row["document"]["document_id"],
@@ -97,7 +97,13 @@ def fetch_tasks(asked: Sequence[dict[str, Any]], *, settings: TrainLoopSettings)
             references=tuple(row["question"]["references"]),
         )
         for place, row in enumerate(asked)
+        if place in texts
     ]
+
+
+def _tell_unread(document_id: str, error: DocumentError | None) -> None:
+    message = f"document {document_id!r} can't be read, nothing is asked of it: {error}"
+    tell(Event(kind=EventKind.READING_FAILED, message=message, fields={"document_id": document_id}))
 
 
 def _held_out_keys(settings: TrainLoopSettings) -> set[tuple[str, str]]:

@@ -168,8 +168,10 @@ def test_export_over_another_export_leaves_nothing_of_it(tmp_path: Path, monkeyp
     with monkeypatch.context() as small_files:
         small_files.setattr(exports, "FILE_BYTES", 1)
         run_export(write_table(tmp_path / "in", [[1.0, 0.0]] * 2), tmp_path / "out", to="trl")
+    run_export(write_table(tmp_path / "third", [[1.0, 0.0]]), tmp_path / "out", to="verl")
     run_export(write_table(tmp_path / "other", [[1.0, 0.0]]), tmp_path / "out", to="trl")
 
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"turns", "prompts.parquet", "export.json"}
     assert pq.read_table(tmp_path / "out/turns").num_rows == 2 * NUM_TURNS
 
 

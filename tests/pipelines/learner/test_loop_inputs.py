@@ -1,9 +1,15 @@
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from loop_inputs import NAMES, loop_settings
 
 from memagent_batch.errors import InputError, OutputError, SettingsError
+from memagent_batch.sections import RolloutSettings
+from memagent_batch.settings import EngineKind
 from pipelines import train_loop as loop
 from pipelines.learner.steps import claim_loop
 from pipelines.learner.tasks import TableTasks
@@ -17,6 +23,29 @@ def test_table_tasks_take_every_question_once_an_epoch_and_never_a_held_out_one(
     assert [task.text for task in tasks(1)] == [task.text for task in tasks(1)]
 
 
+def test_table_tasks_that_fill_no_step_wait_for_another_epoch(tmp_path: Path) -> None:
+    settings = loop_settings(tmp_path, max_steps=1)
+    learner = settings.learner.model_copy(update={"questions_per_step": 3})
+    tasks = TableTasks(settings.model_copy(update={"learner": learner}))
+    steps = [frozenset(task.document_id for task in tasks(step)) for step in range(1, 40)]
+    assert {len(names) for names in steps} == {3}
+    assert frozenset.union(*steps) == set(NAMES[:-1])
+
+
+def test_table_tasks_of_an_unreadable_document_are_told_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = loop_settings(tmp_path, max_steps=1)
+    path = tmp_path / "documents.parquet"
+    rows = pq.read_table(path)
+    gone = pc.if_else(pc.equal(rows["document_id"], NAMES[1]), pa.scalar(None, pa.string()), rows["text"])
+    pq.write_table(rows.set_column(rows.column_names.index("text"), "text", gone), path)
+    tasks = TableTasks(settings)
+    names = [task.document_id for step in (1, 2) for task in tasks(step)]
+    assert sorted(names) == sorted({*NAMES[:-1]} - {NAMES[1]})
+    assert f"document '{NAMES[1]}' can't be read, nothing is asked of it" in capsys.readouterr().err
+
+
 def test_table_tasks_fewer_questions_than_a_step_takes_are_refused(tmp_path: Path) -> None:
     settings = loop_settings(tmp_path, max_steps=1)
     wide = settings.model_copy(update={"learner": settings.learner.model_copy(update={"questions_per_step": 5})})
@@ -27,8 +56,39 @@ def test_table_tasks_fewer_questions_than_a_step_takes_are_refused(tmp_path: Pat
 def test_claim_loop_other_knobs_are_refused_by_name(tmp_path: Path) -> None:
     claim_loop(loop_settings(tmp_path, max_steps=1))
     claim_loop(loop_settings(tmp_path, max_steps=9))
-    with pytest.raises(OutputError, match="other knobs in learner"):
-        claim_loop(loop_settings(tmp_path, max_steps=1, learning_rate=1.0))
+    with pytest.raises(OutputError, match=r"other knobs in learner\.clip_low, learner\.kl_weight;"):
+        claim_loop(loop_settings(tmp_path, max_steps=1, clip_low=0.5, kl_weight=0.0))
+
+
+def test_claim_loop_what_helps_a_loop_that_failed_may_be_changed(tmp_path: Path) -> None:
+    settings = loop_settings(tmp_path, max_steps=1)
+    claim_loop(settings)
+    vllm = settings.vllm.model_copy(update={"gpu_memory_utilization": 0.4})
+    pool = settings.pool.model_copy(update={"readings_in_flight": 3})
+    changed = loop_settings(tmp_path, max_steps=1, learning_rate=1e-7, batch_tokens=64)
+    assert claim_loop(changed.model_copy(update={"vllm": vllm, "pool": pool})) == tmp_path / "loop"
+
+
+def test_claim_loop_killed_while_it_wrote_its_record_is_claimed_again(tmp_path: Path) -> None:
+    (tmp_path / "loop").mkdir()
+    (tmp_path / "loop" / ".tmp-loop.json").write_text("{")
+    assert claim_loop(loop_settings(tmp_path, max_steps=1)) == tmp_path / "loop"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"output": "s3://bucket/loop"}, "a folder of this machine, not to s3://bucket/loop"),
+        ({"engine": EngineKind.OPENAI}, "'openai' can't take new weights"),
+        ({"window_tokens": 100}, "window_tokens"),
+        ({"rollouts": RolloutSettings(reward="absent.module:score", allow_reward_code=True)}, "can't be imported"),
+    ],
+)
+def test_train_loop_that_can_not_begin_leaves_no_output(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    settings = loop_settings(tmp_path, max_steps=1)
+    with pytest.raises(SettingsError, match=said):
+        loop.train_loop(settings.model_copy(update=change), tasks=TableTasks(settings), held_out=[])
+    assert not (tmp_path / "loop").exists()
 
 
 def test_train_loop_without_a_budget_is_refused(tmp_path: Path) -> None:
