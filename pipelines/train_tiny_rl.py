@@ -31,7 +31,7 @@ FIRST_MOST_CHUNKS, LAST_MOST_CHUNKS, GROWING_STEPS = 10, 16, 20
 """Chunks of the longest documents at the first step, and from the last of these steps on."""
 
 HELD_OUT_DOCUMENTS, HELD_OUT_CHUNKS, HELD_OUT_CHUNK_TOKENS = 96, 20, 512
-"""Documents of the held-out split that are read every ten steps."""
+"""Documents of the held-out split that are read every five steps."""
 
 MARGIN_TOKENS = 300
 """What a document may turn out longer than asked; taken off beforehand."""
