@@ -69,6 +69,7 @@ def write_model(network: Any, folder: Path, *, like: Path, record: Mapping[str, 
     version = weights_version(model_sha256(str(folder)))
     write_json(Location(uri=str(folder / TRAINING_FILE)), {"weights_version": version, **record})
     for path in folder.iterdir():
+        shutil.copymode(like / "config.json", path)  # `save_pretrained` leaves weights to their owner alone
         sync(path)
     return version
 

@@ -74,6 +74,8 @@ def test_train_writes_a_whole_model_with_metrics_and_a_record(tmp_path: Path, ti
     assert record["weights_version"] == weights_version(model_sha256(str(tmp_path / "model")))
     assert record["parent"]["model_sha256"] == model_sha256(tiny_model) != model_sha256(str(tmp_path / "model"))
     assert not (tmp_path / "model.partial").exists()
+    modes = {path.name: path.stat().st_mode for path in (tmp_path / "model").iterdir()}
+    assert modes["model.safetensors"] == modes["training.json"] == (Path(tiny_model) / "config.json").stat().st_mode
 
 
 def test_train_rollouts_of_other_weights_are_refused_unless_allowed(tmp_path: Path) -> None:
