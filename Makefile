@@ -92,10 +92,11 @@ docs: setup
 train-tiny: setup
 	$(PYTHON) -m pipelines.train_tiny --output memagent_batch/models/tiny
 
-# The shipped policy, gone on with by reinforcement: RL_OUT/model is the new one, RL_OUT/curve.png how it went.
+# The shipped policy, gone on with by reinforcement as models/tiny-rl was: RL_OUT/overwrite/model is the new one.
 RL_OUT ?= tiny-rl
 train-tiny-rl: setup
-	$(PYTHON) -m pipelines.train_tiny_rl --output $(RL_OUT)
+	$(PYTHON) -m pipelines.train_tiny_rl --policy gated --steps 10 --seed 5 --output $(RL_OUT)/gated
+	$(PYTHON) -m pipelines.train_tiny_rl --policy overwrite --steps 8 --seed 6 --model $(RL_OUT)/gated/model --output $(RL_OUT)/overwrite
 
 lock:
 	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 --extra cpu --extra dev pyproject.toml -o requirements/cpu.txt

@@ -26,6 +26,9 @@ from memagent_batch.storage.prompt_files import load_prompt_set
 TINY_MODEL = Path(__file__).parent / "models" / "tiny"
 """The policy that comes with the project; `model: tiny` names it."""
 
+TINY_RL_MODEL = TINY_MODEL.with_name("tiny-rl")
+"""The same after it learnt from rewards, to compare with; `model: tiny-rl` names it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderIdentity:
@@ -38,8 +41,13 @@ class ReaderIdentity:
 
 
 def model_folder(settings: Settings) -> str:
-    """The model's folder or hub name, with `tiny` resolved."""
-    return str(TINY_MODEL) if settings.model == "tiny" else settings.model
+    """The model's folder or hub name."""
+    return resolve_model(settings.model)
+
+
+def resolve_model(name: str) -> str:
+    """The folder of a policy that comes with the project, where it is named; else the name: a folder or hub name."""
+    return str({"tiny": TINY_MODEL, "tiny-rl": TINY_RL_MODEL}.get(name, name))
 
 
 def make_tokenizer(settings: Settings) -> Tokenizer:

@@ -20,7 +20,7 @@ from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import masked, package_versions
 from memagent_batch.storage.rollouts_reader import read_groups, read_rollouts_record
 from memagent_batch.train_settings import TrainSettings
-from memagent_batch.wiring import TINY_MODEL
+from memagent_batch.wiring import resolve_model
 from pipelines.learner.batches import COLUMNS, conversations
 from pipelines.learner.learner import Learner, load_learner
 from pipelines.learner.network import sync, write_model
@@ -179,12 +179,12 @@ def num_kept(collected: dict[str, Any]) -> int:
 
 
 def model_folder(model: str) -> Path:
-    """The folder of a model, `tiny` resolved.
+    """The folder of a model.
 
     Raises:
         SettingsError: there is no such folder.
     """
-    folder = TINY_MODEL if model == "tiny" else Path(model)
+    folder = Path(resolve_model(model))
     if not (folder / "config.json").is_file():
         raise SettingsError(f"model: {folder} is no model folder (no config.json); download the model into a folder")
     return folder

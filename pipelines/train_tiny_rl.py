@@ -105,8 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument(
         "--policy", choices=["overwrite", "gated"], default="overwrite", help="how to read (default: overwrite)"
     )
-    options.add_argument("--minutes", type=float, default=22.0, help="time after which no step begins (default: 22)")
-    options.add_argument("--steps", type=int, help="most steps (default: none)")
+    options.add_argument("--minutes", type=float, help="time after which no step begins (default: none)")
+    options.add_argument("--steps", type=int, default=10, help="most steps (default: 10)")
     options.add_argument("--seed", type=int, default=0, help="source of every choice (default: 0)")
     known = options.parse_args(arguments)
     tasks = NeedleTasks(Tokenizer(str(TINY_MODEL)), seed=known.seed)

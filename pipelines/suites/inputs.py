@@ -7,7 +7,7 @@ from typing import Any
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import masked
-from memagent_batch.wiring import TINY_MODEL
+from memagent_batch.wiring import resolve_model
 from pipelines.suites.corpora import Corpus, read_hotpotqa, read_squad
 from pipelines.suites.essays import own_texts, read_essays, texts_sha256
 from pipelines.suites.lengths import Meter
@@ -43,7 +43,7 @@ def read_inputs(
         InputError: a file can't be read; names it, and the record.
         SettingsError: the model has no tokeniser.
     """
-    tokenizer = load_tokenizer(str(TINY_MODEL) if model == "tiny" else model)
+    tokenizer = load_tokenizer(resolve_model(model))
     places = {
         name: Location(uri=uri, storage_options=storage_options)
         for name, uri in (("essays", essays), ("hotpotqa", hotpotqa), ("squad", squad))
