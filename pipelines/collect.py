@@ -128,10 +128,11 @@ def write_rollouts_table(settings: Settings, manifest: Mapping[str, Any]) -> dic
 
 def _require_all(counts: Mapping[str, int], missing: Sequence[str], *, manifest: Mapping[str, Any]) -> None:
     """Refuses rollouts that say another thing than `answers`."""
-    failed, told = counts["failed_samples"], manifest["counts"]["failed"]
-    if missing or failed != told:
+    here = {"asked": counts["samples"], "failed": counts["failed_samples"]}
+    told = {name: manifest["counts"][name] for name in here}
+    if missing or here != told:
         raise CountsError(
-            f"rollouts: {failed} samples failed where answers has {told}. Ended, but not to be replayed from log and "
+            f"rollouts would have {here} samples where answers has {told}. Ended, but not to be replayed from log and "
             f"documents: {'; '.join(missing[:SHOWN_MISSING]) or 'none'}. Put back a document that was changed or "
             "removed since it was read, and run the same command again"
         )

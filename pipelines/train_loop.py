@@ -74,8 +74,8 @@ async def go_on(
     """The loop itself, with an engine that serves the weights of the last step."""
     folder, start = claim_loop(settings), model_folder(settings.model)
     step = last_step(folder)
-    for older in done_steps(folder):  # whose weights are still there if a process was killed right after an update
-        if older.number < step.number:
+    for older in done_steps(folder):
+        if older.number < step.number and older.state.exists():  # a process was killed right after the next update
             older.drop_weights(keep_model=is_kept(older, settings))
     learner = load_learner(step.model if step.number else start, reference=start, settings=settings.learner)
     if step.number:

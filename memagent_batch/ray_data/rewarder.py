@@ -107,8 +107,12 @@ def call_reward(path: str, response: str, references: list[str]) -> float:
     Raises:
         TypeError: it gave something that is no number.
         ValueError: it gave no finite number.
+        RuntimeError: it asked the process to end.
     """
-    given = import_reward(path)(response, references)
+    try:
+        given = import_reward(path)(response, references)
+    except SystemExit as error:  # which would end the process that asked, too
+        raise RuntimeError(f"it calls exit({error.code})") from error
     if isinstance(given, str | bytes) or not hasattr(given, "__float__"):
         raise TypeError(f"the reward must be a number, not {type(given).__name__}")
     if not math.isfinite(float(given)):

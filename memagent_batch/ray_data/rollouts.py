@@ -14,7 +14,7 @@ from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.generation import Recording, Replaying
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.errors import NotHeldError
+from memagent_batch.errors import NotHeldError, SupersededError
 from memagent_batch.ray_data.documents import DocumentChunks, PlannedDocument, planned_documents
 from memagent_batch.ray_data.groups import COUNTS, Asked, GroupMaker, Sample
 from memagent_batch.ray_data.logged_turns import held_turn
@@ -50,7 +50,7 @@ def project_rollouts(part: pa.Table, *, task: RolloutTask) -> pa.Table:
     """Ray Data UDF: one part of the plan in, its files written, one row of `REPORT` out.
 
     Raises:
-        SupersededError: a newer attempt holds the claim; nothing was written.
+        SupersededError: a newer attempt holds the claim; no file is left.
     """
     projector = Projector(task)
     output = make_output(task.settings)
@@ -60,6 +60,12 @@ def project_rollouts(part: pa.Table, *, task: RolloutTask) -> pa.Table:
         files = list(write_rollouts(output, groups, part=part["part"][0].as_py(), run_id=task.run_id))
     finally:
         projector.maker.close()
+    try:
+        require_claim(output, run_id=task.run_id)
+    except SupersededError:
+        for name in files:
+            (output / name).delete()
+        raise
     report = {**projector.maker.counts, "files": files, "missing": projector.missing}
     return pa.Table.from_pylist([report], schema=REPORT)
 

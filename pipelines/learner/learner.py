@@ -81,20 +81,26 @@ class Learner:
         """One step of the optimiser for some whole groups; None where they hold no token to learn from.
 
         Raises:
-            LearningError: loss or gradient is not finite, or memory ran out; the weights are as they were.
+            LearningError: loss or gradient is not finite, and the weights are as they were; or the GPU's memory ran
+                out, and this learner is of no further use.
         """
-        num_learnt = sum(item.num_learnt_tokens for item in items)
-        if not num_learnt:
+        if not any(item.num_learnt_tokens for item in items):
             return None
         began = time.monotonic()
         try:
-            sums = self.accumulate(items)
+            sums, norm = self._update(items)
         except torch.OutOfMemoryError as error:
-            self._optimiser.zero_grad()
             raise LearningError(
                 f"step {self.num_steps + 1}: {error}; lower learner.batch_tokens, or vllm.gpu_memory_utilization where "
                 "an engine runs beside"
             ) from error
+        self.num_steps += 1
+        rate = self._optimiser.param_groups[0]["lr"]
+        return self._figures(sums, items, norm=norm, rate=rate, seconds=time.monotonic() - began)
+
+    def _update(self, items: Sequence[Conversation]) -> tuple[dict[str, float], float]:
+        """Moves the weights; returns what `accumulate` does, and the gradient's norm."""
+        sums = self.accumulate(items)
         norm = float(torch.nn.utils.clip_grad_norm_(self.network.parameters(), self._settings.clip_norm))
         if not (math.isfinite(norm) and math.isfinite(sums["loss"])):
             self._optimiser.zero_grad()
@@ -102,13 +108,11 @@ class Learner:
                 f"step {self.num_steps + 1}: loss {sums['loss']}, norm of the gradient {norm}; lower "
                 "learner.learning_rate, or leave out learner.bf16"
             )
-        rate = self._learning_rate()
         for group in self._optimiser.param_groups:
-            group["lr"] = rate
+            group["lr"] = self._learning_rate()
         self._optimiser.step()
         self._optimiser.zero_grad()
-        self.num_steps += 1
-        return self._figures(sums, items, norm=norm, rate=rate, seconds=time.monotonic() - began)
+        return sums, norm
 
     def accumulate(self, items: Sequence[Conversation]) -> dict[str, float]:
         """Adds the gradient of the objective over all conversations, and returns its sums divided by their tokens.

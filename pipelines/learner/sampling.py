@@ -54,9 +54,9 @@ class Sampler:
         slots = asyncio.Semaphore(self._settings.pool.readings_in_flight)
         read = list(await asyncio.gather(*[self._task(task, slots) for task in tasks]))
         samples = [sample for each in read for sample in each.samples]
-        if samples and all(sample.response is None for sample in samples):
+        if all(sample.response is None for sample in samples):
             raise RunFailedError(
-                f"none of {len(samples)} samples could be read, so nothing is learnt; the lines above say why"
+                f"none of {len(samples)} samples could be read, the lines above say why; the same command goes on"
             )
         return read
 

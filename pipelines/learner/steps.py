@@ -81,10 +81,10 @@ class Step:
         write_json(self.place / EVALUATION_FILE, figures)
 
     def drop_weights(self, *, keep_model: bool) -> None:
-        """Removes what no later step needs."""
-        self.state.unlink(missing_ok=True)
+        """Removes what no later step needs; the state last, so that it tells of a removal that was cut short."""
         if not keep_model:
             shutil.rmtree(self.model, ignore_errors=True)
+        self.state.unlink(missing_ok=True)
 
 
 def claim_loop(settings: TrainLoopSettings) -> Path:

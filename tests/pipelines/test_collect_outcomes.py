@@ -56,12 +56,18 @@ def test_collect_takes_the_turns_that_led_to_the_outcome(tmp_path: Path, text_mo
     assert rows_of(tmp_path / "run") == rows
 
 
-def test_collect_document_that_changed_since_it_was_read_is_refused(tmp_path: Path, text_model: str) -> None:
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [({"d": NOISE, "e": None}, r"'asked': 6, 'failed': 3\}"), ({"d": NOISE}, r"'asked': 3, 'failed': 0\}")],
+)
+def test_collect_document_that_changed_or_went_since_it_was_read_is_refused(
+    tmp_path: Path, text_model: str, left: dict[str, str | None], said: str
+) -> None:
     write_inputs(tmp_path, {"d": NOISE, "e": NOISE * 2}, references=["simulated"])
     settings = settings_of(tmp_path, text_model)
     collect(settings)
-    write_inputs(tmp_path, {"d": NOISE, "e": None}, references=["simulated"])
-    with pytest.raises(CountsError, match=r"3 samples failed where answers has 0.*Put back a document"):
+    write_inputs(tmp_path, left, references=["simulated"])
+    with pytest.raises(CountsError, match=rf"{said} samples where answers has .*'failed': 0\}}.*Put back a document"):
         table_again(settings)
     assert not (tmp_path / "run" / "rollouts.json").exists()
 

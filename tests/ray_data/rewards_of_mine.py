@@ -1,6 +1,7 @@
 """A user's own rewards: some that work, others that fail, but where the response is `good`."""
 
 import os
+import sys
 import time
 from collections.abc import Sequence
 
@@ -32,6 +33,12 @@ def hangs(response: str, references: Sequence[str]) -> float:
 def dies(response: str, references: Sequence[str]) -> float:
     if response != "good":
         os._exit(9)
+    return 1.0
+
+
+def exits(response: str, references: Sequence[str]) -> float:
+    if response != "good":
+        sys.exit(3)
     return 1.0
 
 

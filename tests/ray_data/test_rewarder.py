@@ -49,6 +49,7 @@ def test_rewarder_function_of_the_user_is_asked(rewarders: list[Rewarder]) -> No
         ("raises_timeout", 60, "TimeoutError: its judge did not answer"),
         ("says", 60, "must be a number, not str"),
         ("not_finite", 60, "must be finite"),
+        ("exits", 60, "RuntimeError: it calls exit(3)"),
         ("dies", 60, "its process died"),
         ("hangs", 3, "took longer than 3 s"),
     ],

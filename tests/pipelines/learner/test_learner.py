@@ -78,6 +78,21 @@ def test_step_that_gives_no_number_leaves_the_weights(tiny_learner: Learner) -> 
     assert torch.isfinite(weights(tiny_learner)).all()
 
 
+@pytest.mark.parametrize("place", ["_sums", "_optimiser"])
+def test_step_without_room_on_the_gpu_names_the_knobs(
+    tiny_learner: Learner, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_out(*_: Any) -> None:
+        raise torch.OutOfMemoryError("tried to allocate 7 GiB")
+
+    if place == "_sums":
+        monkeypatch.setattr(tiny_learner, "_sums", run_out)
+    else:
+        monkeypatch.setattr(tiny_learner._optimiser, "step", run_out)
+    with pytest.raises(LearningError, match=r"7 GiB; lower learner\.batch_tokens, or vllm\.gpu_memory_utilization"):
+        tiny_learner.step(samples())
+
+
 def test_step_warms_up_to_its_learning_rate(tiny_model: str) -> None:
     settings = GENTLE.model_copy(update={"warmup_steps": 2, "learning_rate": 3e-6})
     learner = load_learner(Path(tiny_model), reference=Path(tiny_model), settings=settings)
