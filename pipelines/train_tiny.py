@@ -18,7 +18,7 @@ from pipelines.tiny_policy.report import LOG_NAME, append_figures
 from pipelines.tiny_policy.schedule import phases
 from pipelines.tiny_policy.streams import training_streams
 from pipelines.tiny_policy.training import Phase, Progress, Trainer
-from pipelines.tiny_policy.turns import TurnKind, TurnMaker
+from pipelines.tiny_policy.turns import TurnMaker
 from pipelines.tiny_policy.vocabulary import write_tokenizer
 
 LOG_SECONDS = 30.0
@@ -43,11 +43,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="source of every choice")
     parser.add_argument("--start", type=Path, help="model folder to go on from")
     parser.add_argument("--first-phase", help="the phase to begin with: short, middle or long (default: short)")
-    parser.add_argument(
-        "--without-keeping",
-        action="store_true",
-        help="teach no turn in which a noted fact has to be kept, as a start that has this yet to learn from rewards",
-    )
     parser.add_argument("--documents", type=int, default=100, help="held-out documents for each figure at the end")
     options = parser.parse_args()
     _place_tokenizer(options)
@@ -119,8 +114,7 @@ def _train(rank: int, options: argparse.Namespace, meeting: str) -> None:
     trainer = Trainer(network, num_processes=options.processes)
     recorder = Recorder(options.output, trainer)
     rng = random.Random(f"{options.seed} {rank}")
-    left_out = {TurnKind.RETAIN} if options.without_keeping else frozenset()
-    for phase in _from(options, phases(maker, rng, seconds=60.0 * options.minutes, left_out=left_out)):
+    for phase in _from(options, phases(maker, rng, seconds=60.0 * options.minutes)):
         trainer.run(phase, recorder if rank == 0 else _ignore)
         if rank == 0:
             save(trainer.averaged, options.output)

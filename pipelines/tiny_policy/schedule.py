@@ -1,7 +1,7 @@
 """The phases of the tiny policy's training: reading with ever longer chunks; the start weights copy already."""
 
 import random
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pipelines.tiny_policy.examples import Batch, batches
@@ -94,28 +94,23 @@ SHORTEST_CHUNK_TOKENS = 40
 """Shortest chunk: the last one of a document is often short."""
 
 
-def phases(
-    maker: TurnMaker, rng: random.Random, *, seconds: float, left_out: Set[TurnKind] = frozenset()
-) -> Iterator[Phase]:
+def phases(maker: TurnMaker, rng: random.Random, *, seconds: float) -> Iterator[Phase]:
     """The phases in order.
 
     Args:
         maker: makes the turns.
         rng: source of every choice.
         seconds: wall clock of all phases together.
-        left_out: turns with a chunk that are not taught.
     """
     for stage in STAGES:
-        yield reading(maker, rng, stage, seconds=stage.part * seconds, left_out=left_out)
+        yield reading(maker, rng, stage, seconds=stage.part * seconds)
 
 
-def reading(
-    maker: TurnMaker, rng: random.Random, stage: Stage, *, seconds: float, left_out: Set[TurnKind] = frozenset()
-) -> Phase:
+def reading(maker: TurnMaker, rng: random.Random, stage: Stage, *, seconds: float) -> Phase:
     """Turns with chunks up to a length."""
     diet = Diet(
-        weights={kind: weight for kind, weight in UPDATES.items() if kind not in left_out},
-        gated_weights={kind: weight for kind, weight in GATED_UPDATES.items() if kind not in left_out},
+        weights=UPDATES,
+        gated_weights=GATED_UPDATES,
         gated_share=GATED_SHARE,
         shortest_tokens=SHORTEST_CHUNK_TOKENS,
         longest_tokens=stage.longest_tokens,
