@@ -74,9 +74,7 @@ async def go_on(
     """The loop itself, with an engine that serves the weights of the last step."""
     folder, start = claim_loop(settings), model_folder(settings.model)
     step = last_step(folder)
-    for older in done_steps(folder):
-        if older.number < step.number and older.state.exists():  # a process was killed right after the next update
-            older.drop_weights(keep_model=is_kept(older, settings))
+    drop_left_weights(settings, folder)
     learner = load_learner(step.model if step.number else start, reference=start, settings=settings.learner)
     if step.number:
         learner.load_state(torch.load(step.state, map_location="cpu", weights_only=True))
@@ -101,6 +99,13 @@ def is_spent(settings: TrainLoopSettings, folder: Path) -> bool:
     return (budget.max_steps is not None and num_steps >= budget.max_steps) or (
         budget.max_minutes is not None and minutes >= budget.max_minutes
     )
+
+
+def drop_left_weights(settings: TrainLoopSettings, folder: Path) -> None:
+    """Removes weights of steps before the last one that a process left which was killed right after an update."""
+    for older in list(done_steps(folder))[:-1]:
+        if older.state.exists():
+            older.drop_weights(keep_model=is_kept(older, settings))
 
 
 def is_kept(step: Step, settings: TrainLoopSettings) -> bool:

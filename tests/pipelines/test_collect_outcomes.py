@@ -1,6 +1,7 @@
 """Collected rollouts on the simulated engine, whose responses are all the same: what becomes of each sample."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ import pytest
 from collected import NOISE, rows_of, write_inputs
 
 from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
+from memagent_batch.ray_data.rollouts import RolloutTask, project_rollouts
 from memagent_batch.settings import Settings
 from memagent_batch.storage.manifest import read_json
-from memagent_batch.wiring import make_output
+from memagent_batch.storage.turn_index import scan_log
+from memagent_batch.wiring import identify_reader, make_output
 from pipelines.collect import collect, sampled_settings, write_rollouts_table
+from pipelines.plan import make_plan
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
@@ -95,6 +99,32 @@ def test_collect_superseded_leaves_the_newer_rollouts_alone(tmp_path: Path, text
     assert before
     assert {path: path.read_bytes() for path in (tmp_path / "run").glob("rollouts*/*")} == before
     assert (tmp_path / "run" / "rollouts.json").exists()
+
+
+def test_collect_superseded_while_it_wrote_leaves_no_file(
+    tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
+    settings = sampled_settings(settings_of(tmp_path, text_model))
+    record = collect(settings)
+    reader, output = identify_reader(settings), make_output(settings)
+    [part] = make_plan(settings).parts(scan_log(output, reader_fingerprint=reader.fingerprint))
+    shutil.rmtree(tmp_path / "run" / "rollouts")
+    written: list[list[str]] = []
+
+    def claim(*_: Any, **__: Any) -> None:
+        written.append([path.name for path in (tmp_path / "run").glob("rollouts/*")])
+        if written[-1]:
+            raise SupersededError("a newer attempt")
+
+    monkeypatch.setattr("memagent_batch.ray_data.rollouts.require_claim", claim)
+    with pytest.raises(SupersededError):
+        project_rollouts(
+            part.append_column("part", pa.array([0])),
+            task=RolloutTask(settings=settings, run_id=record["run_id"], reader=reader),
+        )
+    assert [len(names) for names in written] == [0, 1]
+    assert not list((tmp_path / "run" / "rollouts").iterdir())
 
 
 def test_collect_with_another_number_of_samples_is_refused(tmp_path: Path, text_model: str) -> None:

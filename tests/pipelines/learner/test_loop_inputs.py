@@ -11,7 +11,7 @@ from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.sections import RolloutSettings
 from memagent_batch.settings import EngineKind
 from pipelines import train_loop as loop
-from pipelines.learner.steps import claim_loop
+from pipelines.learner.steps import Step, claim_loop
 from pipelines.learner.tasks import TableTasks
 
 
@@ -73,6 +73,33 @@ def test_claim_loop_killed_while_it_wrote_its_record_is_claimed_again(tmp_path: 
     (tmp_path / "loop").mkdir()
     (tmp_path / "loop" / ".tmp-loop.json").write_text("{")
     assert claim_loop(loop_settings(tmp_path, max_steps=1)) == tmp_path / "loop"
+
+
+def write_step(folder: Path, number: int, *, with_state: bool) -> Step:
+    step = Step(folder, number)
+    step.model.mkdir(parents=True)
+    if with_state:
+        step.state.write_bytes(b"state")
+    step.write_update({"step": number, "step_seconds": 40.0})
+    return step
+
+
+def test_loop_killed_right_after_an_update_drops_the_weights_before_and_no_kept_ones(tmp_path: Path) -> None:
+    folder = claim_loop(loop_settings(tmp_path, max_steps=9))
+    kept, left, last = (write_step(folder, number, with_state=number > 1) for number in (1, 2, 3))
+    loop.drop_left_weights(loop_settings(tmp_path, max_steps=9), folder)
+    assert [step.model.exists() for step in (kept, left, last)] == [True, False, True]
+    assert [step.state.exists() for step in (kept, left, last)] == [False, False, True]
+
+
+def test_loop_minutes_are_those_of_steps_and_of_held_out_readings(tmp_path: Path) -> None:
+    settings = loop_settings(tmp_path, max_steps=9)
+    timed = settings.model_copy(update={"loop": settings.loop.model_copy(update={"max_minutes": 1.0})})
+    folder = claim_loop(timed)
+    step = write_step(folder, 1, with_state=True)
+    assert not loop.is_spent(timed, folder)
+    step.write_evaluation({"evaluation_seconds": 30.0})
+    assert loop.is_spent(timed, folder)
 
 
 @pytest.mark.parametrize(
