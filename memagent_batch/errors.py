@@ -52,6 +52,26 @@ class EngineRequestError(ReadingError):
     """The engine refused or failed one request, and goes on serving others."""
 
 
+class NotReadError(MemagentError):
+    """A reading can't be finished now, for a cause that passes. It gets no outcome, and the next run reads it."""
+
+
+class EngineUnavailableError(NotReadError):
+    """The endpoint gave no usable answer for longer than an outage may last: away, overloaded, out of quota."""
+
+
+class TextUnavailableError(NotReadError):
+    """The text of one document can't be fetched now, or is no longer the text that the plan was made for."""
+
+
+class EngineRefusedError(UsageError):
+    """The endpoint refuses the key or does not know the model: no reading can succeed until the user mends it."""
+
+
+class TooManyFailedError(MemagentError):
+    """The run is closed and its tables are written, but more readings failed than `max_failed_share` allows. Exit 4."""
+
+
 class EngineDeadError(MemagentError):
     """The engine can serve nothing more. Its actor stops at once; Ray replaces it."""
 
