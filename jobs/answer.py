@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from jobs.arguments import parse_settings, run_command
+from jobs.manuals import ANSWER
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -15,7 +16,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _answer(arguments: Sequence[str]) -> None:
     settings = parse_settings(
-        arguments, command="memagent answer", description="Answers questions over documents of any length."
+        arguments,
+        command="memagent answer",
+        description="Answers questions over documents of any length.",
+        manual=ANSWER,
     )
     from pipelines.answer import answer  # here, so that --help needs neither ray nor an engine
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from jobs.arguments import parse_knobs, run_command
+from jobs.manuals import TRAIN_LOOP
 from memagent_batch.train_settings import TrainLoopSettings
 
 
@@ -15,13 +16,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _loop(arguments: Sequence[str]) -> None:
-    named = [argument.replace("--group-size", "--rollouts.group-size", 1) for argument in arguments]
     settings = parse_knobs(
         TrainLoopSettings,
-        named,
+        arguments,
         command="memagent train loop",
-        description="Samples questions G times (--group-size G), updates the model on them, and goes on with the new "
-        "weights, until --loop.max-steps or --loop.max-minutes. The same command goes on where it stopped.",
+        description="Samples questions several times, updates the model on them, and goes on with the new weights,\n"
+        "until --loop.max-steps or --loop.max-minutes. The same command goes on where it stopped.",
+        manual=TRAIN_LOOP,
     )
     from pipelines.learner.tasks import TableTasks, read_held_out
     from pipelines.train_loop import train_loop

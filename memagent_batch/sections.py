@@ -1,9 +1,9 @@
 """What settings are made of: the base of every group of knobs, and the groups of knobs that belong to learning."""
 
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -16,6 +16,15 @@ from memagent_batch.domain.rewards import BUILT_IN_REWARDS, Overlong
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
+
+
+def _as_several(value: Any) -> Any:
+    """One text as the only one of several."""
+    return (value,) if isinstance(value, str) else value
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_as_several)]
+"""One text or several."""
 
 
 class LogFormat(StrEnum):

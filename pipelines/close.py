@@ -22,8 +22,8 @@ from memagent_batch.storage.manifest import (
     FORMAT,
     RUN_FILE,
     RunRecord,
+    asked_documents,
     asked_questions,
-    canonical,
     masked,
     package_versions,
     public_settings,
@@ -84,7 +84,7 @@ def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, p
     record = RunRecord(
         run_id=run_id,
         started_at=started_at.isoformat(),
-        documents=canonical(settings.documents, settings),
+        documents=asked_documents(settings),
         questions=asked_questions(settings),
         asked=plan.num_readings,
         reader_fingerprint=reader.fingerprint,

@@ -32,8 +32,8 @@ class RunRecord:
     """The run."""
     started_at: str
     """When it began, ISO 8601, UTC."""
-    documents: str
-    """URI of the documents."""
+    documents: str | list[str]
+    """URI of the documents; a list where there are several."""
     questions: list[str]
     """URI of the question list, questions given directly, and the inline column, in this order."""
     asked: int
@@ -84,12 +84,18 @@ def claim_output(output: Location, settings: Settings) -> None:
         raise OutputError(
             f"output: {output.uri} has the layout {record.get('format')!r}, this version writes {FORMAT!r}"
         )
-    asked = (canonical(settings.documents, settings), asked_questions(settings))
+    asked = (asked_documents(settings), asked_questions(settings))
     if (record["documents"], record["questions"]) != asked and not settings.adopt_output:
         raise OutputError(
             f"output: {output.uri} belongs to a run over documents {record['documents']} and questions "
             f"{record['questions']}; choose another output, or say --adopt-output to go on in this one"
         )
+
+
+def asked_documents(settings: Settings) -> str | list[str]:
+    """Where the documents are, for `run.json`."""
+    places = [canonical(uri, settings) for uri in settings.documents]
+    return places[0] if len(places) == 1 else places
 
 
 def asked_questions(settings: Settings) -> list[str]:
@@ -115,8 +121,9 @@ def masked(uri: str) -> str:
 def public_settings(settings: Settings) -> dict[str, Any]:
     """All knobs as JSON, without secrets."""
     knobs = settings.model_dump(mode="json", exclude={"storage_options": True, "openai": {"api_key"}})
-    places = {name: masked(knobs[name]) for name in ("documents", "questions", "output") if knobs[name]}
-    return {**knobs, **places}
+    places = {name: masked(knobs[name]) for name in ("questions", "output") if knobs[name]}
+    several = [masked(uri) for uri in settings.documents]
+    return {**knobs, **places, "documents": several[0] if len(several) == 1 else several}
 
 
 def package_versions() -> dict[str, str]:

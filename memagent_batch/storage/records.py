@@ -65,6 +65,11 @@ class Column:
     knob: str = ""
     """Setting that names the column, for the remedy in messages; empty where the name is fixed."""
 
+    @property
+    def option(self) -> str:
+        """The setting on the command line."""
+        return f"--{self.knob.replace('_', '-')}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
@@ -143,7 +148,7 @@ def reading(path: str) -> Iterator[None]:
         detail = str(error).strip() or type(error).__name__
         raise InputError(
             f"{path} can't be read: {detail}; is it whole, in the format that its ending or --input.format says, "
-            "and reachable with --storage_options?"
+            "and reachable with --storage-options?"
         ) from error
 
 
@@ -227,7 +232,7 @@ def refuse_type(type_name: str, *, column: Column, where: str) -> NoReturn:
         InputError: always.
     """
     wanted = "text or integers" if column.kind is Kind.IDENTIFIER else "text"
-    remedy = f", or name another column with --{column.knob}" if column.knob else ""
+    remedy = f", or name another column with {column.option}" if column.knob else ""
     raise InputError(f"{where}: column {column.name!r} holds {type_name}, not {wanted}; write it as text{remedy}")
 
 
@@ -237,6 +242,6 @@ def refuse_missing(column: Column, *, there: Sequence[str], where: str) -> NoRet
     Raises:
         InputError: always.
     """
-    remedy = f"name the right one with --{column.knob}" if column.knob else "add or rename one"
+    remedy = f"name the right one with {column.option}" if column.knob else "add or rename one"
     names = ", ".join(repr(name) for name in there) or "none"
     raise InputError(f"{where} has no column {column.name!r}; its columns: {names}; {remedy}")

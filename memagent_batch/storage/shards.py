@@ -3,7 +3,7 @@
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -58,12 +58,12 @@ class _FormattedFile:
     format: Format
 
 
-def list_shards(documents: Location, *, settings: InputSettings) -> list[Shard]:
+def list_shards(*documents: Location, settings: InputSettings) -> list[Shard]:
     """Shards of the documents, in the order of their paths within each format.
 
     Args:
-        documents: A file, a folder (read with all below it) or a glob. Hidden files, and names that start with `_`,
-            are left out of folders and globs.
+        documents: Files, folders (read with all below them) or globs, on file systems with the same options. Hidden
+            files, and names that start with `_`, are left out of folders and globs.
         settings: Format of the files; `auto` goes by each file's ending.
 
     Raises:
@@ -77,12 +77,12 @@ def list_shards(documents: Location, *, settings: InputSettings) -> list[Shard]:
             if settings.format == "auto"
             else Format(settings.format),
         )
-        for file in list_files(documents)
+        for file in _list_places(documents)
     ]
     formatted.sort(key=attrgetter("format"))
     large = [item for item in formatted if _is_large(item)]
     with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
-        sizes = threads.map(_group_bytes, large, [documents.storage_options] * len(large))
+        sizes = threads.map(_group_bytes, large, [documents[0].storage_options] * len(large))
         split = {item.file.path: list(_split(item, sizes=size)) for item, size in zip(large, sizes, strict=True)}
     shards: list[Shard] = []
     for format_, items in groupby(formatted, key=attrgetter("format")):
@@ -94,6 +94,20 @@ def list_shards(documents: Location, *, settings: InputSettings) -> list[Shard]:
                 small.append(item.file)
         shards.extend(_packed(small, format_=format_))
     return shards
+
+
+def _list_places(places: Sequence[Location]) -> list[InputFile]:
+    """Files of all places; a file that is in two of them once.
+
+    With several places, a name is the path below the folder that holds all of them, so that no two are the same, and
+    the files that a shell makes of a glob have the names that the glob itself gives.
+    """
+    if len(places) == 1:
+        return list_files(places[0])
+    files = {file.path: file for place in places for file in list_files(place)}
+    roots = [path.removesuffix(file.name).rstrip("/").split("/") for path, file in files.items()]
+    root = "".join(f"{part}/" for part in posixpath.commonprefix(roots))
+    return [replace(files[path], name=path.removeprefix(root)) for path in sorted(files)]
 
 
 def list_files(location: Location) -> list[InputFile]:
@@ -131,7 +145,7 @@ def _info(location: Location) -> Mapping[str, Any] | None:
         return None
     except (ValueError, TypeError) as error:
         raise InputError(
-            f"{location.uri}: its file system can't be used ({error}); check the protocol and --storage_options"
+            f"{location.uri}: its file system can't be used ({error}); check the protocol and --storage-options"
         ) from error
     return info
 

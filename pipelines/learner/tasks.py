@@ -118,8 +118,8 @@ def _asked(settings: TrainLoopSettings, uri: str | None) -> list[dict[str, Any]]
     """Each question of a list that has references with each document that it is asked of."""
     if uri is None:
         raise SettingsError("questions: missing; give a question list with references")
-    documents = Location(uri=settings.documents, storage_options=settings.storage_options)
-    shards = list_shards(documents, settings=settings.input)
+    documents = [Location(uri=place, storage_options=settings.storage_options) for place in settings.documents]
+    shards = list_shards(*documents, settings=settings.input)
     index = pa.concat_tables(
         [
             table

@@ -98,7 +98,7 @@ def planned(settings: Settings) -> Plan:
     """The plan that a run over the settings' documents would make."""
     from memagent_batch.storage.location import Location
 
-    shards = list_shards(Location(uri=settings.documents), settings=settings.input)
+    shards = list_shards(Location(uri=settings.documents[0]), settings=settings.input)
     tables = [table for shard in shards for table in index_shard(shard, settings=settings.input, storage_options={})]
     return Plan(pa.concat_tables(tables), read_questions(None, ask=settings.ask), samples=1)
 
@@ -151,7 +151,7 @@ def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(
 ) -> None:
     texts = {"fine": "1" * 31, "cursed": "2" * 16, "other": "3" * 31}  # a digit is a token
     rows = [{"document_id": name, "text": text} for name, text in texts.items()]
-    pq.write_table(pa.Table.from_pylist(rows), settings.documents)
+    pq.write_table(pa.Table.from_pylist(rows), settings.documents[0])
     monkeypatch.setattr(reader, "make_policy", cursed_policy)
     knobs = {"policy": settings.policy.model_copy(update={"chunk_tokens": 20})}
     (call,) = read_pending(settings.model_copy(update=knobs), together=True)
@@ -216,7 +216,7 @@ def test_reader_document_that_changed_since_the_plan_fails_alone(settings: Setti
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
     bundles = list(plan.pending(scan_log(output, reader_fingerprint=FINGERPRINT), retry_failed=False))
     rows = [{"document_id": name, "text": text + "!" * (name == "other")} for name, text in TEXTS.items()]
-    pq.write_table(pa.Table.from_pylist(rows), settings.documents)
+    pq.write_table(pa.Table.from_pylist(rows), settings.documents[0])
     task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=FINGERPRINT, board=SilentBoard())
 
     async def read() -> list[pa.Table]:

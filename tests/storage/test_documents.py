@@ -167,7 +167,7 @@ def test_index_blank_question_beside_a_text_is_refused_with_its_row(question: st
 
 def test_index_text_file_with_a_column_asked_for_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
-    with pytest.raises(InputError, match=r"no column 'day'; leave out --input\.carry_columns"):
+    with pytest.raises(InputError, match=r"no column 'day'; leave out --input\.carry-columns"):
         _index(Location(uri=str(tmp_path)), InputSettings(carry_columns=("day",)))
 
 

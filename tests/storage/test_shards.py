@@ -184,6 +184,29 @@ def test_list_shards_large_file_that_is_damaged_is_refused(tmp_path: Path, monke
         _list(tmp_path)
 
 
+def test_list_shards_several_places_have_the_names_of_their_glob_and_no_file_twice(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt", "more/a.txt"):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_text(name)
+
+    def names(*places: str) -> list[str]:
+        (shard,) = list_shards(*(Location(uri=str(tmp_path / place)) for place in places), settings=InputSettings())
+        return list(shard.names)
+
+    assert names("in/a.txt", "in/b.txt", "in/more") == names("in/*") == names("in") == ["a.txt", "b.txt", "more/a.txt"]
+    assert names("in", "in/more", "in/a.txt") == names("in")
+    assert names("in/a.txt", "in/more/a.txt") == ["a.txt", "more/a.txt"]
+    assert names("in/more/a.txt") == ["a.txt"]
+
+
+def test_list_shards_places_on_two_file_systems_have_names_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("disk")
+    kept = Location(uri="memory://lake/a.txt")
+    kept.write_bytes(b"memory")
+    (shard,) = list_shards(Location(uri=str(tmp_path / "a.txt")), kept, settings=InputSettings())
+    assert list(shard.names) == [f"file://{tmp_path}/a.txt", "memory://lake/a.txt"]
+
+
 def test_shard_pickled_comes_back_equal(tmp_path: Path) -> None:
     _touch(tmp_path, "a.txt")
     found = _list(tmp_path)
