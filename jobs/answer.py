@@ -21,9 +21,15 @@ def _answer(arguments: Sequence[str]) -> None:
         description="Answers questions over documents of any length.",
         manual=ANSWER,
     )
+    from memagent_batch.wiring import make_output
     from pipelines.answer import answer  # here, so that --help needs neither ray nor an engine
 
     manifest = answer(settings)
+    if sys.stdout.isatty():
+        from jobs.ending import ending
+
+        print(f"\n{ending(make_output(settings), manifest)}")
+        return
     said = {**manifest["counts"], "seconds": manifest["seconds"], "changes": manifest["changes"]}
     print(json.dumps({"output": settings.output, **said}))
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from jobs.arguments import run_command
 from jobs.options import OptionParser
+from jobs.screen import cut
 from memagent_batch.domain.differences import Change
 from memagent_batch.errors import SettingsError
 from memagent_batch.storage.differences import compare_runs
@@ -113,11 +114,11 @@ def _lines(row: dict[str, Any]) -> Iterator[str]:
     for name in ("question", "memory") if asked_otherwise else ("memory",):
         for side in ("before", "after"):
             if row[f"{name}_{side}"]:
-                yield f"    {name} {side}: {_cut(row[f'{name}_{side}'], TEXT_WIDTH)}"
+                yield f"    {name} {side}: {cut(row[f'{name}_{side}'], TEXT_WIDTH)}"
 
 
 def _line(cells: dict[str, str]) -> str:
-    return " ".join(f"{_cut(cells[name], width):<{width}}" for name, width in WIDTHS.items()).rstrip()
+    return " ".join(f"{cut(cells[name], width):<{width}}" for name, width in WIDTHS.items()).rstrip()
 
 
 def _said(row: dict[str, Any], side: str) -> str:
@@ -128,12 +129,6 @@ def _said(row: dict[str, Any], side: str) -> str:
     if answer is None:
         return f"({status}, no answer)" if row[f"error_message_{side}"] is None else f"({row[f'error_message_{side}']})"
     return str(answer)
-
-
-def _cut(text: str, width: int) -> str:
-    """The text on one line, without what would steer a terminal, cut at a width."""
-    shown = "".join(char if char.isprintable() else " " for char in text)
-    return shown if len(shown) <= width else f"{shown[: width - 1]}…"
 
 
 def _summary(before: PastRun, after: PastRun, counts: Counter[str]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`memagent train loop`: collects with the newest weights, updates them, and again, until a budget is spent."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -24,11 +25,21 @@ def _loop(arguments: Sequence[str]) -> None:
         "until --loop.max-steps or --loop.max-minutes. The same command goes on where it stopped.",
         manual=TRAIN_LOOP,
     )
+    quiet_engine()
     from pipelines.learner.tasks import TableTasks, read_held_out
     from pipelines.train_loop import train_loop
 
     said = train_loop(settings, tasks=TableTasks(settings), held_out=read_held_out(settings))
     print(json.dumps({"output": settings.output, **said}))
+
+
+def quiet_engine() -> None:
+    """Keeps vLLM's log lines out of stdout, which is for the result: the loop's engine runs in this very process.
+
+    Where the user's own variables ask for more lines, these go to stderr.
+    """
+    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
 
 if __name__ == "__main__":

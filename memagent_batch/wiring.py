@@ -52,7 +52,7 @@ def resolve_model(name: str) -> str:
 
 def make_tokenizer(settings: Settings) -> Tokenizer:
     """The model's tokeniser."""
-    return load_tokenizer(settings.tokenizer or model_folder(settings))
+    return load_tokenizer(resolve_model(settings.tokenizer or settings.model))
 
 
 def make_prompt_set(settings: Settings) -> PromptSet:
@@ -132,7 +132,7 @@ def make_renewable_engine(settings: Settings) -> RenewableEngine:
     return VllmEngine(
         settings.vllm,
         model=model_folder(settings),
-        tokenizer=settings.tokenizer,
+        tokenizer=settings.tokenizer and resolve_model(settings.tokenizer),
         window_tokens=settings.window_tokens,
         sampling=settings.sampling,
     )

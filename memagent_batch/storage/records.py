@@ -18,7 +18,8 @@ from memagent_batch.errors import InputError, MemagentError
 from memagent_batch.storage.location import Location
 
 _CLIENT_PACKAGES = frozenset(
-    {"adlfs", "aiobotocore", "aiohttp", "azure", "botocore", "fsspec", "gcsfs", "google", "huggingface_hub", "requests"}
+    {"adlfs", "aiobotocore", "aiohttp", "azure", "botocore", "fsspec", "gcsfs", "google", "httpx", "httpx2"}
+    | {"huggingface_hub", "requests"}
 )
 """Packages of file system clients whose errors do not descend from OSError."""
 

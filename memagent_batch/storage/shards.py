@@ -141,7 +141,9 @@ def _info(location: Location) -> Mapping[str, Any] | None:
     """
     try:
         info: Mapping[str, Any] = location.fs.info(location.path)
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
+            raise InputError(f"{location.uri} can't be reached: {error.__cause__}; check the address") from error
         return None
     except (ValueError, TypeError) as error:
         raise InputError(
