@@ -18,7 +18,7 @@ from memagent_batch.engines.bm25 import Bm25
 from memagent_batch.engines.engine import Engine, RenewableEngine
 from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.engines.weights import model_sha256
-from memagent_batch.errors import PromptSetError, SettingsError
+from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
 from memagent_batch.settings import EngineKind, Settings
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.prompt_files import load_prompt_set
@@ -166,6 +166,19 @@ def identify_reader(settings: Settings) -> ReaderIdentity:
     }
     hashed = {name: value for name, value in parts.items() if name != "model" or settings.engine == EngineKind.OPENAI}
     return ReaderIdentity(fingerprint=fingerprint(hashed), parts=parts)
+
+
+def require_reader(settings: Settings, *, fingerprint: str) -> None:
+    """Checks that model, tokeniser and prompt set are those that a run began with; they may be edited meanwhile.
+
+    Raises:
+        RunFailedError: they are not, and turns would be kept under the name of another reader.
+    """
+    if identify_reader(settings).fingerprint != fingerprint:
+        raise RunFailedError(
+            f"the model {settings.model!r}, its tokeniser or the prompt set was edited since the run began, or another "
+            "one lies on this node; put the same files on every node. The same command then begins with what is there"
+        )
 
 
 def require_window(settings: Settings, *, prompts: PromptTokens) -> None:

@@ -31,7 +31,14 @@ from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import LIST_HASH, first_questions, question_lists, read_asked
 from memagent_batch.storage.turn_index import ReadingKey, Row, read_turns, scan_turn_files
 from memagent_batch.storage.turn_log import TurnLogWriter
-from memagent_batch.wiring import make_engine, make_output, make_policy, make_prompt_tokens, make_tokenizer
+from memagent_batch.wiring import (
+    make_engine,
+    make_output,
+    make_policy,
+    make_prompt_tokens,
+    make_tokenizer,
+    require_reader,
+)
 
 LAST_FLUSH_SECONDS = 30.0
 """Longest wait for the log's last flush when the engine has died."""
@@ -57,17 +64,10 @@ class Reader:
     """Ray Data UDF: tokenised documents in, one row for each ended reading out. Lives as long as its engine."""
 
     def __init__(self, task: ReaderTask) -> None:
-        """Loads tokeniser and prompts; the engine starts with the first document, on the loop that serves it."""
+        """Takes the task; all that may fail begins with the first document, since Ray loses what is raised here."""
         self._task = task
         self._settings = task.settings
-        self._tokenizer = make_tokenizer(self._settings)
-        self._prompts = make_prompt_tokens(self._settings)
-        self._policy = make_policy(self._settings)
         self._output = make_output(self._settings)
-        self._questions = read_asked(self._output, run_id=task.run_id)
-        listed = LIST_HASH in self._questions.schema.names
-        self._lists = question_lists(self._questions) if listed else {}
-        self._first_questions = first_questions(self._questions) if listed else frozenset()
         self._writer = writer_before_restarts()
         self._writer_id = f"{self._writer}{uuid.uuid4().hex[:12]}"
         self._started = Once(self._start)
@@ -92,6 +92,7 @@ class Reader:
     async def _start(self) -> Engine:
         settings = self._settings
         self._loop = asyncio.get_running_loop()
+        self._load()
         self._slots = asyncio.Semaphore(settings.pool.readings_in_flight)
         self._log = TurnLogWriter(
             self._output, run_id=self._task.run_id, writer_id=self._writer_id, settings=settings.log
@@ -113,6 +114,17 @@ class Reader:
             asyncio.create_task(self._flush_when_left()),
         ]
         return engine
+
+    def _load(self) -> None:
+        """Tokeniser, prompts, policy and questions."""
+        require_reader(self._settings, fingerprint=self._task.reader_fingerprint)
+        self._tokenizer = make_tokenizer(self._settings)
+        self._prompts = make_prompt_tokens(self._settings)
+        self._policy = make_policy(self._settings)
+        self._questions = read_asked(self._output, run_id=self._task.run_id)
+        listed = LIST_HASH in self._questions.schema.names
+        self._lists = question_lists(self._questions) if listed else {}
+        self._first_questions = first_questions(self._questions) if listed else frozenset()
 
     async def _held(self, document: PlannedDocument) -> dict[ReadingKey, dict[str, Row]]:
         """Turns of the document that the log holds: of earlier runs, and of this run's actors before this one."""

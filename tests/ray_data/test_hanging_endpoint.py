@@ -24,7 +24,7 @@ from memagent_batch.storage.plan import Plan
 from memagent_batch.storage.questions import read_questions
 from memagent_batch.storage.shards import list_shards
 from memagent_batch.storage.turn_index import scan_log
-from memagent_batch.wiring import make_output
+from memagent_batch.wiring import identify_reader, make_output
 
 TEXTS = {"fine": "a text to read " * 20, "cursed": "a cursed text " * 20, "other": "another text " * 20}
 RUN_ID = "20260101T000000.000Z"
@@ -88,8 +88,12 @@ def read(settings: Settings) -> dict[str, str]:
     tables = [table for shard in shards for table in index_shard(shard, settings=settings.input, storage_options={})]
     plan = Plan(pa.concat_tables(tables), read_questions(None, ask=settings.ask), samples=1)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
-    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint="f", board=SilentBoard())
-    bundles = plan.pending(scan_log(output, reader_fingerprint="f"), retry_failed=settings.retry_failed)
+    task = ReaderTask(
+        settings=settings, run_id=RUN_ID, reader_fingerprint=identify_reader(settings).fingerprint, board=SilentBoard()
+    )
+    bundles = plan.pending(
+        scan_log(output, reader_fingerprint=identify_reader(settings).fingerprint), retry_failed=settings.retry_failed
+    )
     documents = [document for bundle in bundles for document in tokenise(bundle, settings=settings)]
 
     async def read_all() -> list[pa.Table]:

@@ -29,10 +29,9 @@ from memagent_batch.storage.plan import Plan
 from memagent_batch.storage.questions import read_questions
 from memagent_batch.storage.shards import list_shards
 from memagent_batch.storage.turn_index import scan_log
-from memagent_batch.wiring import make_output
+from memagent_batch.wiring import identify_reader, make_output
 
 RUN_ID = "20260101T000000.000Z"
-FINGERPRINT = "f"
 TEXTS = {"fine": "some text to read " * 30, "cursed": "two words", "other": "more text to read " * 20}
 
 
@@ -109,8 +108,13 @@ def read_pending(
     """What one reader returns or raises for each document of the plan, or for all that go together in a call."""
     output, plan = make_output(settings), planned(settings)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
-    index = scan_log(output, reader_fingerprint=FINGERPRINT)
-    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=FINGERPRINT, board=board or Board())
+    index = scan_log(output, reader_fingerprint=identify_reader(settings).fingerprint)
+    task = ReaderTask(
+        settings=settings,
+        run_id=RUN_ID,
+        reader_fingerprint=identify_reader(settings).fingerprint,
+        board=board or Board(),
+    )
     bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
     if together:
         bundles = [bundle.append_column(CALL_COLUMN, pa.array([0] * bundle.num_rows)) for bundle in bundles]
@@ -199,7 +203,10 @@ def test_reader_retrying_after_the_policy_was_mended_reads_what_failed(
     assert read_pending(settings) == []
     assert statuses_in(read_pending(settings.model_copy(update={"retry_failed": True}))) == ["ok"]
     assert [
-        outcome.status for outcome in scan_log(make_output(settings), reader_fingerprint=FINGERPRINT).outcomes.values()
+        outcome.status
+        for outcome in scan_log(
+            make_output(settings), reader_fingerprint=identify_reader(settings).fingerprint
+        ).outcomes.values()
     ] == ["ok"] * 3
 
 
@@ -214,10 +221,14 @@ def test_reader_whose_log_can_not_be_written_fails_every_reading_and_answers_non
 def test_reader_document_that_changed_since_the_plan_fails_alone(settings: Settings) -> None:
     output, plan = make_output(settings), planned(settings)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
-    bundles = list(plan.pending(scan_log(output, reader_fingerprint=FINGERPRINT), retry_failed=False))
+    bundles = list(
+        plan.pending(scan_log(output, reader_fingerprint=identify_reader(settings).fingerprint), retry_failed=False)
+    )
     rows = [{"document_id": name, "text": text + "!" * (name == "other")} for name, text in TEXTS.items()]
     pq.write_table(pa.Table.from_pylist(rows), settings.documents)
-    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=FINGERPRINT, board=SilentBoard())
+    task = ReaderTask(
+        settings=settings, run_id=RUN_ID, reader_fingerprint=identify_reader(settings).fingerprint, board=SilentBoard()
+    )
 
     async def read() -> list[pa.Table]:
         reader = Reader(task)
