@@ -13,7 +13,7 @@ from fsspec.utils import glob_translate
 
 from memagent_batch.errors import MemagentError, OutputError, StorageError
 from memagent_batch.settings import Settings
-from memagent_batch.storage.location import Location
+from memagent_batch.storage.location import Location, storage_errors
 
 RUN_FILE = "run.json"
 MANIFEST_FILE = "manifest.json"
@@ -68,14 +68,18 @@ def reaching(output: Location) -> Iterator[None]:
     try:
         yield
     except StorageError as error:
-        raise OutputError(f"output: {error}; check the path, --storage-options and your rights") from error
+        raise _unreached(output, error.__cause__ or error) from error
     except MemagentError:
         raise
     except Exception as error:  # the boundary to every file system's own exceptions
-        raise OutputError(
-            f"output: {output.uri} can't be reached: {type(error).__name__}: {' '.join(str(error).split())}; check the "
-            "path, --storage-options and your rights"
-        ) from error
+        raise _unreached(output, error) from error
+
+
+def _unreached(output: Location, cause: BaseException) -> OutputError:
+    return OutputError(
+        f"output: {output.uri} can't be reached: {type(cause).__name__}: {' '.join(str(cause).split())}; check the "
+        "path, --storage-options and your rights"
+    )
 
 
 def claim_output(output: Location, settings: Settings) -> None:
@@ -233,10 +237,13 @@ def read_json(place: Location) -> dict[str, Any] | None:
     Raises:
         OutputError: the file is not JSON.
     """
-    if not place.exists():
-        return None
+    with storage_errors(place.uri):
+        try:
+            data = place.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
     try:
-        value = json.loads(place.read_bytes())
+        value = json.loads(data)
     except ValueError as error:
         raise OutputError(f"{place.uri} is not valid JSON: {error}; restore it or choose another output") from error
     if not isinstance(value, dict):
