@@ -1,8 +1,8 @@
 """Nights of a scan, each killed with SIGKILL right before its n-th change of the output, for every n that there is.
 
-Arguments: settings of the outputs as JSON (`output`, `storage_options`), and the distance of the moments that are struck.
-Each moment has an output of its own, `output/n`. Prints the number of moments. Children are forked before anything but
-imports has been done, so that no thread is lost with the fork.
+Arguments: settings of the outputs as JSON (`output`, `storage_options`), and the distance between two moments that are
+struck. Each moment has an output of its own, `output/n`. Prints the number of moments. Children are forked before
+anything but imports has been done, so that no thread is lost with the fork.
 """
 
 import itertools
@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 from aiobotocore.client import AioBaseClient
+from recorded_nights import Nights
 
 from memagent_batch.errors import MemagentError
 from memagent_batch.storage import plan
 from memagent_batch.storage.location import Location
-from tests.recorded_nights import Nights
 
 QUESTIONS = {"q": "Who?"}
 MONDAY: dict[str, str | None] = {"a": "fox", "b": "dog", "c": "cat", "d": None}

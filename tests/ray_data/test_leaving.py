@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -17,10 +18,12 @@ LONGEST_SECONDS = 120.0
 """After which a block counts as deaf to the signal."""
 
 
-def wait_in_the_block() -> None:
+def wait_for_the_signal(look: Callable[[], None], striker: threading.Thread) -> None:
     deadline = time.monotonic() + LONGEST_SECONDS
-    while time.monotonic() < deadline:
-        time.sleep(0.05)
+    with terminable(), OrderlyLeave(start_board(), require_claim=look):
+        striker.start()
+        while time.monotonic() < deadline:
+            time.sleep(0.05)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +44,6 @@ def test_sigterm_is_heeded_after_the_claim_could_not_be_looked_at(error: Excepti
         os.kill(os.getpid(), signal.SIGTERM)
 
     striker = threading.Thread(target=strike)
-    with pytest.raises(TerminatedError), terminable(), OrderlyLeave(start_board(), require_claim=look):
-        striker.start()
-        wait_in_the_block()
+    with pytest.raises(TerminatedError):
+        wait_for_the_signal(look, striker)
     striker.join()

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded_nights import FAILS, Nights
 
 from memagent_batch.errors import OutputError
 from memagent_batch.storage import plan
@@ -12,7 +13,6 @@ from memagent_batch.storage.history import find_run, finished_runs
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.run_state import read_state
 from memagent_batch.tables import table_files
-from tests.recorded_nights import FAILS, Nights
 
 QUESTIONS = {"q": "Who?"}
 DOCUMENTS: dict[str, str | None] = {"a": "fox", "b": "dog", "c": FAILS, "d": None}
