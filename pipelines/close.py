@@ -1,21 +1,21 @@
 """Begins and closes a run: `run.json` at the start, its manifest and its place in history when the counts close."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.errors import CountsError
+from memagent_batch.errors import CountsError, StorageError
 from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.ray_data.write import SUMS
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import read_asked, write_asked
 from memagent_batch.storage.changes import find_changes, removed_documents
-from memagent_batch.storage.claim import publish_manifest, require_claim
+from memagent_batch.storage.claim import ANSWER_TABLES, publish, removed_on_failure, require_claim
 from memagent_batch.storage.history import PastRun, write_plan, write_record_manifest
 from memagent_batch.storage.location import Location, storage_errors
 from memagent_batch.storage.manifest import (
@@ -30,6 +30,7 @@ from memagent_batch.storage.manifest import (
     read_json,
     write_run_record,
 )
+from memagent_batch.storage.parts import PARTS
 from memagent_batch.storage.plan import Plan
 from memagent_batch.storage.tables import (
     ANSWERS_FOLDER,
@@ -45,6 +46,12 @@ from memagent_batch.wiring import ReaderIdentity, make_prompt_set
 
 SHOWN_MISSING = 20
 """Missing readings that an error names."""
+
+COUNT_THREADS = 16
+"""Footers of table files read at once."""
+
+CLAIM_TRIES = 5
+"""Other attempts that may claim the output between the look at `run.json` and the writing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +85,8 @@ class Run:
 
 def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, plan: Plan) -> Run:
     """Writes `run.json`: from here on the location belongs to this job, and in it to this run."""
-    with storage_errors(output.uri):
-        before = read_json(output / RUN_FILE)
-    run_id, started_at = new_run_id(after=before["run_id"] if before else ""), datetime.now(UTC)
-    record = RunRecord(
-        run_id=run_id,
-        started_at=started_at.isoformat(),
-        documents=canonical(settings.documents, settings),
-        questions=asked_questions(settings),
-        asked=plan.num_readings,
-        reader_fingerprint=reader.fingerprint,
-        settings=public_settings(settings),
-    )
-    write_run_record(output, record)
+    started_at = datetime.now(UTC)
+    run_id = _claim(output, settings, reader=reader, plan=plan, started_at=started_at)
     write_asked(output, plan.hashed_questions(), run_id=run_id)
     fields = {"run_id": run_id, "asked": plan.num_readings, "output": masked(settings.output)}
     tell(Event(kind=EventKind.RUN_STARTED, message=f"run {run_id}: {plan.num_readings} readings asked", fields=fields))
@@ -117,6 +113,26 @@ def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, p
     )
 
 
+def _claim(output: Location, settings: Settings, *, reader: ReaderIdentity, plan: Plan, started_at: datetime) -> str:
+    """Writes `run.json` under an id that sorts behind the one that it replaces, whatever the clocks say."""
+    place = output / RUN_FILE
+    for _ in range(CLAIM_TRIES):
+        with storage_errors(place.uri):
+            version, before = place.version(), read_json(place)
+        record = RunRecord(
+            run_id=new_run_id(after=before["run_id"] if before else ""),
+            started_at=started_at.isoformat(),
+            documents=canonical(settings.documents, settings),
+            questions=asked_questions(settings),
+            asked=plan.num_readings,
+            reader_fingerprint=reader.fingerprint,
+            settings=public_settings(settings),
+        )
+        if write_run_record(output, record, version=version):
+            return record.run_id
+    raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")
+
+
 def close_run(
     run: Run, *, reports: Sequence[dict[str, Any]], recorded: pa.Table, before: PastRun | None
 ) -> dict[str, Any]:
@@ -132,21 +148,22 @@ def close_run(
         CountsError: the files do not hold one row for each reading asked for; names the missing ones.
         SupersededError: a newer attempt holds the claim; no manifest was written.
     """
-    counts = _require_closed(run, reports)
     questions = read_asked(run.output, run_id=run.run_id)
     removed = removed_documents(recorded, run_id=run.run_id, before=before)
-    removed_file = _write_removed(run, removed)
-    files = {**_files(reports), REMOVED_FOLDER: [removed_file]}
+    with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
+        counts = _require_closed(run, reports)
+        removed_file = _kept_removed(run, removed, before=before) or _write_removed(run, removed)
     manifest = {
         **_manifest(run, reports, counts=counts),
-        "files": files,
+        "files": {**_files(reports), REMOVED_FOLDER: [removed_file]},
         "changes": asdict(find_changes(recorded, questions, before=before)),
+        PARTS: [{name: value for name, value in report.items() if name != "missing"} for report in reports],
     }
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
     write_plan(past)
-    publish_manifest(run.output, manifest, run_id=run.run_id, files=list(chain.from_iterable(files.values())))
+    publish(run.output, manifest, tables=ANSWER_TABLES, run_id=run.run_id)
     write_record_manifest(past)
     message = f"run {run.run_id} closed: {counts['ok']} ok, {counts['failed']} failed"
     fields = {"run_id": run.run_id, **counts, "seconds": manifest["seconds"]}
@@ -156,13 +173,17 @@ def close_run(
 
 def _require_closed(run: Run, reports: Sequence[dict[str, Any]]) -> dict[str, int]:
     """The counts, if they close."""
-    counts = _counts(run, reports)
+    expected = _expected_rows(reports)
+    rows = _rows(run, list(expected))
+    counts = _counts(run, reports, rows=rows)
     missing = [reading for report in reports for reading in report["missing"]]
-    if missing or counts["asked"] != counts["ok"] + counts["failed"] or counts["asked"] != counts["answers_rows"]:
+    if missing or rows != expected or counts["asked"] != counts["ok"] + counts["failed"]:
         require_claim(run.output, run_id=run.run_id)  # else a newer attempt may have removed this one's files
         shown = "; ".join(missing[:SHOWN_MISSING])
+        wrong = [name for name in expected if rows[name] != expected[name]]
+        files = f" {len(wrong)} table files are gone or changed: {'; '.join(wrong[:SHOWN_MISSING])}." if wrong else ""
         raise CountsError(
-            f"the counts do not close: {counts}. {len(missing)} readings have no outcome in the log: {shown}. "
+            f"the counts do not close: {counts}. {len(missing)} readings have no outcome in the log: {shown}.{files} "
             "Run the same command again to read them"
         )
     return counts
@@ -188,6 +209,16 @@ def _files(reports: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
     return {name: [report[f"{name}_file"] for report in reports] for name in (ANSWERS_FOLDER, MEMORIES_FOLDER)}
 
 
+def _kept_removed(run: Run, removed: pa.Table, *, before: PastRun | None) -> str | None:
+    """The file of the last run, where it is there and would hold the same rows."""
+    if before is None or not before.removed.equals(removed):
+        return None
+    names: list[str] = before.manifest["files"].get(REMOVED_FOLDER, [])
+    if len(names) != 1 or not names[0].endswith(f".{run.settings.table_format.value}"):
+        return None
+    return names[0] if _rows(run, names) == {names[0]: removed.num_rows} else None
+
+
 def _write_removed(run: Run, removed: pa.Table) -> str:
     """Writes the table of removed documents; returns the name of its file, which no other run's has."""
     name = f"{REMOVED_FOLDER}/part-00000-{run.run_id}.{run.settings.table_format.value}"
@@ -195,19 +226,29 @@ def _write_removed(run: Run, removed: pa.Table) -> str:
     return name
 
 
-def _counts(run: Run, reports: Sequence[dict[str, Any]]) -> dict[str, int]:
+def _counts(run: Run, reports: Sequence[dict[str, Any]], *, rows: Mapping[str, int | None]) -> dict[str, int]:
     """Readings asked, ok and failed, beside the rows that the files themselves hold."""
     ok = sum(report["num_ok"] for report in reports)
     return {
         "asked": run.asked,
         "ok": ok,
         "failed": sum(report["num_answers"] for report in reports) - ok,
-        "answers_rows": _rows(run, [report["answers_file"] for report in reports]),
-        "memories_rows": _rows(run, [report["memories_file"] for report in reports]),
+        "answers_rows": sum(rows[report["answers_file"]] or 0 for report in reports),
+        "memories_rows": sum(rows[report["memories_file"]] or 0 for report in reports),
     }
 
 
-def _rows(run: Run, files: Sequence[str]) -> int:
-    """Rows of the run's own files: what an older attempt left among them is removed with the manifest's writing."""
-    with storage_errors(run.output.uri):
-        return count_rows(run.output, [(run.output / file).path for file in files])
+def _expected_rows(reports: Sequence[dict[str, Any]]) -> dict[str, int | None]:
+    """Rows of each file, as its task reported them."""
+    return {
+        report[f"{table}_file"]: report[f"num_{table}"]
+        for report in reports
+        for table in (ANSWERS_FOLDER, MEMORIES_FOLDER)
+    }
+
+
+def _rows(run: Run, files: Sequence[str]) -> dict[str, int | None]:
+    """Rows of files by their own footers; None where a file is gone."""
+    with storage_errors(run.output.uri), ThreadPoolExecutor(COUNT_THREADS) as threads:
+        counts = threads.map(lambda name: count_rows(run.output / name), files)
+        return dict(zip(files, counts, strict=True))

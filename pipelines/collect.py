@@ -15,8 +15,8 @@ from memagent_batch.ray_data.rollouts import RolloutTask, project_rollouts
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.sections import RolloutSettings
 from memagent_batch.settings import Settings
-from memagent_batch.storage.claim import clear, require_claim
-from memagent_batch.storage.rollouts import ROLLOUTS_FILE, ROLLOUTS_FOLDER, write_record
+from memagent_batch.storage.claim import ROLLOUT_TABLES, publish, remove_leftovers, removed_on_failure, require_claim
+from memagent_batch.storage.rollouts import make_record
 from memagent_batch.storage.turn_index import scan_log
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
@@ -93,7 +93,7 @@ def require_references(settings: Settings) -> None:
 
 
 def write_rollouts_table(settings: Settings, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Projects the log into `rollouts/`, and writes `rollouts.json` when all of it is there.
+    """Projects the log into `rollouts/`; `rollouts.json` then shows it in the place of the rollouts before.
 
     Args:
         settings: as the readings had them.
@@ -103,9 +103,22 @@ def write_rollouts_table(settings: Settings, manifest: Mapping[str, Any]) -> dic
         CountsError: a sample that ended can't be replayed; names it.
         SupersededError: a newer attempt has claimed the output; none of its files was touched.
     """
-    run_id = manifest["run_id"]
+    run_id, output = manifest["run_id"], make_output(settings)
+    remove_leftovers(output, tables=ROLLOUT_TABLES, run_id=run_id)
+    with removed_on_failure(output, tables=ROLLOUT_TABLES, run_id=run_id):
+        reports = _project(settings, run_id=run_id)
+        require_claim(output, run_id=run_id)
+        counts = {name: sum(report[name] for report in reports) for name in (*COUNTS, "reward_sum")}
+        _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
+    files = [name for report in reports for name in report["files"]]
+    record = make_record(counts, files, settings=settings, run_id=run_id)
+    publish(output, record, tables=ROLLOUT_TABLES, run_id=run_id)
+    return record
+
+
+def _project(settings: Settings, *, run_id: str) -> list[dict[str, Any]]:
+    """Writes the files of `rollouts`; returns a report for each part of the plan."""
     output, reader = make_output(settings), identify_reader(settings)
-    clear(output, run_id=run_id, record=ROLLOUTS_FILE, folders=(ROLLOUTS_FOLDER,))
     index = scan_log(output, reader_fingerprint=reader.fingerprint)
     parts = [
         part.append_column("part", pa.array([number] * part.num_rows, pa.int64()))
@@ -118,12 +131,7 @@ def write_rollouts_table(settings: Settings, manifest: Mapping[str, Any]) -> dic
         batch_format="pyarrow",
         num_cpus=CPU_SHARE,
     )
-    reports = [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
-    require_claim(output, run_id=run_id)
-    counts = {name: sum(report[name] for report in reports) for name in (*COUNTS, "reward_sum")}
-    _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
-    files = [name for report in reports for name in report["files"]]
-    return write_record(output, counts, files, settings=settings, run_id=run_id)
+    return [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
 
 
 def _require_all(counts: Mapping[str, int], missing: Sequence[str], *, manifest: Mapping[str, Any]) -> None:

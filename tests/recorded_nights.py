@@ -10,17 +10,19 @@ import pyarrow.parquet as pq
 
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
-from memagent_batch.ray_data.write import write_tables
+from memagent_batch.ray_data.write import REPORT, write_tables
 from memagent_batch.settings import Settings
-from memagent_batch.storage.claim import clear_tables
+from memagent_batch.storage.claim import ANSWER_TABLES, remove_leftovers
 from memagent_batch.storage.documents import INDEX_SCHEMA
 from memagent_batch.storage.history import keep_last_run, recorded_plan
 from memagent_batch.storage.location import Location
+from memagent_batch.storage.parts import kept_parts
 from memagent_batch.storage.plan import Plan
 from memagent_batch.storage.questions import QUESTION_SCHEMA
 from memagent_batch.storage.schemas import OUTCOME_LOG
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
 from memagent_batch.storage.turn_log import OUTCOMES_FOLDER, parquet_bytes
+from memagent_batch.tables import table_files
 from memagent_batch.wiring import ReaderIdentity
 from pipelines.close import Run, begin_run, close_run
 
@@ -71,20 +73,22 @@ class Nights:
         self._read(run, plan, {text_hash(text): text for text in documents.values() if text}, mended=mended)
         _die_at("reading", killed_at)
         index = scan_log(self.output, reader_fingerprint=reader)
-        clear_tables(self.output, run_id=run.run_id)
+        remove_leftovers(self.output, tables=ANSWER_TABLES, run_id=run.run_id)
         _die_at("tables", killed_at)
+        kept = kept_parts(self.output, columns=set(REPORT.names) - {"missing"})
         reports = [
-            row for part in run.parts(plan, index) for row in write_tables(part, projection=run.projection).to_pylist()
+            row
+            for part in run.parts(plan, index)
+            for row in write_tables(part, projection=run.projection, kept=kept).to_pylist()
         ]
         _die_at("manifest", killed_at)
         return close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
 
     def table(self, name: str) -> list[dict[str, Any]]:
         """The rows of a table."""
-        folder = self.output / name
         rows: list[dict[str, Any]] = []
-        for path in folder.files():
-            with folder.at(path).open() as stream:
+        for path in table_files(self.output.uri, name, storage_options=self.output.storage_options):
+            with Location(uri=path, storage_options=self.output.storage_options).open() as stream:
                 read = pq.read_table if path.endswith(".parquet") else pa.feather.read_table
                 rows += read(stream).to_pylist()
         return rows

@@ -1,11 +1,16 @@
 """A folder or file anywhere fsspec reaches: local disk, `s3://`, or any other file system."""
 
 import contextlib
+import errno
+import fcntl
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
+from http import HTTPStatus
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +26,21 @@ lasts longer is an outage, which the turn log waits out."""
 LASTING_ERRORS = (PermissionError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 """What another try can't mend. A full disk is not among them: room may be made."""
 
+DELETE_THREADS = 16
+"""Files removed at once, by a request each: s3fs drops what the answer to a bulk request says of a refused key."""
+
+UNCACHED_PROTOCOLS = ("s3://", "s3a://", "gs://", "gcs://")
+"""File systems that would answer from a listing of some seconds ago."""
+
+CONFLICTS = frozenset({HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED})
+"""What S3 answers to a conditional PUT when another object is there, or in the making."""
+
+TEMPORARY = ".tmp-"
+"""Names of half-written files on a disk begin so, and that of the lock under which a file is replaced."""
+
+UNSYNCABLE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EBADF, errno.EACCES})
+"""What a file system says that can't sync a folder."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Location:
@@ -34,9 +54,10 @@ class Location:
     @cached_property
     def _resolved(self) -> tuple[fsspec.AbstractFileSystem, str]:
         options = {**self.storage_options}
+        if self.uri.startswith(UNCACHED_PROTOCOLS):
+            options.setdefault("use_listings_cache", False)
         if self.uri.startswith(("s3://", "s3a://")):
             _retry_throttled_s3()
-            options.setdefault("use_listings_cache", False)
             options["config_kwargs"] = {"retries": S3_RETRIES, **options.get("config_kwargs", {})}
         fs, path = fsspec.core.url_to_fs(self.uri, **options)
         return fs, path.rstrip("/") or path
@@ -69,22 +90,50 @@ class Location:
         return Location(uri=self.fs.unstrip_protocol(path), storage_options=self.storage_options)
 
     def exists(self) -> bool:
-        """Whether a file or folder is there."""
-        return bool(self.fs.exists(self.path))
+        """Whether a file or folder is there.
+
+        Raises:
+            StorageError: nobody can tell. fsspec's own `exists` takes any error of a disk for a no.
+        """
+        with storage_errors(self.uri):
+            return self._info() is not None
+
+    def _info(self) -> Mapping[str, Any] | None:
+        try:
+            info: Mapping[str, Any] = self.fs.info(self.path)
+        except (FileNotFoundError, NotADirectoryError):  # the second: below a file there is nothing
+            return None
+        return info
 
     def is_folder(self) -> bool:
         """Whether it is a folder, or a prefix with keys below it."""
         return bool(self.fs.isdir(self.path))
 
-    def files(self, *, begins: str = "") -> list[str]:
-        """Paths of all files below this folder, sorted; none where there is no folder; half-written ones left out.
+    def files(self, *, begins: str = "", temporary: bool = False) -> list[str]:
+        """Paths of all files below this folder, sorted; none where there is no folder.
 
-        `begins` names how the names of wanted files begin; an object store then lists those alone, others list all.
+        Args:
+            begins: how the names of wanted files begin; an object store then lists those alone, others list all.
+            temporary: whether half-written files are among them, which a disk has.
+
+        Raises:
+            StorageError: the folder can't be listed.
         """
-        if not self.fs.exists(self.path):
-            return []
-        found = self.fs.find(self.path, **({"prefix": begins} if begins else {}))
-        return sorted(path for path in found if not Path(path).name.startswith(".tmp-"))
+        with storage_errors(self.uri):
+            if self._info() is None:
+                return []
+            if self.is_local:
+                paths = self._files_on_disk()
+            else:
+                paths = list(self.fs.find(self.path, **({"prefix": begins} if begins else {})))
+        return sorted(path for path in paths if _is_wanted(path.rsplit("/", 1)[-1], temporary=temporary))
+
+    def _files_on_disk(self) -> list[str]:
+        """Not by fsspec's walk: it passes over folders that can't be read, or from which a file vanishes meanwhile."""
+        if Path(self.path).is_file():
+            return [self.path]
+        walk = os.walk(self.path, onerror=_raise_unless_gone)
+        return [f"{folder}/{name}" for folder, _, names in walk for name in names]
 
     def open(self) -> IO[bytes]:
         """Opens the file for reading, with seeking."""
@@ -106,7 +155,7 @@ class Location:
         with storage_errors(self.uri, done="written"):
             if self.is_local:
                 with self._temporary(data) as temporary:
-                    temporary.replace(self.path)
+                    self._rename(temporary)
             else:
                 self.fs.pipe_file(self.path, data)
 
@@ -126,11 +175,71 @@ class Location:
                         self._link(temporary)
                 else:
                     self.fs.pipe_file(self.path, data, mode="create")
-            except OSError:  # of stores that refuse a conditional PUT, not all say FileExistsError
-                if not self.exists():
+            except OSError as error:  # of stores that refuse a conditional PUT, not all say FileExistsError
+                if _http_status(error) not in CONFLICTS and not self.exists():
                     raise
-                return self.read_bytes() == data  # a PUT whose answer was lost is sent again, and finds itself
+                return self._holds(data)  # a PUT whose answer was lost is sent again, and finds itself
         return True
+
+    def version(self) -> str | None:
+        """What tells this content of the file from others that stood here before; None where there is no file.
+
+        An object store's ETag, elsewhere a hash of the content.
+
+        Raises:
+            StorageError: nobody can tell.
+        """
+        with storage_errors(self.uri), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if self._is_s3:
+                return self.fs.info(self.path).get("ETag")
+            return sha256(self.read_bytes()).hexdigest()
+        return None
+
+    def replace(self, data: bytes, *, version: str | None) -> bool:
+        """Writes the file whole if `version` is still there; tells whether this very file is there now.
+
+        Of several that replace the same version, one succeeds: under a lock on a disk, by a PUT with `If-Match` on S3.
+        Other file systems only compare before they write. Where `version` is None, it is as `create`.
+
+        Raises:
+            StorageError: nothing was written; names the place and the cause.
+        """
+        if version is None:
+            return self.create(data)
+        with storage_errors(self.uri, done="written"):
+            if self.is_local:
+                return self._replace_on_disk(data, version=version)
+            if not self._is_s3:
+                return self._compare_and_write(data, version=version)
+            try:
+                self.fs.pipe_file(self.path, data, IfMatch=version)
+            except OSError as error:
+                if error.errno == errno.ENOSYS:  # a store that speaks S3 but knows no conditions
+                    return self._compare_and_write(data, version=version)
+                if _http_status(error) not in {*CONFLICTS, HTTPStatus.NOT_FOUND}:
+                    raise
+                return self._holds(data)
+        return True
+
+    def _replace_on_disk(self, data: bytes, *, version: str) -> bool:
+        with self._temporary(data) as temporary, _locked(Path(self.path).parent / f"{TEMPORARY}lock"):
+            if self.version() != version:
+                return self._holds(data)
+            self._rename(temporary)
+        return True
+
+    def _compare_and_write(self, data: bytes, *, version: str) -> bool:
+        if self.version() != version:
+            return self._holds(data)
+        self.fs.pipe_file(self.path, data)
+        return True
+
+    def _holds(self, data: bytes) -> bool:
+        return self.exists() and self.read_bytes() == data
+
+    @property
+    def _is_s3(self) -> bool:
+        return "s3" in self.fs.protocol
 
     def _link(self, temporary: Path) -> None:
         try:
@@ -139,13 +248,18 @@ class Location:
             if self.exists():
                 raise
             temporary.replace(self.path)
+        _sync_folder(temporary.parent)
+
+    def _rename(self, temporary: Path) -> None:
+        temporary.replace(self.path)
+        _sync_folder(temporary.parent)  # else the name may be lost with the power, though the content is there
 
     @contextlib.contextmanager
     def _temporary(self, data: bytes) -> Iterator[Path]:
         """The data in a synced file beside the place; gone when the block ends."""
         folder = Path(self.path).parent
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / f".tmp-{uuid.uuid4().hex}"
+        _make_folder(folder)
+        temporary = folder / f"{TEMPORARY}{uuid.uuid4().hex}"
         try:
             with temporary.open("wb") as stream:
                 stream.write(data)
@@ -156,10 +270,81 @@ class Location:
             temporary.unlink(missing_ok=True)
 
     def delete(self) -> None:
-        """Removes the file, or the folder with all below it; nothing where nothing is there."""
+        """Removes the file, or the folder with all below it; nothing where nothing is there.
+
+        Raises:
+            StorageError: it can't be removed.
+        """
         with storage_errors(self.uri, done="removed"), contextlib.suppress(FileNotFoundError):
-            if self.fs.exists(self.path):
+            if self._info() is None:
+                return
+            if self.is_local:
                 self.fs.rm(self.path, recursive=True)
+            else:
+                self.delete_files(self.fs.find(self.path))
+
+    def delete_files(self, paths: Collection[str]) -> None:
+        """Removes files of this file system, by their paths as `files` lists them; those that are gone are passed over.
+
+        A path is taken letter by letter: fsspec's `rm` would expand `[`, `*` and `?` in it.
+
+        Raises:
+            StorageError: one can't be removed.
+        """
+        with storage_errors(self.uri, done="removed"), ThreadPoolExecutor(DELETE_THREADS) as threads:
+            for removal in [threads.submit(self._delete_file, path) for path in paths]:
+                removal.result()
+
+    def _delete_file(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self.fs.rm_file(path)
+
+
+def _is_wanted(name: str, *, temporary: bool) -> bool:
+    return not name.startswith(TEMPORARY) or (temporary and name != f"{TEMPORARY}lock")
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _make_folder(folder: Path) -> None:
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        _sync_folder(made.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the names in a folder durable, where its file system can do that."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:  # a folder that may be written and not read
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in UNSYNCABLE:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    """The block alone among processes, also of other machines where the disk has such locks; else without a lock."""
+    with place.open("ab") as stream:
+        with contextlib.suppress(OSError):
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def _http_status(error: OSError) -> int | None:
+    """What S3 answered, where s3fs made an OSError of it."""
+    answer = getattr(error.__cause__, "response", None) or {}
+    status: int | None = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return status
 
 
 def _retry_throttled_s3() -> None:

@@ -118,19 +118,16 @@ def table_bytes(table: pa.Table, *, table_format: TableFormat) -> bytes:
     return sink.getvalue()
 
 
-def count_rows(folder: Location, files: Sequence[str]) -> int:
-    """Rows that the table files really hold, by their own footers; none where a file is gone."""
-    return sum(_num_rows(folder.at(path)) for path in files)
-
-
-def _num_rows(place: Location) -> int:
-    if not place.exists():
-        return 0
-    with place.open() as stream:
-        if place.path.endswith(".parquet"):
-            return int(pq.ParquetFile(stream).metadata.num_rows)
-        reader = pa.ipc.open_file(stream)
-        return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
+def count_rows(place: Location) -> int | None:
+    """Rows that a table file really holds, by its own footer; None where it is gone."""
+    try:
+        with place.open() as stream:
+            if place.path.endswith(".parquet"):
+                return int(pq.ParquetFile(stream).metadata.num_rows)
+            reader = pa.ipc.open_file(stream)
+            return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
+    except FileNotFoundError:
+        return None
 
 
 def _readings(part: pa.Table, asked: Sequence[Row]) -> Iterator[tuple[Row, Row, int]]:

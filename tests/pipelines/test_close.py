@@ -14,7 +14,7 @@ from memagent_batch.events import begin_log
 from memagent_batch.ray_data.write import REPORT, write_tables
 from memagent_batch.settings import Settings
 from memagent_batch.storage import tables, turn_log
-from memagent_batch.storage.claim import clear_tables
+from memagent_batch.storage.claim import ANSWER_TABLES, remove_unpublished
 from memagent_batch.storage.documents import INDEX_SCHEMA
 from memagent_batch.storage.history import recorded_plan
 from memagent_batch.storage.location import Location
@@ -54,7 +54,7 @@ def begun(folder: Path, plan: Plan) -> Run:
 def written(run: Run, plan: Plan) -> list[dict[str, Any]]:
     """Writes the tables of the plan, as the tasks do."""
     parts = run.parts(plan, scan_log(run.output, reader_fingerprint="f"))
-    return [row for part in parts for row in write_tables(part, projection=run.projection).to_pylist()]
+    return [row for part in parts for row in write_tables(part, projection=run.projection, kept={}).to_pylist()]
 
 
 def closed(run: Run, plan: Plan, reports: list[dict[str, Any]]) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def test_close_run_whose_files_a_newer_attempt_removed_is_superseded(tmp_path: P
     run = begun(tmp_path, plan)
     reports = written(run, plan)
     newer = begun(tmp_path, plan)
-    clear_tables(newer.output, run_id=newer.run_id)
+    remove_unpublished(newer.output, tables=ANSWER_TABLES, run_id=run.run_id)
     with pytest.raises(SupersededError, match=newer.run_id):
         closed(run, plan, reports)
 
@@ -116,15 +116,6 @@ def test_close_run_removes_what_another_attempt_left_among_the_tables(tmp_path: 
     file.with_name("part-99999.parquet").write_bytes(file.read_bytes())
     assert closed(run, plan, reports)["counts"]["answers_rows"] == 2
     assert list((tmp_path / "run" / "answers").iterdir()) == [file]
-
-
-def test_clear_tables_takes_manifest_and_tables_and_leaves_log_and_history(tmp_path: Path) -> None:
-    plan = plan_of(readable=0, broken=1)
-    run = begun(tmp_path, plan)
-    closed(run, plan, written(run, plan))
-    clear_tables(run.output, run_id=run.run_id)
-    left = {path.relative_to(tmp_path / "run").parts[0] for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    assert left == {"run.json", "log", "runs"}
 
 
 def test_run_writes_no_secret_into_any_file(tmp_path: Path) -> None:
@@ -140,7 +131,7 @@ def test_write_tables_reports_by_its_schema(tmp_path: Path) -> None:
     plan = plan_of(readable=1, broken=1)
     run = begun(tmp_path, plan)
     (part,) = run.parts(plan, scan_log(run.output, reader_fingerprint="f"))
-    report = write_tables(part, projection=run.projection)
+    report = write_tables(part, projection=run.projection, kept={})
     assert report.schema.equals(REPORT)
     assert report["missing"].to_pylist() == [["document 'd0', question " + repr(question_id(plan)) + ", sample 0"]]
 
@@ -184,7 +175,6 @@ def test_run_on_a_clock_that_goes_back_is_timed_and_ordered_all_the_same(
     manifests = []
     for _ in range(2):
         run = begun(tmp_path, plan)
-        clear_tables(run.output, run_id=run.run_id)
         manifests.append(closed(run, plan, written(run, plan)))
     assert manifests[0]["finished_at"] < manifests[0]["started_at"]
     assert all(0 <= manifest["seconds"] < 3600 for manifest in manifests)

@@ -37,7 +37,7 @@ def begin(output: Location, settings: Settings, **values: Any) -> None:
         "reader_fingerprint": "f",
         "settings": public_settings(settings),
     }
-    write_run_record(output, RunRecord(**record | values))
+    assert write_run_record(output, RunRecord(**record | values), version=(output / "run.json").version())
 
 
 def test_claim_output_empty_or_absent_place_is_free(tmp_path: Path) -> None:
