@@ -32,6 +32,8 @@ class AnswerForm(StrEnum):
 
     BOXED = "boxed"
     r"""The answer stands in `\boxed{...}`."""
+    BOXED_AS_TRAINED = "boxed-as-trained"
+    r"""The same, with the `\boxed{{}}` that the trainer of the published checkpoints showed them."""
     SENTENCE = "sentence"
     """The answer follows the words "the answer is"."""
 
@@ -120,11 +122,13 @@ class PromptSet:
         return self._text_of(self.answers, form)
 
     def direct_text(self, form: AnswerForm) -> str:
-        """Text of the direct turn in this form.
+        """Text of the direct turn in this form; no checkpoint was trained on such a turn.
 
         Raises:
             PromptSetError: the set does not have the form.
         """
+        if form is AnswerForm.BOXED_AS_TRAINED and form not in self.direct:
+            form = AnswerForm.BOXED
         return self._text_of(self.direct, form)
 
     def _text_of(self, texts: Mapping[AnswerForm, str], form: AnswerForm) -> str:

@@ -105,10 +105,16 @@ def test_answer_text_of_a_form_that_is_missing_names_those_it_has() -> None:
         PROMPTS.answer_text(AnswerForm.SENTENCE)
 
 
+def test_direct_text_of_the_form_that_checkpoints_were_trained_with_is_the_boxed_one() -> None:
+    assert PROMPTS.direct_text(AnswerForm.BOXED_AS_TRAINED) == PROMPTS.direct_text(AnswerForm.BOXED)
+    with pytest.raises(PromptSetError, match="boxed-as-trained"):
+        PROMPTS.answer_text(AnswerForm.BOXED_AS_TRAINED)
+
+
 def test_built_in_prompts_all_have_both_forms_and_their_own_name() -> None:
     assert BUILT_IN_PROMPTS["default"] is DEFAULT_PROMPTS
     for name, prompts in BUILT_IN_PROMPTS.items():
-        assert (prompts.name, set(prompts.answers)) == (name, set(AnswerForm))
+        assert (prompts.name, set(prompts.answers)) == (name, {AnswerForm.BOXED, AnswerForm.SENTENCE})
 
 
 def test_default_prompts_show_their_fields_in_the_published_order() -> None:
