@@ -10,7 +10,7 @@ from pydantic_settings import CliApp, CliPositionalArg, CliSubCommand, get_subco
 
 from jobs.arguments import run_command
 from memagent_batch.domain.built_in_prompts import BUILT_IN_PROMPTS
-from memagent_batch.domain.prompts import PromptSet
+from memagent_batch.domain.prompts import AnswerForm, PromptSet
 from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.storage.official_prompts import OfficialImport, import_official
 from memagent_batch.storage.prompt_files import load_prompt_set, prompt_set_json, save_prompt_set
@@ -44,14 +44,14 @@ class ShowPrompts(Command):
 class ImportPrompts(Command):
     """Makes a prompt set file from a Python file of the official MemAgent code.
 
-    The file is parsed and never run. It has the constants TEMPLATE and TEMPLATE_FINAL or TEMPLATE_FINAL_BOXED. Each
-    text is checked against the hash of the published one.
+    The file is parsed and never run. Published texts are known by their hash, others by the constants TEMPLATE and
+    TEMPLATE_FINAL or TEMPLATE_FINAL_BOXED.
     """
 
     file: CliPositionalArg[Path]
     """Python file of the official MemAgent code."""
     output: Path | None = None
-    """Prompt set file to write, replacing one that is there; NAME.json in the current folder by default."""
+    """Prompt set file to write; NAME.json in the current folder by default. One that is there is not replaced."""
     name: str | None = None
     """Name of the prompt set; by default that of the Python file, without its ending."""
 
@@ -120,20 +120,19 @@ def import_prompts(file: Path, *, output: Path | None = None, name: str | None =
 
     Raises:
         PromptSetError: the code does not hold the texts.
-        OutputError: the file can't be written, or one with other content is in the default place.
+        OutputError: the file can't be written, or one with other content is there.
     """
     imported = import_official(file, name=name)
     target = output or Path(f"{imported.prompts.name}.json")
-    if output is None:
-        _require_free(target, content=prompt_set_json(imported.prompts))
+    _require_free(target, content=prompt_set_json(imported.prompts))
     save_prompt_set(imported.prompts, target)
     return _import_report(imported, target=target)
 
 
 def _require_free(target: Path, *, content: str) -> None:
-    """Refuses to replace a file that the user did not name and that says something else."""
+    """Refuses to replace a file that says something else."""
     if target.exists() and not (target.is_file() and target.read_bytes() == content.encode()):
-        raise OutputError(f"{target} is there already and holds something else; give --output, or another --name")
+        raise OutputError(f"{target} is there already and holds something else; remove it, or give another --output")
 
 
 def _import_report(imported: OfficialImport, *, target: Path) -> str:
@@ -141,14 +140,32 @@ def _import_report(imported: OfficialImport, *, target: Path) -> str:
         f"  {check.text:<16} {'published' if check.is_published else 'differs':<10} {check.sha256}  ({check.source})"
         for check in imported.checks
     ]
-    if imported.checkpoints:
-        verdict = (
-            f"All texts are the published ones; the checkpoints trained on them: {', '.join(imported.checkpoints)}"
+    return "\n".join(
+        [_summary(imported.prompts), "", "texts:", *checks, "", _verdict(imported), _use(imported, target)]
+    )
+
+
+def _verdict(imported: OfficialImport) -> str:
+    if not imported.is_published:
+        return "Some texts differ from the published ones; no published checkpoint was trained on them."
+    if not imported.checkpoints:
+        return (
+            "All texts are the published ones; the checkpoints were trained on the update text and the first memory, "
+            "but on another answer text, the boxed one."
         )
-    else:
-        verdict = "Some texts differ from the published ones; no published checkpoint was trained on them."
-    use = f"Written to {target}; use it with --prompt-set {target}"
-    return "\n".join([_summary(imported.prompts), "", "texts:", *checks, "", verdict, use])
+    return (
+        f"All texts are the published ones; {', '.join(imported.checkpoints)} were trained on update, first memory "
+        f"and the answer form {AnswerForm.BOXED_AS_TRAINED}, with the braces of \\boxed doubled. The official "
+        f"evaluator and quickstart show these checkpoints the form {AnswerForm.BOXED}."
+    )
+
+
+def _use(imported: OfficialImport, target: Path) -> str:
+    """How to use the set, with the form that it was trained with, or the only one that it has."""
+    forms = imported.prompts.answers
+    form = AnswerForm.BOXED_AS_TRAINED if imported.checkpoints else next(iter(forms))
+    option = "" if form is AnswerForm.BOXED else f" --answer-form {form}"
+    return f"Written to {target}; use it with --prompt-set {target}{option}"
 
 
 def _summary(prompts: PromptSet) -> str:

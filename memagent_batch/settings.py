@@ -7,7 +7,7 @@ overridden alone by the environment or the command line.
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, JsonValue, SecretStr, model_validator
 
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.prompts import AnswerForm
@@ -204,6 +204,9 @@ class Settings(JobSettings):
     prompt_set: str | None = None
     """Name of a built-in prompt set, or a file that `memagent prompts import` wrote. By default `gated` for the policy
     of that name, else `default`."""
+    chat_template_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
+    """What the chat template is given, by its own words. `enable_thinking: false` is given where it knows that word,
+    unless another value stands here."""
     answer_form: AnswerForm = AnswerForm.BOXED
     """How the model is asked to mark its answer."""
     extraction: Extraction = Extraction.AUTO

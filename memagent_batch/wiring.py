@@ -73,7 +73,11 @@ def make_prompt_set(settings: Settings) -> PromptSet:
 
 def make_prompt_tokens(settings: Settings) -> PromptTokens:
     """The prompt set as the model's tokeniser writes it."""
-    return make_tokenizer(settings).prompt_tokens(make_prompt_set(settings), answer_form=settings.answer_form)
+    return make_tokenizer(settings).prompt_tokens(
+        make_prompt_set(settings),
+        answer_form=settings.answer_form,
+        chat_template_kwargs=settings.chat_template_kwargs,
+    )
 
 
 def make_policy(settings: Settings) -> Policy:
@@ -149,20 +153,21 @@ def identify_reader(settings: Settings) -> ReaderIdentity:
     Raises:
         SettingsError: the prompts and budgets can't fit the window, or the model has no tokeniser or weights.
     """
-    tokenizer = make_tokenizer(settings)
-    require_window(settings, prompts=make_prompt_tokens(settings))
+    tokenizer, prompts = make_tokenizer(settings), make_prompt_tokens(settings)
+    require_window(settings, prompts=prompts)
     parts = {
         "model": settings.model,
         "model_sha256": _weights(settings),
         "weights_version": settings.weights_version,
         "tokenizer_sha256": tokenizer.sha256,
-        "chat_template_sha256": tokenizer.chat_template_sha256,
+        "chat_template_sha256": tokenizer.chat_template.sha256,
         "prompt_set": make_prompt_set(settings).name,
         "prompt_set_sha256": make_prompt_set(settings).sha256,
         "answer_form": settings.answer_form.value,
         "policy": _policy(settings),
         "sampling": _sampling(settings),
         "engine": _engine(settings),
+        **_thoughts(settings, opens_thought=prompts.opens_thought),
     }
     hashed = {name: value for name, value in parts.items() if name != "model" or settings.engine == EngineKind.OPENAI}
     return ReaderIdentity(fingerprint=fingerprint(hashed), parts=parts)
@@ -204,6 +209,14 @@ def _policy(settings: Settings) -> dict[str, Any]:
     if settings.policy.kind == RetrievePolicy.kind:
         return {**knobs, "rank": f"bm25s {version('bm25s')}"}
     return {name: value for name, value in knobs.items() if name != "passage_tokens"}
+
+
+def _thoughts(settings: Settings, *, opens_thought: bool) -> dict[str, Any]:
+    """What decides the results of a reasoning model; nothing for others, whose fingerprint stays as it always was."""
+    tokenizer = make_tokenizer(settings)
+    values = tokenizer.chat_template.values(settings.chat_template_kwargs)
+    thinks = opens_thought or tokenizer.has_thought_tags
+    return ({"chat_template_kwargs": values} if values else {}) | ({"thoughts": "cut off"} if thinks else {})
 
 
 def _weights(settings: Settings) -> str:

@@ -42,7 +42,7 @@ from memagent_batch.storage.tables import (
 )
 from memagent_batch.storage.turn_index import TurnIndex
 from memagent_batch.storage.turn_log import new_run_id
-from memagent_batch.wiring import ReaderIdentity, make_prompt_set
+from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens
 
 SHOWN_MISSING = 20
 """Missing readings that an error names."""
@@ -100,6 +100,7 @@ def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, p
         keep_word=prompts.keep_word,
         extraction=settings.extraction,
         table_format=settings.table_format,
+        opens_thought=make_prompt_tokens(settings).opens_thought,
     )
     return Run(
         run_id=run_id,

@@ -24,7 +24,7 @@ class Outcome:
     """What a policy brings back from a document."""
 
     response: str
-    """The whole text of the answer turn."""
+    """The text of the answer turn after its thoughts; empty where it ended inside one."""
     finish_reason: FinishReason
     """Why the answer turn ended."""
     memory: Memory

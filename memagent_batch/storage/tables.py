@@ -11,9 +11,9 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from memagent_batch.domain.answers import Extraction, extract_answer
-from memagent_batch.domain.prompts import keeps_memory
+from memagent_batch.domain.prompts import new_memory
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import TurnKind
+from memagent_batch.domain.turns import FinishReason, TurnKind
 from memagent_batch.settings import TableFormat
 from memagent_batch.storage.asked import LIST_HASH
 from memagent_batch.storage.documents import CARRY_PREFIX
@@ -50,6 +50,8 @@ class Projection:
     """How answers are taken out of responses."""
     table_format: TableFormat
     """File format."""
+    opens_thought: bool = False
+    """Whether each prompt ended inside a thought."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +148,8 @@ def _answer(document: Row, outcome: Row | None, *, projection: Projection) -> Ro
         row["answer"] = extract_answer(row["response"], extraction=projection.extraction)
         if row["answer"] is None:
             row["error_type"] = "AnswerNotFound"
-            row["error_message"] = f"the response holds no answer in the form {projection.extraction.value!r}"
+            cut = "; it was cut at policy.answer_tokens" if row["finish_reason"] == FinishReason.LENGTH else ""
+            row["error_message"] = f"the response holds no answer in the form {projection.extraction.value!r}{cut}"
     return row
 
 
@@ -175,8 +178,9 @@ def _memories(turns: Mapping[str, Row], *, names: Mapping[str, Any], projection:
     memory = projection.first_memory
     for number, row in enumerate(sorted(turns.values(), key=_reading_order)):
         before = memory = "" if row["kind"] == TurnKind.DIRECT else memory
-        if row["kind"] == TurnKind.UPDATE and not keeps_memory(row["text"], keep_word=projection.keep_word):
-            memory = row["text"]
+        if row["kind"] == TurnKind.UPDATE:
+            written = new_memory(row["text"], keep_word=projection.keep_word, opens_thought=projection.opens_thought)
+            memory = memory if written is None else written
         kept = {name: value for name, value in row.items() if name in _MEMORIES_COLUMNS}
         yield {
             **kept,

@@ -229,9 +229,9 @@ def test_hashes_change_with_vocabulary_and_chat_template(tokenizer: Tokenizer, t
     backend.add_tokens(["<|more|>"])
     other = Tokenizer(save_model(tmp_path, backend, chat_template=CHATML + " "))
     same = Tokenizer(tokenizer.model)
-    assert (same.sha256, same.chat_template_sha256) == (tokenizer.sha256, tokenizer.chat_template_sha256)
+    assert (same.sha256, same.chat_template.sha256) == (tokenizer.sha256, tokenizer.chat_template.sha256)
     assert other.sha256 != tokenizer.sha256
-    assert other.chat_template_sha256 != tokenizer.chat_template_sha256
+    assert other.chat_template.sha256 != tokenizer.chat_template.sha256
 
 
 def test_loading_a_tokenizer_imports_no_torch(tokenizer: Tokenizer) -> None:
