@@ -67,8 +67,9 @@ class RolloutSettings(Section):
     group_size: Annotated[int, Field(ge=1)] = 8
     """Samples of each document and question; they form a group."""
     reward: str = "boxed"
-    """`boxed` (the boxed answer equals a reference, both normalised), a metric (all, any, em, f1, sub_em,
-    sub_em_either), or a function of yours as `package.module:function`, from (response, references) to a number."""
+    """`boxed` (the boxed text is a reference but for case, spaces and a little LaTeX: the published training's),
+    `boxed_normalised` (they are equal when both are normalised), a metric (all, any, em, f1, sub_em, sub_em_either), or
+    a function of yours as `package.module:function`, from (response, references) to a number."""
     allow_reward_code: bool = False
     """Allows `reward` to name a function of yours, which is then imported and run."""
     reward_timeout_seconds: Seconds = 10

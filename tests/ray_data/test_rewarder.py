@@ -93,7 +93,7 @@ def test_reward_that_can_not_be_imported_is_named(name: str) -> None:
 @pytest.mark.parametrize(
     ("knobs", "said"),
     [
-        ({"reward": "guess"}, "there is no 'guess'; take one of boxed, all"),
+        ({"reward": "guess"}, "there is no 'guess'; take one of boxed, boxed_normalised, all"),
         ({"reward": f"{MINE}:length"}, "say --rollouts.allow-reward-code to run it"),
     ],
 )
