@@ -12,13 +12,14 @@ import torch
 from memagent_batch.engines.engine import RenewableEngine
 from memagent_batch.errors import SettingsError
 from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.ray_data.rewarder import require_reward
 from memagent_batch.settings import Settings
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.rollouts_reader import read_groups, read_rollouts_record
 from memagent_batch.storage.turn_log import new_run_id
 from memagent_batch.train_settings import TrainLoopSettings
 from memagent_batch.wiring import identify_reader, make_renewable_engine
-from pipelines.collect import require_reward, sampled_settings
+from pipelines.collect import sampled_settings
 from pipelines.learner.batches import COLUMNS
 from pipelines.learner.curve import draw_curve
 from pipelines.learner.learner import Learner, choose_device, load_learner
