@@ -68,8 +68,9 @@ class RolloutSettings(Section):
     """Samples of each document and question; they form a group."""
     reward: str = "boxed"
     """`boxed` (the boxed text is a reference but for case, spaces and a little LaTeX: the published training's),
-    `boxed_normalised` (they are equal when both are normalised), a metric (all, any, em, f1, sub_em, sub_em_either), or
-    a function of yours as `package.module:function`, from (response, references) to a number."""
+    `boxed_normalised` (they are equal when both are normalised), a metric (all, any, em, f1, hotpotqa_f1,
+    sub_em, sub_em_either), or a function of yours as `package.module:function`, from (response, references) to a
+    number."""
     allow_reward_code: bool = False
     """Allows `reward` to name a function of yours, which is then imported and run."""
     reward_timeout_seconds: Seconds = 10
