@@ -39,6 +39,7 @@ def _run(arguments: Sequence[str]) -> None:
     knobs = policy_variants(known.policies) | listed or policy_variants([base.policy.kind])
     settings = {name: vary(base, changed, name=name) for name, changed in knobs.items()}
     from jobs.score_table import score_table
+    from memagent_batch.domain.scores import ScoreOn
     from memagent_batch.storage.foreign_suites import ForeignFormat
     from memagent_batch.storage.location import Location
     from pipelines.evaluate import Variant, evaluate
@@ -48,12 +49,14 @@ def _run(arguments: Sequence[str]) -> None:
         suite=Location(uri=known.suite, storage_options=base.storage_options),
         foreign_format=ForeignFormat(known.format) if known.format else None,
         output=Location(uri=base.output, storage_options=base.storage_options),
+        score_on=ScoreOn(known.score_on),
     )
     print(score_table(scores))
     print(f"\nevaluation {base.output}/evaluation.json, scores {base.output}/scores, runs {base.output}/runs")
 
 
 def _options() -> argparse.ArgumentParser:
+    from memagent_batch.domain.scores import ScoreOn
     from memagent_batch.storage.foreign_suites import ForeignFormat
 
     options = argparse.ArgumentParser(
@@ -61,6 +64,13 @@ def _options() -> argparse.ArgumentParser:
     )
     options.add_argument("--suite", required=True, help="folder of `evaluate make`, or files of a foreign suite")
     options.add_argument("--format", choices=[*ForeignFormat], help="whose suite it is (default: told by its records)")
+    options.add_argument(
+        "--score-on",
+        choices=[*ScoreOn],
+        default=ScoreOn.METRIC,
+        help="score the whole response, the answer taken out of it, or what each metric's authors score: the response "
+        "by `all` and `any` (RULER), the answer by the others (default: metric)",
+    )
     options.add_argument("--policies", nargs="+", default=[], help="one variant for each of these kinds of policy")
     options.add_argument(
         "--variants", type=Path, help="YAML file: names, and below each the knobs that set the variant apart"

@@ -7,13 +7,11 @@ import pyarrow as pa
 import ray
 
 from memagent_batch.domain.policies.shared import SharedPolicy
-from memagent_batch.domain.rewards import BUILT_IN_REWARDS
 from memagent_batch.errors import CountsError, InputError, SettingsError
 from memagent_batch.ray_data.groups import COUNTS
-from memagent_batch.ray_data.rewarder import import_reward
+from memagent_batch.ray_data.rewarder import require_reward
 from memagent_batch.ray_data.rollouts import RolloutTask, project_rollouts
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
-from memagent_batch.sections import RolloutSettings
 from memagent_batch.settings import Settings
 from memagent_batch.storage.claim import ROLLOUT_TABLES, publish, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.storage.rollouts import make_record
@@ -66,16 +64,6 @@ def sampled_settings(settings: Settings) -> Settings:
         )
     drawn = sampling.model_copy(update={"temperature": 1.0, "logprobs": True, "samples": settings.rollouts.group_size})
     return settings.model_copy(update={"sampling": drawn})
-
-
-def require_reward(knobs: RolloutSettings) -> None:
-    """Refuses a reward of the user's that can't be imported.
-
-    Raises:
-        SettingsError: names it.
-    """
-    if knobs.reward not in BUILT_IN_REWARDS:
-        import_reward(knobs.reward)
 
 
 def require_references(settings: Settings) -> None:

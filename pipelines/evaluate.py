@@ -3,11 +3,12 @@
 import hashlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import MemagentError
 from memagent_batch.settings import InputSettings, Settings
 from memagent_batch.storage.answer_tables import read_answers
@@ -57,7 +58,12 @@ class Suite:
 
 
 def evaluate(
-    variants: Sequence[Variant], *, suite: Location, foreign_format: ForeignFormat | None, output: Location
+    variants: Sequence[Variant],
+    *,
+    suite: Location,
+    foreign_format: ForeignFormat | None,
+    output: Location,
+    score_on: ScoreOn = ScoreOn.METRIC,
 ) -> pa.Table:
     """Reads and scores the suite with each variant, and returns the scores of all, a table of `SCORES`.
 
@@ -81,7 +87,8 @@ def evaluate(
         sys.stderr.write(f"variant {number} of {len(variants)}: {variant.name}\n")
         if known is None or not is_finished(known, variant, fingerprint=fingerprint, suite=ready):
             known = read_variant(variant, suite=ready, before=known)
-        scores.append(score_variant(variant, suite=ready, place=output / known.scores))
+        scores.append(score_variant(variant, suite=ready, place=output / known.scores, score_on=score_on))
+        known = replace(known, score_on=score_on.value)
         evaluation = evaluation.with_variant(known)
         write_evaluation(output, evaluation)
     return pa.concat_tables(scores)
@@ -151,10 +158,10 @@ def read_variant(variant: Variant, *, suite: Suite, before: VariantRecord | None
     )
 
 
-def score_variant(variant: Variant, *, suite: Suite, place: Location) -> pa.Table:
+def score_variant(variant: Variant, *, suite: Suite, place: Location, score_on: ScoreOn) -> pa.Table:
     """Scores a variant's answers and writes them; a table of `SCORES`."""
     answers = read_answers(make_output(variant.settings))
     samples = variant.settings.sampling.samples
-    scores = score_answers(suite.questions, answers, variant=variant.name, samples=samples)
+    scores = score_answers(suite.questions, answers, variant=variant.name, samples=samples, score_on=score_on)
     place.write_bytes(parquet_bytes(scores))
     return scores

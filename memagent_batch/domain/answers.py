@@ -45,23 +45,24 @@ def extract_answer(response: str, *, extraction: Extraction) -> str | None:
             return said.strip() or None
 
 
+def closed_text(text: str, start: int) -> str | None:
+    """The text from `start` to the brace that closes one opened before it; None where none does."""
+    depth = 1
+    for place in range(start, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[place], 0)
+        if depth == 0:
+            return text[start:place]
+    return None
+
+
 def _boxed(response: str) -> str | None:
     """Content of the last box whose braces close."""
     start = response.rfind(BOX)
     while start >= 0:
-        content = _closed(response, start + len(BOX))
+        content = closed_text(response, start + len(BOX))
         if content is not None:
             return content.strip() or None
         start = response.rfind(BOX, 0, start)
-    return None
-
-
-def _closed(response: str, start: int) -> str | None:
-    depth = 1
-    for place in range(start, len(response)):
-        depth += {"{": 1, "}": -1}.get(response[place], 0)
-        if depth == 0:
-            return response[start:place]
     return None
 
 

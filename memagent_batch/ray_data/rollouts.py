@@ -99,7 +99,7 @@ class Projector:
                 document.turn_files,
                 reader_fingerprint=fingerprint,
                 document_hashes=[document.document_hash],
-                ended_by={key: row["run_id"] for key, row in outcomes.items()},
+                ended_by={key: row["line"] for key, row in outcomes.items()},
             )
             yield from self._document(document, turns, outcomes)
 

@@ -15,7 +15,7 @@ from memagent_batch.storage.tables import ANSWERS_FOLDER
 REQUIRED = ("document_id", "question_id", "answer")
 """Columns without which nothing can be scored. Of the others, a table that lacks them has the values in `ABSENT`."""
 
-ABSENT = {"sample": 0, "status": Status.OK.value, "num_document_tokens": None}
+ABSENT = {"sample": 0, "status": Status.OK.value, "num_document_tokens": None, "response": None}
 """What a missing column stands for; 0 where it is not named here."""
 
 

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import OutputError
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import masked, reaching, read_json, write_json
@@ -43,6 +44,8 @@ class VariantRecord:
     """Hash of the suite's description and questions when it was read, hex."""
     finished_at: str
     """When its run ended, ISO 8601, UTC."""
+    score_on: str = ScoreOn.ANSWER.value
+    """Which text of a reading its scores are of, a `ScoreOn`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

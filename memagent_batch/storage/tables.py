@@ -78,7 +78,7 @@ def project(part: pa.Table, questions: pa.Table, *, projection: Projection) -> P
         turn_files,
         reader_fingerprint=fingerprint,
         document_hashes=hashes,
-        ended_by={key: row["run_id"] for key, row in outcomes.items()},
+        ended_by={key: row["line"] for key, row in outcomes.items()},
         with_tokens=False,
     )
     answers: list[Row] = []

@@ -31,7 +31,10 @@ Row = dict[str, Any]
 """A log row by column name."""
 
 Rank = tuple[bool, str, float]
-"""Order among rows of one address, the one that stands last: a class, the run's id, seconds inside the run."""
+"""Order among outcomes of one address, the one that stands last: a class, the run's id, seconds inside the run."""
+
+TurnRank = tuple[bool, str, bool, float]
+"""The same among turns: a class, the run's id, whether its writer ended the reading, seconds inside the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +134,7 @@ def read_outcomes(
     reader_fingerprint: str,
     document_hashes: Sequence[str] | None = None,
 ) -> dict[ReadingKey, Row]:
-    """The outcome rows in these files that stand, one for each reading; see `_outcome_rank`.
+    """The outcome rows in these files that stand, one for each reading, each with its `line`; see `_outcome_rank`.
 
     Args:
         output: The run's location.
@@ -140,14 +143,16 @@ def read_outcomes(
         document_hashes: Of which documents; of all by default.
     """
     rows: dict[ReadingKey, Row] = {}
+    files = list(files)
     wanted = None if document_hashes is None else pa.array(document_hashes, pa.string())
-    for table in _read_files(
+    tables = _read_files(
         output, files, columns=OUTCOME_LOG.names, reader_fingerprint=reader_fingerprint, document_hashes=wanted
-    ):
+    )
+    for file, table in zip(files, tables, strict=True):
         for row in table.to_pylist():
             key = (row["document_hash"], row["question_hash"], row["sample"])
             if key not in rows or _outcome_rank(row) > _outcome_rank(rows[key]):
-                rows[key] = row
+                rows[key] = {**row, "line": _line(file)}
     return rows
 
 
@@ -170,20 +175,22 @@ def read_turns(
         files: log files of turns.
         reader_fingerprint: whose turns.
         document_hashes: of which documents.
-        ended_by: the run that ended a reading, where one did; later runs' turns had no part in it.
+        ended_by: the `line` of the outcome that ended a reading, where one did; later runs' turns had no part in it.
         with_tokens: whether token_ids and logprobs are read.
     """
     readings: dict[ReadingKey, dict[str, Row]] = defaultdict(dict)
     wanted = pa.array(document_hashes, pa.string())
     names = [name for name in TURN_LOG.names if with_tokens or name != "logprobs"]
-    for table in _read_files(
-        output, files, columns=names, reader_fingerprint=reader_fingerprint, document_hashes=wanted
-    ):
+    ranks: dict[tuple[ReadingKey, str], TurnRank] = {}
+    files = list(files)
+    tables = _read_files(output, files, columns=names, reader_fingerprint=reader_fingerprint, document_hashes=wanted)
+    for file, table in zip(files, tables, strict=True):
         for row in (table if with_tokens else _counted(table)).to_pylist():
             key = (row["document_hash"], row["question_hash"], row["sample"])
-            held = readings[key].get(row["path"])
-            last_run = ended_by.get(key)
-            if held is None or _turn_rank(row, last_run) > _turn_rank(held, last_run):
+            rank = _turn_rank(row, line=_line(file), ended_by=ended_by.get(key))
+            place = (key, row["path"])
+            if place not in ranks or rank > ranks[place]:
+                ranks[place] = rank
                 readings[key][row["path"]] = row
     return readings
 
@@ -208,12 +215,19 @@ def _outcome_rank(row: Row) -> Rank:
     return (is_ok, row["run_id"], -finished_at if is_ok else finished_at)
 
 
-def _turn_rank(row: Row, last_run: str | None) -> Rank:
-    """The highest stands: the last run's, up to the one that ended the reading; inside a run the first.
+def _turn_rank(row: Row, *, line: str, ended_by: str | None) -> TurnRank:
+    """The highest stands: the last run's, up to the one that ended the reading; in it its writer's, then the first.
 
-    A run replays what earlier runs logged and asks for the rest, so these are the turns that it really went by.
+    A run replays what earlier runs logged and asks for the rest, and so does a reader that replaces one which was cut
+    off: these are the turns that the reading really went by.
     """
-    return (last_run is None or row["run_id"] <= last_run, row["run_id"], -row["finished_at"].timestamp())
+    is_of_then = ended_by is None or row["run_id"] <= ended_by  # a line begins with its run's id
+    return (is_of_then, row["run_id"], line == ended_by, -row["finished_at"].timestamp())
+
+
+def _line(file: str) -> str:
+    """Run and writer of a log file: its name without the number."""
+    return file.rpartition("/")[2].rpartition("-")[0]
 
 
 def _read_all(

@@ -49,17 +49,17 @@ class TableTasks:
         """Reads the questions and indexes the documents; texts are read when their step comes.
 
         Raises:
-            InputError: they can't be read, or fewer questions have references than a step takes.
+            InputError: they can't be read, or none of the questions that may be learnt from has references.
         """
         self._settings = settings
         held_out = _held_out_keys(settings)
         self._asked = [row for row in _asked(settings, settings.questions) if _key(row) not in held_out]
-        self._size = settings.learner.questions_per_step
-        if len(self._asked) < self._size:
+        if not self._asked:
             raise InputError(
-                f"{len(self._asked)} questions with references can be learnt from, a step takes {self._size}; add "
-                "some, or lower learner.questions_per_step"
+                "no question can be learnt from: none has references, or all are held out; add a column `references` "
+                "(a text or a list of texts) to the question list, or take questions out of loop.held_out"
             )
+        self._size = min(settings.loop.questions_per_step, len(self._asked))
 
     def __call__(self, step: int) -> list[Task]:
         """The tasks of a step."""

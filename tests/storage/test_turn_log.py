@@ -400,6 +400,27 @@ async def test_turn_of_two_runs_is_the_one_that_the_reading_went_by(tmp_path: Pa
     assert readings[key]["update/0"]["text"] == stands
 
 
+@pytest.mark.parametrize("ended_by", ["a", "b"])
+async def test_turns_of_a_reader_that_was_cut_off_and_of_its_replacement_are_not_mixed(
+    tmp_path: Path, ended_by: str
+) -> None:
+    output, address = output_at(tmp_path), address_of()
+    writers = {name: writer_at(output, writer_id=name) for name in "ab"}
+    await write_turns(writers["a"], address, turn_of(text="first of a"))
+    await write_turns(writers["b"], address, turn_of(text="first of b"), turn_of("update/1", text="second of b"))
+    await write_turns(writers["a"], address, turn_of("update/1", text="second of a"))
+    await writers[ended_by].record_outcome(address, outcome_of())
+    outcomes = read_outcomes(output, (output / OUTCOMES_FOLDER).files(), reader_fingerprint="f")
+    (reading,) = read_turns(
+        output,
+        (output / TURNS_FOLDER).files(),
+        reader_fingerprint="f",
+        document_hashes=[address.document_hash],
+        ended_by={key: row["line"] for key, row in outcomes.items()},
+    ).values()
+    assert {row["text"] for row in reading.values()} == {f"first of {ended_by}", f"second of {ended_by}"}
+
+
 @pytest.mark.s3
 async def test_turn_log_in_a_bucket_comes_back_as_it_was(s3_bucket: Location) -> None:
     output, address = s3_bucket / "runs" / "one", address_of()
