@@ -18,10 +18,12 @@ def _answer(arguments: Sequence[str]) -> None:
         arguments, command="memagent answer", description="Answers questions over documents of any length."
     )
     from pipelines.answer import answer  # here, so that --help needs neither ray nor an engine
+    from pipelines.verdict import require_success
 
     manifest = answer(settings)
     said = {**manifest["counts"], "seconds": manifest["seconds"], "changes": manifest["changes"]}
     print(json.dumps({"output": settings.output, **said}))
+    require_success(manifest, max_failed_share=settings.max_failed_share)
 
 
 if __name__ == "__main__":

@@ -14,17 +14,26 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp, CliSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError as SourceError
 
-from memagent_batch.errors import MemagentError, SettingsError, SupersededError, TerminatedError, UsageError
+from memagent_batch.errors import (
+    MemagentError,
+    SettingsError,
+    SupersededError,
+    TerminatedError,
+    TooManyFailedError,
+    UsageError,
+)
 from memagent_batch.events import Event, EventKind, begin_log, tell
 from memagent_batch.sections import JobSettings, LogFormat
 from memagent_batch.settings import Settings
 
 EXIT_FAILED = 1
-"""The run stopped, or its counts do not close; the same command goes on."""
+"""The run stopped, its counts do not close, or some readings could not be read now; the same command goes on."""
 EXIT_USAGE = 2
-"""The user's mistake; nothing was read."""
+"""The user's mistake."""
 EXIT_SUPERSEDED = 3
 """A newer attempt has claimed the output; this one must not be started again."""
+EXIT_TOO_MANY_FAILED = 4
+"""The run is closed and its tables are written, but too many readings failed, or all."""
 EXIT_INTERRUPTED = 130
 """SIGINT, as shells count it; the same command goes on."""
 EXIT_TERMINATED = 143
@@ -114,6 +123,9 @@ def run_command(command: Callable[[], object]) -> int:
     except TerminatedError as error:
         _tell_end(f"stopped: {error}", error, exit_code=EXIT_TERMINATED)
         return EXIT_TERMINATED
+    except TooManyFailedError as error:
+        _tell_end(f"failed: {error}", error, exit_code=EXIT_TOO_MANY_FAILED)
+        return EXIT_TOO_MANY_FAILED
     except MemagentError as error:
         _tell_end(f"failed: {error}", error, exit_code=EXIT_FAILED)
         return EXIT_FAILED

@@ -127,6 +127,8 @@ def _said(row: dict[str, Any], side: str) -> str:
     status, answer = row[f"status_{side}"], row[f"answer_{side}"]
     if status is None:
         return "(not asked)"
+    if status == "not_read":
+        return "(not read)"
     if answer is None:
         return f"({status}, no answer)" if row[f"error_message_{side}"] is None else f"({row[f'error_message_{side}']})"
     return str(answer)

@@ -42,17 +42,20 @@ def _run(arguments: Sequence[str]) -> None:
     from memagent_batch.domain.scores import ScoreOn
     from memagent_batch.storage.foreign_suites import ForeignFormat
     from memagent_batch.storage.location import Location
-    from pipelines.evaluate import Variant, evaluate
+    from pipelines.evaluate import Variant, evaluate, require_variants
 
+    variants = [Variant(name=name, knobs=knobs[name], settings=settings[name]) for name in knobs]
+    output = Location(uri=base.output, storage_options=base.storage_options)
     scores = evaluate(
-        [Variant(name=name, knobs=knobs[name], settings=settings[name]) for name in knobs],
+        variants,
         suite=Location(uri=known.suite, storage_options=base.storage_options),
         foreign_format=ForeignFormat(known.format) if known.format else None,
-        output=Location(uri=base.output, storage_options=base.storage_options),
+        output=output,
         score_on=ScoreOn(known.score_on),
     )
     print(score_table(scores))
     print(f"\nevaluation {base.output}/evaluation.json, scores {base.output}/scores, runs {base.output}/runs")
+    require_variants(variants, output=output)
 
 
 def _options() -> argparse.ArgumentParser:

@@ -33,7 +33,7 @@ class ReadingError(MemagentError):
 
 
 class DocumentError(ReadingError):
-    """The text of one document can't be read: null, wrong encoding, gone since the plan was made."""
+    """The text of one document can't be read: null, wrong encoding."""
 
 
 class QuestionTooLongError(ReadingError):

@@ -28,6 +28,8 @@ class EventKind(StrEnum):
     """How far the work is: readings, only where stderr is no terminal; steps of learning, always."""
     READING_FAILED = "reading_failed"
     """A reading became a `failed` row."""
+    READING_NOT_READ = "reading_not_read"
+    """A reading could not be read now; told once for each reason. The next run reads it."""
     ENGINE_DIED = "engine_died"
     """An engine can serve nothing more; its actor stops."""
     ENGINE_RESTARTED = "engine_restarted"
@@ -39,6 +41,7 @@ class EventKind(StrEnum):
 WARNINGS = frozenset(
     {
         EventKind.READING_FAILED,
+        EventKind.READING_NOT_READ,
         EventKind.ENGINE_DIED,
         EventKind.ENGINE_RESTARTED,
         EventKind.PROBABILITIES_DIFFER,

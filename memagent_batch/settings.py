@@ -236,6 +236,9 @@ class Settings(JobSettings):
     """File format of `answers` and `memories`."""
     retry_failed: bool = False
     """Read failed readings again, and nothing else that is done."""
+    max_failed_share: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Largest share of failed readings with which the command ends well; above it, or where all failed, it writes its
+    tables and ends with exit code 4."""
     adopt_output: bool = False
     """Take over an output that was written for other documents or questions; what still fits is not read again."""
 

@@ -19,6 +19,7 @@ from memagent_batch.storage.calls import group_documents
 from memagent_batch.storage.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.storage.history import keep_last_run, recorded_plan
 from memagent_batch.storage.manifest import claim_output
+from memagent_batch.storage.not_read import collect_not_read
 from memagent_batch.storage.parts import kept_parts
 from memagent_batch.storage.plan import Plan, count_pending
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
@@ -46,18 +47,21 @@ def answer(settings: Settings) -> dict[str, Any]:
         metrics.start()
         index = scan_log(output, reader_fingerprint=reader.fingerprint)
         bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
-        read_documents(bundles, settings=settings, run=run, metrics=metrics)
+        not_read = read_documents(bundles, settings=settings, run=run, metrics=metrics)
         index = scan_log(output, reader_fingerprint=reader.fingerprint)
-        reports = write(plan, index, run=run)
+        reports = write(plan, index, run=run, not_read=not_read)
         manifest = close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
         metrics.close()
         return manifest
 
 
-def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, metrics: RunMetrics) -> None:
-    """Reads what the log does not answer yet, in this order. Every reading is in the log when this returns."""
+def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, metrics: RunMetrics) -> pa.Table:
+    """Reads what the log does not answer yet, in this order. All that was read is in the log when this returns.
+
+    Returns the readings that could not be read now, as rows of `OUTCOME_LOG`.
+    """
     if not bundles:
-        return
+        return collect_not_read([])
     calls = group_documents(bundles, readings_in_flight=settings.pool.replicas * settings.pool.readings_in_flight)
     board = start_board()
     task = ReaderTask(
@@ -87,18 +91,17 @@ def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, met
         ProgressLine(board, metrics=metrics, run_id=run.run_id, asked=run.asked, pending=pending),
         OrderlyLeave(board, require_claim=partial(require_claim, run.output, run_id=run.run_id)),
     ):
-        for _ in rows.iter_batches(batch_size=None, batch_format="pyarrow"):
-            pass
+        return collect_not_read(rows.iter_batches(batch_size=None, batch_format="pyarrow"))
 
 
-def write(plan: Plan, index: TurnIndex, *, run: Run) -> list[dict[str, Any]]:
+def write(plan: Plan, index: TurnIndex, *, run: Run, not_read: pa.Table) -> list[dict[str, Any]]:
     """Projects plan and log into the tables, beside those that are shown; returns a report for each part.
 
     Parts that are as they were in the last finished run keep their files.
     """
     remove_leftovers(run.output, tables=ANSWER_TABLES, run_id=run.run_id)
     with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
-        rows = ray.data.from_arrow(run.parts(plan, index)).map_batches(
+        rows = ray.data.from_arrow(run.parts(plan, index, not_read=not_read)).map_batches(
             write_tables,
             fn_kwargs={
                 "projection": run.projection,

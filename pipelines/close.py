@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.errors import CountsError, StorageError
 from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.ray_data.write import SUMS
@@ -30,8 +32,10 @@ from memagent_batch.storage.manifest import (
     read_json,
     write_run_record,
 )
+from memagent_batch.storage.not_read import attach_not_read
 from memagent_batch.storage.parts import PARTS
 from memagent_batch.storage.plan import Plan
+from memagent_batch.storage.schemas import OUTCOME_LOG
 from memagent_batch.storage.tables import (
     ANSWERS_FOLDER,
     MEMORIES_FOLDER,
@@ -46,6 +50,8 @@ from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_t
 
 SHOWN_MISSING = 20
 """Missing readings that an error names."""
+SHOWN_REASONS = 3
+"""Reasons of failed readings, and of those that were not read, that the manifest and the last lines name."""
 
 COUNT_THREADS = 16
 """Footers of table files read at once."""
@@ -75,11 +81,12 @@ class Run:
     projection: Projection
     """How rows are made of the log."""
 
-    def parts(self, plan: Plan, index: TurnIndex) -> list[pa.Table]:
-        """The plan in numbered parts, one for each file of the tables."""
+    def parts(self, plan: Plan, index: TurnIndex, *, not_read: pa.Table | None = None) -> list[pa.Table]:
+        """The plan in numbered parts, one for each file of the tables, with the readings that were not read."""
+        parts = attach_not_read(plan.parts(index), OUTCOME_LOG.empty_table() if not_read is None else not_read)
         return [
             part.append_column("part", pa.array([number] * part.num_rows, pa.int64()))
-            for number, part in enumerate(plan.parts(index))
+            for number, part in enumerate(parts)
         ]
 
 
@@ -166,7 +173,7 @@ def close_run(
     write_plan(past)
     publish(run.output, manifest, tables=ANSWER_TABLES, run_id=run.run_id)
     write_record_manifest(past)
-    message = f"run {run.run_id} closed: {counts['ok']} ok, {counts['failed']} failed"
+    message = _closing_line(run.run_id, counts, manifest["reasons"])
     fields = {"run_id": run.run_id, **counts, "seconds": manifest["seconds"]}
     tell(Event(kind=EventKind.RUN_CLOSED, message=message, fields=fields))
     return manifest
@@ -178,7 +185,8 @@ def _require_closed(run: Run, reports: Sequence[dict[str, Any]]) -> dict[str, in
     rows = _rows(run, list(expected))
     counts = _counts(run, reports, rows=rows)
     missing = [reading for report in reports for reading in report["missing"]]
-    if missing or rows != expected or counts["asked"] != counts["ok"] + counts["failed"]:
+    ended = counts["ok"] + counts["failed"] + counts["not_read"]
+    if missing or rows != expected or not counts["asked"] == ended == counts["answers_rows"]:
         require_claim(run.output, run_id=run.run_id)  # else a newer attempt may have removed this one's files
         shown = "; ".join(missing[:SHOWN_MISSING])
         wrong = [name for name in expected if rows[name] != expected[name]]
@@ -195,6 +203,7 @@ def _manifest(run: Run, reports: Sequence[dict[str, Any]], *, counts: dict[str, 
         "format": FORMAT,
         "run_id": run.run_id,
         "counts": counts,
+        "reasons": {status.value: _reasons(reports, status) for status in (Status.FAILED, Status.NOT_READ)},
         "totals": {name: sum(report[name] for report in reports) for name in SUMS},
         "reader_fingerprint": run.reader.fingerprint,
         "reader": run.reader.parts,
@@ -204,6 +213,22 @@ def _manifest(run: Run, reports: Sequence[dict[str, Any]], *, counts: dict[str, 
         "finished_at": datetime.now(UTC).isoformat(),
         "seconds": round(time.monotonic() - run.began_seconds, 3),
     }
+
+
+def _reasons(reports: Sequence[dict[str, Any]], status: Status) -> list[dict[str, Any]]:
+    """The most frequent reasons of one status, as `Reason`."""
+    found = (Reason(**reason) for report in reports for reason in report[f"{status.value}_reasons"])
+    return [asdict(reason) for reason in most_frequent(found, limit=SHOWN_REASONS)]
+
+
+def _closing_line(run_id: str, counts: dict[str, int], reasons: dict[str, list[dict[str, Any]]]) -> str:
+    """The counts, and behind them why readings have no answer."""
+    parts = [f"{counts['ok']} ok"]
+    for status, name in ((Status.FAILED, "failed"), (Status.NOT_READ, "not read")):
+        why = sum_up(Reason(**reason) for reason in reasons[status.value])
+        if why or status == Status.FAILED:
+            parts.append(f"{counts[status.value]} {name}" + (f" ({why})" if why else ""))
+    return f"run {run_id} closed: {', '.join(parts)}"
 
 
 def _files(reports: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
@@ -228,12 +253,13 @@ def _write_removed(run: Run, removed: pa.Table) -> str:
 
 
 def _counts(run: Run, reports: Sequence[dict[str, Any]], *, rows: Mapping[str, int | None]) -> dict[str, int]:
-    """Readings asked, ok and failed, beside the rows that the files themselves hold."""
-    ok = sum(report["num_ok"] for report in reports)
+    """Readings asked, ok, failed and not read, beside the rows that the files themselves hold."""
+    ok, not_read = (sum(report[name] for report in reports) for name in ("num_ok", "num_not_read"))
     return {
         "asked": run.asked,
         "ok": ok,
-        "failed": sum(report["num_answers"] for report in reports) - ok,
+        "failed": sum(report["num_answers"] for report in reports) - ok - not_read,
+        "not_read": not_read,
         "answers_rows": sum(rows[report["answers_file"]] or 0 for report in reports),
         "memories_rows": sum(rows[report["memories_file"]] or 0 for report in reports),
     }

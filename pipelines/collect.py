@@ -20,6 +20,7 @@ from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
 from pipelines.close import SHOWN_MISSING
 from pipelines.plan import make_plan
+from pipelines.verdict import require_read, require_success
 
 
 def collect(settings: Settings) -> dict[str, Any]:
@@ -28,6 +29,8 @@ def collect(settings: Settings) -> dict[str, Any]:
     Raises:
         UsageError: the user's mistake, found before an engine starts.
         CountsError: the tables do not hold one row for each reading, or a sample that ended can't be replayed.
+        NotReadError: some samples could not be read now; no rollouts were written.
+        TooManyFailedError: too many samples failed; the rollouts are written.
         SupersededError: a newer attempt has claimed the output.
     """
     sampled = sampled_settings(settings)
@@ -35,7 +38,10 @@ def collect(settings: Settings) -> dict[str, Any]:
     with ray_session():
         require_references(sampled)
         manifest = answer(sampled)
-        return write_rollouts_table(sampled, manifest)
+        require_read(manifest)  # a group without one of its samples would have another baseline
+        record = write_rollouts_table(sampled, manifest)
+    require_success(manifest, max_failed_share=settings.max_failed_share)
+    return record
 
 
 def sampled_settings(settings: Settings) -> Settings:

@@ -2,7 +2,8 @@
 
 import hashlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +32,7 @@ from memagent_batch.storage.turn_log import parquet_bytes
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
 from pipelines.scoring import score_answers
+from pipelines.verdict import require_read, require_success
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,27 @@ def evaluate(
     return pa.concat_tables(scores)
 
 
+def require_variants(variants: Sequence[Variant], *, output: Location) -> None:
+    """Returns where no variant of a finished evaluation failed in too many readings.
+
+    Raises:
+        TooManyFailedError: one did; names it.
+    """
+    for variant in variants:
+        manifest = read_json(output / RUNS_FOLDER / variant.name / MANIFEST_FILE)
+        with naming(variant):
+            require_success(manifest or {}, max_failed_share=variant.settings.max_failed_share)
+
+
+@contextmanager
+def naming(variant: Variant) -> Iterator[None]:
+    """Puts the variant's name before what the block raises."""
+    try:
+        yield
+    except MemagentError as error:
+        raise type(error)(f"variant {variant.name!r}: {error}") from error
+
+
 def load_suite(place: Location) -> Suite:
     """The suite at a place, without its documents.
 
@@ -128,6 +151,7 @@ def is_finished(record: VariantRecord, variant: Variant, *, fingerprint: str, su
         and manifest["reader_fingerprint"] == fingerprint
         and manifest["settings"] == public_settings(variant.settings)
         and record.suite_sha256 == suite.sha256
+        and not manifest["counts"].get("not_read")
         and not (variant.settings.retry_failed and manifest["counts"]["failed"])
     )
 
@@ -137,11 +161,11 @@ def read_variant(variant: Variant, *, suite: Suite, before: VariantRecord | None
 
     Raises:
         MemagentError: as the main job does, with the variant's name.
+        NotReadError: some readings could not be read now; nothing is scored.
     """
-    try:
+    with naming(variant):
         manifest = answer(variant.settings)
-    except MemagentError as error:
-        raise type(error)(f"variant {variant.name!r}: {error}") from error
+        require_read(manifest)
     spent = before.seconds if before and before.reader_fingerprint == manifest["reader_fingerprint"] else 0.0
     return VariantRecord(
         name=variant.name,

@@ -17,6 +17,8 @@ class Status(StrEnum):
     """Read to the end and answered."""
     FAILED = "failed"
     """Not finished; `error_type` and `error_message` say why."""
+    NOT_READ = "not_read"
+    """Could not be read now, for a cause that passes, which they say too; the next run reads it. Never in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

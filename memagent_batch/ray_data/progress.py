@@ -16,6 +16,7 @@ from typing import Any, Self
 import ray
 from tqdm import tqdm
 
+from memagent_batch.domain.reasons import Reason
 from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.ray_data.metrics import COUNTERS, RunMetrics
 from memagent_batch.storage.plan import PendingWork
@@ -52,6 +53,7 @@ class ProgressBoard:
         self._seen: dict[str, float] = {}
         self._events: list[Event] = []
         self._num_left_out = 0
+        self._told: set[str] = set()
 
     async def add(self, counts: dict[str, int]) -> None:
         """Adds a reader's counts since its last report."""
@@ -80,10 +82,18 @@ class ProgressBoard:
             await asyncio.sleep(POLL_SECONDS)
 
     async def tell(self, events: Sequence[Event]) -> None:
-        """Keeps events for the driver."""
+        """Keeps events for the driver; of readings that were not read, the first one for each reason."""
+        news = [event for event in events if event.kind != EventKind.READING_NOT_READ or self._is_new_reason(event)]
         room = KEPT_EVENTS - len(self._events)
-        self._events.extend(events[:room])
-        self._num_left_out += len(events[room:])
+        self._events.extend(news[:room])
+        self._num_left_out += len(news[room:])
+
+    def _is_new_reason(self, event: Event) -> bool:
+        fields = event.fields
+        key = Reason(error_type=fields["error_type"], error_message=fields["error_message"]).key
+        is_new = key not in self._told and len(self._told) < KEPT_EVENTS
+        self._told.update({key} if is_new else ())
+        return is_new
 
     async def take_events(self) -> list[Event]:
         """The events since the last call, and one more that says how many were left out."""
@@ -157,6 +167,7 @@ class ProgressLine:
                     tell(event)
         tokens = sums["prompt_tokens"] + sums["completion_tokens"]
         rate = f"{sums['turns']} turns, {tokens / seconds:,.0f} tokens/s, {sums['failed']} failed"
+        rate += f", {sums['not_read']} not read" if sums["not_read"] else ""
         share = sums["document_chars"] / self._pending_chars
         to_go = f"{_duration(seconds / share - seconds)} to go" if 0 < share < 1 else ""
         if self._bar is not None:

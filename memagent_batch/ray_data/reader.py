@@ -1,11 +1,12 @@
 """The actor: one engine, many readings at once on one event loop, everything that ends kept in the turn log."""
 
 import asyncio
+import contextlib
 import os
 import threading
 import uuid
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -18,7 +19,17 @@ from memagent_batch.domain.generation import Recording, Sharing, Tally
 from memagent_batch.domain.policies.shared import SharedPolicy
 from memagent_batch.domain.readings import Policy, Status
 from memagent_batch.engines.engine import Engine
-from memagent_batch.errors import DocumentError, EngineDeadError, MemagentError, QuestionTooLongError, ReadingError
+from memagent_batch.errors import (
+    DocumentError,
+    EngineDeadError,
+    EngineRefusedError,
+    MemagentError,
+    NotReadError,
+    QuestionTooLongError,
+    ReadingError,
+    StorageError,
+    TextUnavailableError,
+)
 from memagent_batch.events import Event, EventKind
 from memagent_batch.ray_data.documents import DocumentChunks, PlannedDocument, planned_documents
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
@@ -29,6 +40,7 @@ from memagent_batch.ray_data.reporter import Reporter
 from memagent_batch.ray_data.suspects import Suspects
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import LIST_HASH, first_questions, question_lists, read_asked
+from memagent_batch.storage.not_read import ENDED
 from memagent_batch.storage.turn_index import ReadingKey, Row, read_turns, scan_turn_files
 from memagent_batch.storage.turn_log import TurnLogWriter
 from memagent_batch.wiring import (
@@ -71,23 +83,23 @@ class Reader:
         self._writer = writer_before_restarts()
         self._writer_id = f"{self._writer}{uuid.uuid4().hex[:12]}"
         self._started = Once(self._start)
+        self._kept = Once(self._keep)
         self._loop: asyncio.AbstractEventLoop | None = None
         heed_actor_sigterm(self._leave)
 
     async def __call__(self, batch: pa.Table) -> pa.Table:
-        """Reads a document, or some small ones, for all their questions; in: a row of `CALL`, out: a row a reading.
+        """Reads a document, or some small ones, for all their questions; in: a row of `CALL`, out: rows of `ENDED`.
 
         Never raises for what concerns a reading alone.
         """
         engine = await self._started()
-        readings, document_ids = [], []
+        readings = []
         for document in planned_documents(batch):
             held = Once(partial(self._held, document))
             shared = defaultdict[ReadingAddress, SharedTurns](SharedTurns)
             for question, sample in document.readings:
                 readings.append(self._read(engine, document, held, shared, question, sample))
-                document_ids.append(document.document_id)
-        return pa.table({"document_id": document_ids, "status": pa.array(await asyncio.gather(*readings))})
+        return pa.Table.from_pylist(await asyncio.gather(*readings), schema=ENDED)
 
     async def _start(self) -> Engine:
         settings = self._settings
@@ -144,7 +156,7 @@ class Reader:
         shared: defaultdict[ReadingAddress, SharedTurns],
         question: int,
         sample: int,
-    ) -> str:
+    ) -> Row:
         reporter, address = self._reporter, self._address(document, question, sample)
         list_address = self._list_address(address, question)
         reporter.waiting += 1
@@ -163,17 +175,25 @@ class Reader:
             tally = Tally(generate=generate, with_shared=address.question_hash in self._first_questions)
             result = await self._result(engine, document, question, tally)
             reporter.in_flight -= 1
-        durable = asyncio.ensure_future(self._log.record_outcome(address, result))
+        return await self._ended(document, address, result, question=question)
+
+    async def _ended(
+        self, document: PlannedDocument, address: ReadingAddress, result: dict[str, Any], *, question: int
+    ) -> Row:
+        """Keeps and tells how a reading ended; returns its row of `ENDED` when that and its turns are durable."""
+        reporter, status = self._reporter, result["status"]
+        read = status != Status.NOT_READ
+        durable = asyncio.ensure_future(self._log.record_outcome(address, result) if read else self._log.settle())
         if reporter.in_flight == 0:
             self._log.flush_soon()
         await durable
-        failed = result["status"] == Status.FAILED
-        reporter.count_reading(failed=failed)
-        if failed:
-            reporter.tell(self._failed_reading(document, result, question=question, sample=sample))
+        reporter.count_reading(status)
+        if status != Status.OK:
+            reporter.tell(self._without_answer(document, result, question=question, sample=address.sample))
         if reporter.in_flight == 0:
             await reporter.settle()
-        return str(result["status"])
+        row = None if read else {"run_id": self._task.run_id, **asdict(address), **result}
+        return {"document_id": document.document_id, "status": str(status), "not_read": row}
 
     def _address(self, document: PlannedDocument, question: int, sample: int) -> ReadingAddress:
         return ReadingAddress(
@@ -190,7 +210,7 @@ class Reader:
         return replace(address, question_hash=self._questions[LIST_HASH][question].as_py())
 
     async def _result(self, engine: Engine, document: PlannedDocument, question: int, tally: Tally) -> dict[str, Any]:
-        """The reading's row of the outcome log. The one place where an exception becomes a failed reading."""
+        """The reading's row of the outcome log. The one place where an exception becomes the end of a reading."""
         counting = Recording(generate=tally, record=self._reporter.count_turn)
         started_at = datetime.now(UTC)
         found: dict[str, Any] = {"status": Status.OK}
@@ -207,6 +227,11 @@ class Reader:
             await self._die(engine, error)
         except ReadingError as error:
             found = failure(error)
+        except NotReadError as error:
+            found = failure(error) | {"status": Status.NOT_READ}
+        except EngineRefusedError:
+            await self._kept()
+            raise
         except MemagentError:
             raise
         except Exception as error:  # noqa: BLE001 - a policy's own fault concerns the reading alone; its row shows it
@@ -223,7 +248,7 @@ class Reader:
 
     def _chunks(self, document: PlannedDocument) -> DocumentChunks:
         if document.error is not None:
-            raise DocumentError(document.error)
+            raise (TextUnavailableError if document.is_unavailable else DocumentError)(document.error)
         return document.chunks
 
     def _policy_for(self, row: int) -> Policy:
@@ -242,22 +267,32 @@ class Reader:
             )
         return token_ids
 
-    def _failed_reading(
+    def _without_answer(
         self, document: PlannedDocument, result: dict[str, Any], *, question: int, sample: int
     ) -> Event:
         question_id = self._questions["question_id"][question].as_py()
         error = f"{result['error_type']}: {result['error_message']}"
+        not_read = result["status"] == Status.NOT_READ
+        end = "not read" if not_read else "failed"
         return Event(
-            kind=EventKind.READING_FAILED,
-            message=f"reading failed: document {document.document_id!r}, question {question_id!r}: {error}",
+            kind=EventKind.READING_NOT_READ if not_read else EventKind.READING_FAILED,
+            message=f"reading {end}: document {document.document_id!r}, question {question_id!r}: {error}",
             fields={
                 "run_id": self._task.run_id,
                 "document_id": document.document_id,
                 "question_id": question_id,
                 "sample": sample,
                 "error_type": result["error_type"],
+                "error_message": result["error_message"],
             },
         )
+
+    async def _keep(self) -> None:
+        """Before the run stops: has all readers flush their logs, as when the driver is about to leave."""
+        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
+            await asyncio.wait_for(self._task.board.leave.remote(), LAST_FLUSH_SECONDS)
+        with contextlib.suppress(StorageError, TimeoutError):  # the run stops for another reason, which is told
+            await asyncio.wait_for(self._log.flush(), LAST_FLUSH_SECONDS)
 
     async def _flush_when_left(self) -> None:
         """Keeps what is finished when the driver is about to leave, which ends this process."""

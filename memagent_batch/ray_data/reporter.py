@@ -7,6 +7,7 @@ from typing import Any
 
 import ray
 
+from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
 from memagent_batch.errors import EngineDeadError
 from memagent_batch.events import Event, EventKind
@@ -72,10 +73,11 @@ class Reporter:
         self._counts["memory_truncations"] += prompt.kind == TurnKind.UPDATE and cut
         self._turn_seconds.append(completion.engine_seconds)
 
-    def count_reading(self, *, failed: bool) -> None:
-        """Takes a reading that ended."""
-        self._counts["readings"] += 1
-        self._counts["failed"] += failed
+    def count_reading(self, status: Status) -> None:
+        """Takes a reading that ended, or was not read."""
+        self._counts["readings"] += status != Status.NOT_READ
+        self._counts["failed"] += status == Status.FAILED
+        self._counts["not_read"] += status == Status.NOT_READ
 
     def tell(self, event: Event) -> None:
         """Takes what the driver shall say."""

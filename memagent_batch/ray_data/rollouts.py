@@ -176,6 +176,7 @@ def _unread(row: Row) -> PlannedDocument:
         readings=[(reading["question"], reading["sample"]) for reading in row["readings"]],
         turn_files=[],
         error=row["error"],
+        is_unavailable=False,
     )
 
 

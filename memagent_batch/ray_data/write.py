@@ -1,15 +1,18 @@
 """CPU tasks after the engine: parts of the plan in, files of `answers` and `memories` out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
 
 from memagent_batch.domain.readings import Status
+from memagent_batch.domain.reasons import Reason, most_frequent
 from memagent_batch.errors import SupersededError
 from memagent_batch.storage.asked import read_asked
 from memagent_batch.storage.claim import require_claim
 from memagent_batch.storage.location import storage_errors
+from memagent_batch.storage.not_read import detach_not_read
 from memagent_batch.storage.parts import KEY, part_key
 from memagent_batch.storage.tables import (
     ANSWERS_FOLDER,
@@ -26,6 +29,12 @@ SUMS = ("num_document_tokens", "num_turns", "num_prompt_tokens", "num_cached_pro
 
 LASTING = frozenset({Status.OK, Status.FAILED})
 """Rows of which the next run makes the same; another status is of this run alone."""
+KEPT_REASONS = 20
+"""Reasons that a part reports, the most frequent ones; those of all parts are added up."""
+
+REASONS = pa.list_(
+    pa.struct([("error_type", pa.string()), ("error_message", pa.string()), ("num_readings", pa.int64())])
+)
 
 REPORT = pa.schema(
     [
@@ -34,7 +43,10 @@ REPORT = pa.schema(
         pa.field("memories_file", pa.string()),
         pa.field("num_answers", pa.int64()),
         pa.field("num_ok", pa.int64()),
+        pa.field("num_not_read", pa.int64()),
         pa.field("num_memories", pa.int64()),
+        pa.field("failed_reasons", REASONS),
+        pa.field("not_read_reasons", REASONS),
         pa.field("missing", pa.list_(pa.string())),
         *[pa.field(name, pa.int64()) for name in SUMS],
     ]
@@ -52,10 +64,11 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, M
         SupersededError: a newer attempt holds the claim; no file is left.
     """
     questions = read_asked(projection.output, run_id=projection.run_id)
-    key = part_key(part, questions, projection=projection)
-    if key in kept and _is_whole(kept[key], projection=projection):
+    planned, not_read = detach_not_read(part.drop_columns(["part"]))
+    key = part_key(planned, questions, projection=projection)
+    if not not_read and key in kept and _is_whole(kept[key], projection=projection):
         return pa.Table.from_pylist([{**kept[key], "missing": []}], schema=REPORT)
-    tables = project(part.drop_columns(["part"]), questions, projection=projection)
+    tables = project(planned, questions, projection=projection, not_read=not_read)
     name = f"part-{part['part'][0].as_py():05d}-{projection.run_id}.{projection.table_format.value}"
     _write(tables, name, projection=projection)
     statuses = tables.answers["status"].to_pylist()
@@ -65,7 +78,10 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, M
         "memories_file": f"{MEMORIES_FOLDER}/{name}",
         "num_answers": tables.answers.num_rows,
         "num_ok": statuses.count(Status.OK),
+        "num_not_read": statuses.count(Status.NOT_READ),
         "num_memories": tables.memories.num_rows,
+        "failed_reasons": _reasons(tables.answers, statuses, status=Status.FAILED),
+        "not_read_reasons": _reasons(tables.answers, statuses, status=Status.NOT_READ),
         "missing": tables.missing,
         **{name: sum(value or 0 for value in tables.answers[name].to_pylist()) for name in SUMS},
     }
@@ -76,6 +92,16 @@ def _is_whole(report: Mapping[str, Any], *, projection: Projection) -> bool:
     files = {report["answers_file"]: report["num_answers"], report["memories_file"]: report["num_memories"]}
     with storage_errors(projection.output.uri):
         return all(count_rows(projection.output / name) == num_rows for name, num_rows in files.items())
+
+
+def _reasons(answers: pa.Table, statuses: Sequence[str], *, status: Status) -> list[dict[str, object]]:
+    types, messages = answers["error_type"].to_pylist(), answers["error_message"].to_pylist()
+    reasons = [
+        Reason(error_type=type_, error_message=message)
+        for own, type_, message in zip(statuses, types, messages, strict=True)
+        if own == status
+    ]
+    return [asdict(reason) for reason in most_frequent(reasons, limit=KEPT_REASONS)]
 
 
 def _write(tables: PartTables, name: str, *, projection: Projection) -> None:

@@ -1,6 +1,7 @@
 """Reads the answers of any run, or of anything else that wrote such a table, as far as scoring needs them."""
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
@@ -26,18 +27,21 @@ def read_answers(location: Location) -> pa.Table:
         location: Parquet or Arrow files (a file, folder or glob) with the columns document_id, question_id and answer;
             or the output of a run that has finished.
 
+    Readings that were not read are left out, as ones that the table has no row of.
+
     Raises:
         InputError: a file or column can't be read, or the run has not finished.
     """
     table = pa.concat_tables([_read_file(place) for place in _files(location)])
-    if not table.num_rows:
-        raise InputError(f"{location.uri} holds no answers; is it the table that was meant?")
     known = {status.value for status in Status}
     for status in table["status"].unique().to_pylist():
         if status not in known:
             raise InputError(
                 f"{location.uri}: column 'status' says {status!r}; write ok or failed, or leave the column out"
             )
+    table = table.filter(pc.not_equal(table["status"], Status.NOT_READ.value))
+    if not table.num_rows:
+        raise InputError(f"{location.uri} holds no answers; is it the table that was meant?")
     return table
 
 

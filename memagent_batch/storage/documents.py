@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.errors import DocumentError, InputError
+from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
 from memagent_batch.settings import InputSettings
 from memagent_batch.storage.formats import READERS, Format
 from memagent_batch.storage.location import Location
@@ -54,8 +54,8 @@ class FetchedText:
     """Row in the table that was given, from 0."""
     text: str | None = None
     """The text; None on error."""
-    error: DocumentError | None = None
-    """What went wrong; None where the text is there."""
+    error: DocumentError | TextUnavailableError | None = None
+    """What went wrong, with the text or with fetching it; None where the text is there."""
 
 
 def index_schema(settings: InputSettings) -> pa.Schema:
@@ -93,7 +93,8 @@ def fetch_texts(
 ) -> Iterator[FetchedText]:
     """Streams the texts of the rows of an index, each row exactly once, in the order in which the files hold them.
 
-    Each row group is read once, and one batch of it is held. What can't be read is an error of its rows only.
+    Each row group is read once, and one batch of it is held. What can't be read is an error of its rows only: a
+    DocumentError where the index has it, else a TextUnavailableError, since the text could be read then.
 
     Args:
         table: Rows of `INDEX_SCHEMA`; the columns document_hash, path, format, start, stop and error are used.
@@ -232,7 +233,9 @@ def _fetched(value: Value, *, row: int, document_hash: str, path: str) -> Fetche
     if isinstance(value, str) and text_hash(value) == document_hash:
         return FetchedText(row=row, text=value)
     reason = f" ({value.reason})" if isinstance(value, Unreadable) else ""
-    error = DocumentError(f"{path}: the document changed since the plan was made{reason}; run again")
+    error = TextUnavailableError(
+        f"{path}: the text can't be fetched, or changed since the plan was made{reason}; the next run reads it"
+    )
     return FetchedText(row=row, error=error)
 
 

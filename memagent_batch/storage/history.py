@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.storage.asked import ASKED_FOLDER
 from memagent_batch.storage.documents import CARRY_PREFIX
@@ -168,7 +169,7 @@ def _plan_of_answers(output: Location, manifest: dict[str, Any], questions: pa.T
     files = [(output / name).path for name in manifest["files"]["answers"]]
     answers = ds.dataset(files, filesystem=output.fs, format="parquet" if files[0].endswith(".parquet") else "arrow")
     carried = [name for name in answers.schema.names if name not in ANSWERS.names]
-    names = ["run_id", "document_id", "question_id", "sample", "document_hash", "error_message", *carried]
+    names = ["run_id", "status", "document_id", "question_id", "sample", "document_hash", "error_message", *carried]
     rows_of = {
         (row["question_id"], row["document_id"]): number
         for number, row in enumerate(questions.select(["question_id", "document_id"]).to_pylist())
@@ -197,7 +198,7 @@ def _document_of(rows: list[Row], rows_of: dict[tuple[str, str | None], int], *,
             {
                 "question": _question_row(row, rows_of),
                 "sample": row["sample"],
-                "run_id": None if unreadable else row["run_id"],
+                "run_id": None if unreadable or row["status"] == Status.NOT_READ else row["run_id"],
             }
             for row in rows
         ],

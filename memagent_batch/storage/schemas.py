@@ -36,7 +36,7 @@ SPAN = [
 ]
 KIND = column("kind", pa.string(), "kind of turn: update, answer, or direct")
 RESULT = [
-    column("status", pa.string(), "ok or failed"),
+    column("status", pa.string(), "ok or failed; in `answers` also not_read: the next run reads it"),
     column("response", pa.string(), "text of the answer turn, without thoughts", nullable=True),
     column("memory", pa.string(), "memory that the answer was given from", nullable=True),
     column("finish_reason", pa.string(), "why the answer ended: stop, or length where it was cut", nullable=True),
@@ -153,7 +153,7 @@ RUN_PLAN = pa.schema(
                     ]
                 )
             ),
-            "what was asked of it: row of the question list, sample, and the run that read it; null where none could",
+            "what was asked of it: row of the question list, sample, and the run that read it, if one did",
         ),
     ]
 )
@@ -165,7 +165,7 @@ ANSWER_GIVEN = [
     column("answer", pa.string(), "the answer taken out of the response"),
     column("memory", pa.string(), "memory that the answer was given from"),
     column("error_message", pa.string(), "where and why it failed"),
-    column("run_id", pa.string(), "the run that read it; null where the document can't be read"),
+    column("run_id", pa.string(), "the run that read it; null where none could or did"),
 ]
 """What a run has to say of a reading; all null where it did not ask for it."""
 

@@ -63,11 +63,14 @@ class PartTables:
     memories: pa.Table
     """`MEMORIES`."""
     missing: list[str]
-    """Readings asked for that the log has no outcome of."""
+    """Readings asked for that the log has no outcome of, though none said that it was not read."""
 
 
-def project(part: pa.Table, questions: pa.Table, *, projection: Projection) -> PartTables:
-    """The rows of a part of the plan (a table of `Plan.parts`), from the log files that the part names."""
+def project(part: pa.Table, questions: pa.Table, *, projection: Projection, not_read: Sequence[Row] = ()) -> PartTables:
+    """The rows of a part of the plan (a table of `Plan.parts`), from the log files that the part names.
+
+    `not_read`: what stands in for the outcomes of readings that were not read, as rows of `OUTCOME_LOG`.
+    """
     fingerprint = projection.reader_fingerprint
     outcome_files = sorted({file for files in part["outcome_files"].to_pylist() for file in files})
     turn_files = sorted({file for files in part["turn_files"].to_pylist() for file in files})
@@ -81,6 +84,7 @@ def project(part: pa.Table, questions: pa.Table, *, projection: Projection) -> P
         ended_by={key: row["line"] for key, row in outcomes.items()},
         with_tokens=False,
     )
+    unread = {(row["document_hash"], row["question_hash"], row["sample"]): row for row in not_read}
     answers: list[Row] = []
     memories: list[Row] = []
     missing: list[str] = []
@@ -88,7 +92,7 @@ def project(part: pa.Table, questions: pa.Table, *, projection: Projection) -> P
     for document, question, sample in _readings(part, asked):
         key = (document["document_hash"], question["question_hash"], sample)
         names = {"document_id": document["document_id"], "question_id": question["question_id"], "sample": sample}
-        answer = _answer(document, outcomes.get(key), projection=projection)
+        answer = _answer(document, outcomes.get(key) or unread.get(key), projection=projection)
         if answer is None:
             missing.append(f"document {names['document_id']!r}, question {names['question_id']!r}, sample {sample}")
             continue

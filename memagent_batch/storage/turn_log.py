@@ -104,10 +104,14 @@ class TurnLogWriter:
 
     async def flush(self) -> None:
         """Writes what was recorded so far, and returns when it is durable."""
+        self._wake.set()
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Returns when what was recorded so far is durable, at the next flush."""
         if self._error:
             raise self._error
         if self._task is not None and not self._task.done():
-            self._wake.set()
             await self._durable()
 
     async def close(self) -> None:

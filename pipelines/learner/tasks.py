@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.errors import DocumentError, InputError, SettingsError
+from memagent_batch.errors import InputError, MemagentError, SettingsError
 from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.storage.documents import fetch_texts, index_schema, index_shard, require_unique_ids
 from memagent_batch.storage.location import Location
@@ -101,7 +101,7 @@ def fetch_tasks(asked: Sequence[dict[str, Any]], *, settings: TrainLoopSettings)
     ]
 
 
-def _tell_unread(document_id: str, error: DocumentError | None) -> None:
+def _tell_unread(document_id: str, error: MemagentError | None) -> None:
     message = f"document {document_id!r} can't be read, nothing is asked of it: {error}"
     tell(Event(kind=EventKind.READING_FAILED, message=message, fields={"document_id": document_id}))
 

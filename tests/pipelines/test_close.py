@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from recorded_nights import AWAY, FAILS, Nights
 
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, SupersededError
@@ -67,7 +68,14 @@ def test_close_run_whose_counts_close_writes_the_manifest(tmp_path: Path) -> Non
     plan = plan_of(readable=0, broken=3)
     run = begun(tmp_path, plan)
     manifest = closed(run, plan, written(run, plan))
-    assert manifest["counts"] == {"asked": 3, "ok": 0, "failed": 3, "answers_rows": 3, "memories_rows": 0}
+    assert manifest["counts"] == {
+        "asked": 3,
+        "ok": 0,
+        "failed": 3,
+        "not_read": 0,
+        "answers_rows": 3,
+        "memories_rows": 0,
+    }
     assert json.loads((tmp_path / "run" / "manifest.json").read_text()) == manifest
     for name in ("answers", "memories", "removed"):
         assert [tmp_path / "run" / file for file in manifest["files"][name]] == list(
@@ -179,3 +187,27 @@ def test_run_on_a_clock_that_goes_back_is_timed_and_ordered_all_the_same(
     assert manifests[0]["finished_at"] < manifests[0]["started_at"]
     assert all(0 <= manifest["seconds"] < 3600 for manifest in manifests)
     assert manifests[0]["run_id"] < manifests[1]["run_id"]
+
+
+def test_close_run_counts_a_reading_that_was_not_read_and_says_why(tmp_path: Path) -> None:
+    nights = Nights(Location(uri=str(tmp_path / "run")))
+    manifest = nights.run({"a": f"1 {AWAY}", "b": f"2 {AWAY}", "c": FAILS, "d": "fine"}, {"q": "Why?"}, away=True)
+    ends = {"ok": 1, "failed": 1, "not_read": 2}
+    assert manifest["counts"] == {"asked": 4, **ends, "answers_rows": 4, "memories_rows": 0}
+    reason = {"error_type": "TextUnavailableError", "error_message": "'1 away' is away", "num_readings": 2}
+    assert manifest["reasons"]["not_read"] == [reason]
+    assert [row["num_readings"] for row in manifest["reasons"]["failed"]] == [1]
+    rows = {row["document_id"]: row for row in nights.table("answers")}
+    assert (rows["b"]["status"], rows["b"]["answer"]) == ("not_read", None)
+    assert (rows["b"]["error_type"], rows["b"]["error_message"]) == ("TextUnavailableError", "'2 away' is away")
+    assert read_state(nights.output)["state"] == "incomplete"
+    assert nights.run({"d": "fine"}, {"q": "Why?"})["reasons"] == {"failed": [], "not_read": []}
+    assert read_state(nights.output)["state"] == "finished"
+
+
+def test_close_run_of_a_failed_reading_that_could_not_be_read_again_keeps_its_failure(tmp_path: Path) -> None:
+    nights = Nights(Location(uri=str(tmp_path / "run")))
+    documents = {"a": f"{FAILS} {AWAY}"}
+    nights.run(documents, {"q": "Why?"})
+    assert nights.run(documents, {"q": "Why?"}, mended=True, away=True)["counts"]["failed"] == 1
+    assert nights.run(documents, {"q": "Why?"}, mended=True)["counts"]["ok"] == 1

@@ -79,3 +79,8 @@ def test_read_answers_in_a_bucket_are_read(s3_bucket: Location, tmp_path: Path) 
     pq.write_table(pa.table(PLAIN), tmp_path / "a.parquet")
     (s3_bucket / "answers/a.parquet").write_bytes((tmp_path / "a.parquet").read_bytes())
     assert read_answers(s3_bucket / "answers").num_rows == 2
+
+
+def test_read_answers_leaves_out_what_was_not_read(tmp_path: Path) -> None:
+    pq.write_table(pa.table({**PLAIN, "status": ["ok", "not_read"]}), tmp_path / "a.parquet")
+    assert read(tmp_path)["document_id"].to_pylist() == ["a"]

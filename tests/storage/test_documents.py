@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.errors import InputError
+from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
 from memagent_batch.settings import InputSettings
 from memagent_batch.storage.documents import (
     INDEX_SCHEMA,
@@ -121,6 +121,7 @@ def test_index_null_text_is_a_row_with_an_error(format_: Format, tmp_path: Path)
     assert "null" in errors[1]
     missing = _fetch(index, Location(uri=str(tmp_path)))[1]
     assert (missing.text, "null" in str(missing.error)) == (None, True)
+    assert isinstance(missing.error, DocumentError)
 
 
 def test_index_text_file_of_invalid_utf8_is_a_row_with_an_error_that_names_the_byte(tmp_path: Path) -> None:
@@ -205,6 +206,7 @@ def test_fetch_changed_document_is_an_error_of_its_own(format_: Format, tmp_path
     first, changed, last = _fetch(index, location, knobs)
     assert (first.text, last.text) == ("aaa", "ccc")
     assert changed.text is None
+    assert isinstance(changed.error, TextUnavailableError)
     assert "changed since the plan was made" in str(changed.error)
 
 
@@ -220,6 +222,7 @@ def test_fetch_file_that_is_gone_is_an_error_of_its_rows_only(format_: Format, t
         path.unlink()
     gone, there = _fetch(index, location, knobs)
     assert there.text == "y"
+    assert isinstance(gone.error, TextUnavailableError)
     assert "no such file" in str(gone.error)
 
 
