@@ -18,7 +18,14 @@ from memagent_batch.domain.generation import Recording, Sharing, Tally
 from memagent_batch.domain.policies.shared import SharedPolicy
 from memagent_batch.domain.readings import Policy, Status
 from memagent_batch.engines.engine import Engine
-from memagent_batch.errors import DocumentError, EngineDeadError, MemagentError, QuestionTooLongError, ReadingError
+from memagent_batch.errors import (
+    DocumentError,
+    EngineDeadError,
+    LogRowError,
+    MemagentError,
+    QuestionTooLongError,
+    ReadingError,
+)
 from memagent_batch.events import Event, EventKind
 from memagent_batch.ray_data.documents import DocumentChunks, PlannedDocument, planned_documents
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
@@ -30,7 +37,7 @@ from memagent_batch.ray_data.suspects import Suspects
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import LIST_HASH, first_questions, question_lists, read_asked
 from memagent_batch.storage.turn_index import ReadingKey, Row, read_turns, scan_turn_files
-from memagent_batch.storage.turn_log import TurnLogWriter
+from memagent_batch.storage.turn_log import TurnLogWriter, require_outcome
 from memagent_batch.wiring import make_engine, make_output, make_policy, make_prompt_tokens, make_tokenizer
 
 LAST_FLUSH_SECONDS = 30.0
@@ -107,7 +114,7 @@ class Reader:
         )
         engine = make_engine(settings)
         await engine.start()
-        self._reporter.count_engine_start(run_id=self._task.run_id)
+        self._reporter.count_engine_start(engine, run_id=self._task.run_id)
         self._background = [
             asyncio.create_task(self._reporter.report()),
             asyncio.create_task(self._flush_when_left()),
@@ -149,7 +156,7 @@ class Reader:
                 turns=shared[list_address].by_path,
             )
             tally = Tally(generate=generate, with_shared=address.question_hash in self._first_questions)
-            result = await self._result(engine, document, question, tally)
+            result = await self._result(engine, document, question, tally, address=address)
             reporter.in_flight -= 1
         durable = asyncio.ensure_future(self._log.record_outcome(address, result))
         if reporter.in_flight == 0:
@@ -177,7 +184,9 @@ class Reader:
             return address
         return replace(address, question_hash=self._questions[LIST_HASH][question].as_py())
 
-    async def _result(self, engine: Engine, document: PlannedDocument, question: int, tally: Tally) -> dict[str, Any]:
+    async def _result(
+        self, engine: Engine, document: PlannedDocument, question: int, tally: Tally, *, address: ReadingAddress
+    ) -> dict[str, Any]:
         """The reading's row of the outcome log. The one place where an exception becomes a failed reading."""
         counting = Recording(generate=tally, record=self._reporter.count_turn)
         started_at = datetime.now(UTC)
@@ -199,7 +208,7 @@ class Reader:
             raise
         except Exception as error:  # noqa: BLE001 - a policy's own fault concerns the reading alone; its row shows it
             found = failure(error)
-        return {
+        result = {
             **found,
             **tally.counts(),
             "num_document_tokens": document.chunks.num_tokens,
@@ -208,6 +217,7 @@ class Reader:
             "finished_at": datetime.now(UTC),
             "model": self._settings.model,
         }
+        return fitting(result, address=address)
 
     def _chunks(self, document: PlannedDocument) -> DocumentChunks:
         if document.error is not None:
@@ -295,4 +305,14 @@ def writer_before_restarts() -> str:
 
 def failure(error: Exception) -> dict[str, Any]:
     """What a failed row says."""
-    return {"status": Status.FAILED, "error_type": type(error).__name__, "error_message": str(error)}
+    message = str(error).encode(errors="replace").decode()
+    return {"status": Status.FAILED, "error_type": type(error).__name__, "error_message": message}
+
+
+def fitting(result: dict[str, Any], *, address: ReadingAddress) -> dict[str, Any]:
+    """The outcome; a failed one where the log could not hold what the policy brought."""
+    try:
+        require_outcome(address, result)
+    except LogRowError as error:
+        return {**result, **dict.fromkeys(("response", "memory", "finish_reason")), **failure(error)}
+    return result

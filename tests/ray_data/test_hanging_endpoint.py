@@ -40,10 +40,11 @@ def endpoint(model: str, *, hangs: bool) -> Iterator[str]:
             self.say({"data": [{"id": model}]})
 
         def do_POST(self) -> None:
-            prompt = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["prompt"]
-            if hangs and "cursed" in tokenizer.decode(prompt):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if hangs and "cursed" in tokenizer.decode(body["prompt"]):
                 over.wait()
-            choice = {"text": "word", "token_ids": tokenizer.encode("word"), "finish_reason": "stop", "index": 0}
+            token_ids = tokenizer.encode("word")[: body["max_tokens"]]
+            choice = {"text": "word", "token_ids": token_ids, "finish_reason": "stop", "index": 0}
             self.say({"choices": [choice]})
 
         def say(self, body: dict[str, Any]) -> None:
@@ -109,6 +110,6 @@ def test_reader_of_an_endpoint_that_never_answers_one_document_fails_that_one_an
     outcomes = pq.read_table(tmp_path / "run" / "log" / "outcomes").to_pylist()
     (failed,) = [row for row in outcomes if row["status"] == "failed"]
     assert failed["error_type"] == "EngineRequestError"
-    assert "gave no answer within 0.5 s (2 tries)" in failed["error_message"]
+    assert "gave no whole answer within 0.5 s (2 tries)" in failed["error_message"]
     with endpoint(text_model, hangs=False) as base_url:
         assert read(settings_of(tmp_path, text_model, base_url, retry_failed=True)) == {"cursed": "ok"}
