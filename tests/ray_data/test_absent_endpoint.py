@@ -44,7 +44,7 @@ class AwayEngine:
 
 @pytest.fixture
 def settings(text_model: str, tmp_path: Path) -> Settings:
-    return Settings(documents="d.parquet", output=str(tmp_path), ask=("Who?",), model=text_model, engine="simulated")  # type: ignore[arg-type]
+    return Settings(documents="d.parquet", output=str(tmp_path), ask=("Who?",), model=text_model, engine="simulated")
 
 
 async def test_reporter_tells_once_that_the_endpoint_is_away_and_once_that_it_is_back(settings: Settings) -> None:
