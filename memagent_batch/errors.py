@@ -52,6 +52,10 @@ class EngineRequestError(ReadingError):
     """The engine refused or failed one request, and goes on serving others."""
 
 
+class LogRowError(ReadingError):
+    """A turn or an outcome of one reading holds what the turn log can't: a number out of range, text that is none."""
+
+
 class NotReadError(MemagentError):
     """A reading can't be finished now, for a cause that passes. It gets no outcome, and the next run reads it."""
 

@@ -34,6 +34,10 @@ class EventKind(StrEnum):
     """An engine can serve nothing more; its actor stops."""
     ENGINE_RESTARTED = "engine_restarted"
     """An engine is up again in the place of one that died, or of an actor or node that went away."""
+    ENDPOINT_AWAY = "endpoint_away"
+    """An endpoint has answered nothing usable for some seconds; all requests of the actor wait for it."""
+    ENDPOINT_BACK = "endpoint_back"
+    """It answers again; the readings go on."""
     PROBABILITIES_DIFFER = "probabilities_differ"
     """The learner gives what was drawn other probabilities than the engine that drew it."""
 
@@ -44,6 +48,7 @@ WARNINGS = frozenset(
         EventKind.READING_NOT_READ,
         EventKind.ENGINE_DIED,
         EventKind.ENGINE_RESTARTED,
+        EventKind.ENDPOINT_AWAY,
         EventKind.PROBABILITIES_DIFFER,
     }
 )

@@ -122,22 +122,29 @@ class VllmSettings(Section):
 
 
 class OpenAISettings(Section):
-    """An OpenAI-compatible endpoint."""
+    """An OpenAI-compatible endpoint that takes token-id prompts at /completions."""
 
     base_url: str = "http://127.0.0.1:8000/v1"
-    """Address up to /v1."""
+    """Address up to /v1; a query in it, such as `?api-version=`, goes with every request."""
     api_key: SecretStr | None = None
-    """Bearer token; better given as MEMAGENT_OPENAI__API_KEY than in a file."""
+    """Bearer token; better given as MEMAGENT_OPENAI__API_KEY than in a file. Never recorded."""
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    """Further headers of every request, such as `api-key`; better given as MEMAGENT_OPENAI__HEADERS (a JSON object)
+    than in a file. Never recorded."""
     max_concurrency: Count = 64
     """Requests under way at once, a replica."""
     timeout_seconds: Seconds = 600
-    """Longest wait for one response."""
+    """Longest time for one response, from its request to its last byte."""
     max_retries: Annotated[int, Field(ge=0)] = 6
-    """Tries after the first, on 408, 409, 429, 5xx, resets and time-outs."""
+    """Tries of a request after the first, on 408, 409, 5xx, cut connections and time-outs, while the endpoint answers
+    others; then its reading fails."""
     backoff_seconds: Seconds = 1.0
     """First pause between tries; doubled each time up to 60 s, with jitter; `Retry-After` goes before it."""
+    outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
+    """Longest time that all readings wait for an endpoint that is away, restarts or is out of quota (429). What is left
+    then is not read, and the next run reads it."""
     extra_body: dict[str, Any] = Field(default_factory=dict)
-    """Further fields of every request body, as they are."""
+    """Further fields of every request body, as they are; they go before the neutral sampling fields of each request."""
 
 
 class SimulatedSettings(Section):

@@ -16,6 +16,7 @@ from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.domain.readings import Policy
 from memagent_batch.engines.bm25 import Bm25
 from memagent_batch.engines.engine import Engine, RenewableEngine
+from memagent_batch.engines.openai_protocol import NEUTRAL
 from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.engines.weights import model_sha256
 from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
@@ -238,6 +239,6 @@ def _engine(settings: Settings) -> dict[str, Any]:
         case EngineKind.VLLM:
             return {"kind": "vllm", "dtype": settings.vllm.dtype, "engine_args": settings.vllm.engine_args}
         case EngineKind.OPENAI:
-            return {"kind": "openai", "extra_body": settings.openai.extra_body}
+            return {"kind": "openai", "extra_body": settings.openai.extra_body, "neutral_fields": NEUTRAL}
         case EngineKind.SIMULATED:
             return {"kind": "simulated", "completion_tokens": settings.simulated.completion_tokens}

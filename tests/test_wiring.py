@@ -1,4 +1,4 @@
-from memagent_batch.settings import Settings, Speculation, VllmSettings
+from memagent_batch.settings import EngineKind, OpenAISettings, Settings, Speculation, VllmSettings
 from memagent_batch.wiring import identify_reader
 
 
@@ -16,3 +16,11 @@ def test_policies_that_come_with_the_project_are_two_and_read_alike() -> None:
 def test_reader_fingerprint_is_the_same_whether_tokens_are_guessed_or_not() -> None:
     assert len({fingerprint_of(speculation=speculation) for speculation in Speculation}) == 1
     assert fingerprint_of(dtype="float32") != fingerprint_of()
+
+
+def test_reader_fingerprint_of_an_endpoint_covers_the_fields_of_its_requests() -> None:
+    settings = Settings(documents="docs", ask=("Who?",), output="run", engine=EngineKind.OPENAI)
+    other = settings.model_copy(update={"openai": OpenAISettings(extra_body={"min_p": 0.1})})
+    readers = [identify_reader(each) for each in (settings, other)]
+    assert readers[0].fingerprint != readers[1].fingerprint
+    assert readers[0].parts["engine"]["neutral_fields"]["repetition_penalty"] == 1

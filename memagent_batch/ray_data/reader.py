@@ -23,6 +23,7 @@ from memagent_batch.errors import (
     DocumentError,
     EngineDeadError,
     EngineRefusedError,
+    LogRowError,
     MemagentError,
     NotReadError,
     QuestionTooLongError,
@@ -42,7 +43,7 @@ from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import LIST_HASH, first_questions, question_lists, read_asked
 from memagent_batch.storage.not_read import ENDED
 from memagent_batch.storage.turn_index import ReadingKey, Row, read_turns, scan_turn_files
-from memagent_batch.storage.turn_log import TurnLogWriter
+from memagent_batch.storage.turn_log import TurnLogWriter, require_outcome
 from memagent_batch.wiring import (
     make_engine,
     make_output,
@@ -120,7 +121,7 @@ class Reader:
         )
         engine = make_engine(settings)
         await engine.start()
-        self._reporter.count_engine_start(run_id=self._task.run_id)
+        self._reporter.count_engine_start(engine, run_id=self._task.run_id)
         self._background = [
             asyncio.create_task(self._reporter.report()),
             asyncio.create_task(self._flush_when_left()),
@@ -173,7 +174,7 @@ class Reader:
                 turns=shared[list_address].by_path,
             )
             tally = Tally(generate=generate, with_shared=address.question_hash in self._first_questions)
-            result = await self._result(engine, document, question, tally)
+            result = await self._result(engine, document, question, tally, address=address)
             reporter.in_flight -= 1
         return await self._ended(document, address, result, question=question)
 
@@ -209,7 +210,9 @@ class Reader:
             return address
         return replace(address, question_hash=self._questions[LIST_HASH][question].as_py())
 
-    async def _result(self, engine: Engine, document: PlannedDocument, question: int, tally: Tally) -> dict[str, Any]:
+    async def _result(
+        self, engine: Engine, document: PlannedDocument, question: int, tally: Tally, *, address: ReadingAddress
+    ) -> dict[str, Any]:
         """The reading's row of the outcome log. The one place where an exception becomes the end of a reading."""
         counting = Recording(generate=tally, record=self._reporter.count_turn)
         started_at = datetime.now(UTC)
@@ -236,7 +239,7 @@ class Reader:
             raise
         except Exception as error:  # noqa: BLE001 - a policy's own fault concerns the reading alone; its row shows it
             found = failure(error)
-        return {
+        result = {
             **found,
             **tally.counts(),
             "num_document_tokens": document.chunks.num_tokens,
@@ -245,6 +248,7 @@ class Reader:
             "finished_at": datetime.now(UTC),
             "model": self._settings.model,
         }
+        return fitting(result, address=address)
 
     def _chunks(self, document: PlannedDocument) -> DocumentChunks:
         if document.error is not None:
@@ -342,4 +346,14 @@ def writer_before_restarts() -> str:
 
 def failure(error: Exception) -> dict[str, Any]:
     """What a failed row says."""
-    return {"status": Status.FAILED, "error_type": type(error).__name__, "error_message": str(error)}
+    message = str(error).encode(errors="replace").decode()
+    return {"status": Status.FAILED, "error_type": type(error).__name__, "error_message": message}
+
+
+def fitting(result: dict[str, Any], *, address: ReadingAddress) -> dict[str, Any]:
+    """The outcome; a failed one where the log could not hold what the policy brought."""
+    try:
+        require_outcome(address, result)
+    except LogRowError as error:
+        return {**result, **dict.fromkeys(("response", "memory", "finish_reason")), **failure(error)}
+    return result

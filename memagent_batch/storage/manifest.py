@@ -179,7 +179,7 @@ def masked(uri: str) -> str:
 
 def public_settings(settings: Settings) -> dict[str, Any]:
     """All knobs as JSON, without secrets."""
-    knobs = settings.model_dump(mode="json", exclude={"storage_options": True, "openai": {"api_key"}})
+    knobs = settings.model_dump(mode="json", exclude={"storage_options": True, "openai": {"api_key", "headers"}})
     places = {name: masked(knobs[name]) for name in ("documents", "questions", "output") if knobs[name]}
     return {**knobs, **places}
 

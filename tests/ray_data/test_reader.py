@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -167,6 +167,49 @@ def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(
     statuses = {row["document_id"]: row["status"] for row in call.to_pylist()}
     assert statuses == {"fine": "ok", "cursed": "failed", "other": "ok"}
     assert len(outcomes_of(settings)) == 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IllegiblePolicy(OverwritePolicy):
+    """Reads like `overwrite`, but answers a document of one chunk with what is no text."""
+
+    async def read(
+        self, chunks: Sequence[Chunk], question: Sequence[int], *, prompts: PromptTokens, generate: Generate
+    ) -> Outcome:
+        outcome = await OverwritePolicy.read(self, chunks, question, prompts=prompts, generate=generate)
+        return replace(outcome, response="\ud800") if len(chunks) == 1 else outcome
+
+
+def illegible_policy(settings: Settings) -> IllegiblePolicy:
+    return IllegiblePolicy(chunk_tokens=30, memory_tokens=40, answer_tokens=40)
+
+
+class OverflowingEngine(SimulatedEngine):
+    """Returns a token beyond 32 bits for a short prompt."""
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        completion = await super().complete(prompt, seed=seed)
+        return replace(completion, token_ids=[2**33]) if prompt.span and prompt.span.token_end < 20 else completion
+
+
+def overflowing_engine(settings: Settings) -> OverflowingEngine:
+    return OverflowingEngine(
+        settings.simulated, window_tokens=settings.window_tokens, tokenizer=make_tokenizer(settings)
+    )
+
+
+@pytest.mark.parametrize(
+    ("maker", "replacement", "column"),
+    [("make_policy", illegible_policy, "response"), ("make_engine", overflowing_engine, "token_ids")],
+)
+def test_reader_reading_that_the_log_cannot_hold_fails_alone(
+    maker: str, replacement: Any, column: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, maker, replacement)
+    assert sorted(statuses_in(read_pending(settings))) == ["failed", "ok", "ok"]
+    (failed,) = [row for row in outcomes_of(settings) if row["status"] == "failed"]
+    assert (failed["error_type"], failed["response"]) == ("LogRowError", None)
+    assert f"`{column}`" in failed["error_message"]
 
 
 def test_reader_tells_the_board_what_it_did_and_what_failed(

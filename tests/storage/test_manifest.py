@@ -115,7 +115,7 @@ def test_run_record_holds_no_secret(tmp_path: Path) -> None:
     settings = settings_of(
         tmp_path,
         storage_options={"key": SECRET, "client_kwargs": {"password": SECRET}},
-        openai={"api_key": SECRET, "base_url": "http://h/v1"},
+        openai={"api_key": SECRET, "headers": {"api-key": SECRET}, "base_url": "http://h/v1"},
         documents=f"ftp://user:{SECRET}@host/docs",
     )
     begin(Location(uri=str(tmp_path)), settings)
@@ -126,7 +126,7 @@ def test_run_record_holds_no_secret(tmp_path: Path) -> None:
 
 
 def test_settings_and_location_shown_hide_secrets() -> None:
-    settings = settings_of("out", openai={"api_key": SECRET})
+    settings = settings_of("out", openai={"api_key": SECRET, "headers": {"api-key": SECRET}})
     assert SECRET not in repr(settings)
     assert SECRET not in repr(Location(uri="s3://b", storage_options={"secret": SECRET}))
 

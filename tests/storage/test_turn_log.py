@@ -1,6 +1,7 @@
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from memagent_batch.domain.addresses import ReadingAddress, text_hash, token_has
 from memagent_batch.domain.chunking import ChunkSpan
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
-from memagent_batch.errors import OutputError, StorageError
+from memagent_batch.errors import LogRowError, OutputError, StorageError
 from memagent_batch.ray_data.logged_turns import held_turn
 from memagent_batch.settings import LogSettings
+from memagent_batch.storage import turn_log
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.storage.turn_index import read_outcomes, read_turns, scan_log, scan_turn_files
@@ -261,10 +263,54 @@ async def test_turn_log_that_lost_turns_keeps_no_outcome_though_the_disk_recover
     assert not output_at(tmp_path).files()
 
 
-async def test_turn_log_given_rows_that_do_not_fit_fails_instead_of_waiting_for_ever(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "column"),
+    [
+        ({"token_ids": (2**33,)}, "token_ids"),
+        ({"finish_reason": None}, "finish_reason"),
+        ({"text": "\ud800"}, "text"),
+        ({"num_prompt_tokens": 2**70}, "num_prompt_tokens"),
+        ({"engine_seconds": "long"}, "engine_seconds"),
+    ],
+    ids=["big-token", "no-reason", "surrogate", "big-count", "no-number"],
+)
+async def test_turn_log_given_a_turn_that_does_not_fit_refuses_that_one_and_keeps_the_others(
+    change: dict[str, Any], column: str, tmp_path: Path
+) -> None:
     writer = writer_at(output_at(tmp_path))
-    with pytest.raises(StorageError, match="do not fit"):
+    prompt, completion = turn_of()
+    writer.record_turn(address_of("fine"), prompt, completion)
+    with pytest.raises(LogRowError, match=f"`{column}`"):
+        writer.record_turn(address_of("cursed"), prompt, replace(completion, **change))
+    await writer.record_outcome(address_of("fine"), outcome_of())
+    assert set(turns_in(output_at(tmp_path), address_of("fine"))) == {"update/0"}
+    assert standing_outcome(output_at(tmp_path), address_of("fine"))["status"] == "ok"
+
+
+async def test_turn_log_given_an_outcome_that_does_not_fit_refuses_that_one(tmp_path: Path) -> None:
+    writer = writer_at(output_at(tmp_path))
+    with pytest.raises(LogRowError, match="`num_turns`"):
         await asyncio.wait_for(writer.record_outcome(address_of(), outcome_of() | {"num_turns": "many"}), timeout=20)
+    with pytest.raises(LogRowError, match="`model` is missing"):
+        await asyncio.wait_for(writer.record_outcome(address_of(), outcome_of() | {"model": None}), timeout=20)
+    await writer.record_outcome(address_of("fine"), outcome_of())
+    assert standing_outcome(output_at(tmp_path), address_of("fine"))["status"] == "ok"
+
+
+async def test_turn_log_whose_flush_breaks_in_an_unknown_way_fails_every_waiter_and_hangs_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(table: object) -> bytes:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(turn_log, "parquet_bytes", broken)
+    writer = writer_at(output_at(tmp_path))
+    waiting = [writer.record_outcome(address_of(sample=sample), outcome_of()) for sample in range(3)]
+    results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), timeout=20)
+    assert [type(result) for result in results] == [StorageError] * 3
+    assert "MemoryError: no room" in str(results[0])
+    with pytest.raises(StorageError):
+        await writer.close()
 
 
 async def test_turn_logged_twice_is_taken_as_it_was_first(tmp_path: Path) -> None:
