@@ -57,13 +57,13 @@ def _table_of_run(location: Location) -> Location:
 
 
 def _read_file(location: Location, file: InputFile) -> pa.Table:
-    place = Location(uri=file.path, storage_options=location.storage_options)
+    place = location.at(file.path)
     with open_grouped(place) as table:
         names = [name for name in ANSWER_COLUMNS.names if name in table.schema.names]
         missing = [name for name in REQUIRED if name not in names]
         if missing:
             raise InputError(
-                f"{file.path} has no column {missing[0]!r}; its columns: {', '.join(table.schema.names) or 'none'}; "
+                f"{place.uri} has no column {missing[0]!r}; its columns: {', '.join(table.schema.names) or 'none'}; "
                 "an answers table has document_id, question_id and answer"
             )
         schema = pa.schema([table.schema.field(name) for name in names])
@@ -72,7 +72,7 @@ def _read_file(location: Location, file: InputFile) -> pa.Table:
             for group in range(len(table.group_bytes))
             for batch in table.batches(group, names=names)
         ]
-    return _as_answers(pa.Table.from_batches(batches, schema=schema), path=file.path)
+    return _as_answers(pa.Table.from_batches(batches, schema=schema), path=place.uri)
 
 
 def _as_answers(table: pa.Table, *, path: str) -> pa.Table:

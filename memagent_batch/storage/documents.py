@@ -34,7 +34,7 @@ INDEX_SCHEMA = pa.schema(
     [
         _described("document_id", pa.string(), nullable=False, description="unique id of the document"),
         _described("document_hash", pa.string(), nullable=True, description="SHA-256 of the text, null on error"),
-        _described("path", pa.string(), nullable=False, description="URI of the file"),
+        _described("path", pa.string(), nullable=False, description="path of the file on the documents' file system"),
         _described("format", pa.string(), nullable=False, description="format of the file"),
         _described("start", pa.int64(), nullable=False, description="row group, from 0; or first byte"),
         _described("stop", pa.int64(), nullable=False, description="row in the group, from 0; or byte after the last"),
@@ -76,9 +76,9 @@ def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Mappi
     rows: list[dict[str, Any]] = []
     num_bytes = 0
     num_tables = 0
+    documents = Location(uri=shard.documents, storage_options=storage_options)
     for path, name in zip(shard.paths, shard.names, strict=True):
-        location = Location(uri=path, storage_options=storage_options)
-        for record in _document_records(location, name=name, shard=shard, settings=settings):
+        for record in _document_records(documents.at(path), name=name, shard=shard, settings=settings):
             rows.append(_index_row(record, path=path, format_=shard.format, settings=settings))
             num_bytes += sum(len(value) for value in record.values[2:] if isinstance(value, str))
             if len(rows) >= _INDEX_ROWS or num_bytes >= _INDEX_BYTES:
@@ -88,17 +88,15 @@ def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Mappi
         yield pa.Table.from_pylist(rows, schema=schema)
 
 
-def fetch_texts(
-    table: pa.Table, *, settings: InputSettings, storage_options: Mapping[str, Any]
-) -> Iterator[FetchedText]:
+def fetch_texts(table: pa.Table, *, documents: Location, settings: InputSettings) -> Iterator[FetchedText]:
     """Streams the texts of the rows of an index, each row exactly once, in the order in which the files hold them.
 
     Each row group is read once, and one batch of it is held. What can't be read is an error of its rows only.
 
     Args:
         table: Rows of `INDEX_SCHEMA`; the columns document_hash, path, format, start, stop and error are used.
+        documents: The documents, as they were indexed: its file system holds the paths.
         settings: Where the texts stand in the files; as they were for the index.
-        storage_options: Arguments of the fsspec file system.
     """
     wanted: dict[tuple[str, str], dict[Place, list[int]]] = {}
     columns = table.select(["path", "format", "start", "stop", "error"]).to_pylist()
@@ -110,14 +108,18 @@ def fetch_texts(
         places.setdefault(Place(start=values["start"], stop=values["stop"]), []).append(row)
     hashes = table["document_hash"].to_pylist()
     for (path, format_), places in sorted(wanted.items()):
-        location = Location(uri=path, storage_options=storage_options)
+        location = documents.at(path)
         for place, value in _fetch_file(location, format_=Format(format_), places=places, settings=settings):
             for row in places[place]:
-                yield _fetched(value, row=row, document_hash=hashes[row], path=path)
+                yield _fetched(value, row=row, document_hash=hashes[row], path=location.uri)
 
 
-def require_unique_ids(index: pa.Table) -> None:
+def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
     """Refuses two documents of one id.
+
+    Args:
+        index: Rows of `INDEX_SCHEMA`.
+        documents: What was indexed, for the message.
 
     Raises:
         InputError: names the id and both places.
@@ -128,9 +130,10 @@ def require_unique_ids(index: pa.Table) -> None:
         return
     document_id = doubled["document_id"][0].as_py()
     rows = index.filter(pc.equal(index["document_id"], document_id)).slice(0, 2).to_pylist()
+    first, second = (_place_of(row, where=documents.at(row["path"]).uri) for row in rows)
     more = f", and {doubled.num_rows - 1} more ids are doubled" if doubled.num_rows > 1 else ""
     raise InputError(
-        f"document_id {document_id!r} is there twice: in {_place_of(rows[0])} and in {_place_of(rows[1])}{more}; "
+        f"document_id {document_id!r} is there twice: in {first} and in {second}{more}; "
         "give every document an id of its own"
     )
 
@@ -236,12 +239,12 @@ def _fetched(value: Value, *, row: int, document_hash: str, path: str) -> Fetche
     return FetchedText(row=row, error=error)
 
 
-def _place_of(row: Mapping[str, Any]) -> str:
+def _place_of(row: Mapping[str, Any], *, where: str) -> str:
     """Where a row of the index stands, for a person."""
     match Format(row["format"]):
         case Format.TEXT:
-            return str(row["path"])
+            return where
         case Format.PARQUET | Format.ARROW:
-            return f"{row['path']}, row group {row['start']}, row {row['stop']} (both counted from 0)"
+            return f"{where}, row group {row['start']}, row {row['stop']} (both counted from 0)"
         case _:
-            return f"{row['path']}, bytes {row['start']} to {row['stop']}"
+            return f"{where}, bytes {row['start']} to {row['stop']}"

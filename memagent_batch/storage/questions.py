@@ -102,8 +102,8 @@ def _listed(location: Location | None, *, ask: Sequence[str]) -> Iterator[tuple[
 
 def _read_files(location: Location) -> Iterator[tuple[str, dict[str, Any]]]:
     for file in list_files(location):
-        place = Location(uri=file.path, storage_options=location.storage_options)
-        format_ = format_of(file.name, where=file.path, remedy="write the questions in one of these formats")
+        place = location.at(file.path)
+        format_ = format_of(file.name, where=place.uri, remedy="write the questions in one of these formats")
         if format_ is Format.TEXT:
             yield from _read_text(place)
             continue
