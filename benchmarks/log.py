@@ -152,7 +152,7 @@ def _part(place: Location, num_readings: int, reading_turns: int, num_parts: int
     parts = list(plan.parts(index))
     figures = timer.figures("part")
     step = max(len(parts) // num_parts, 1)
-    Path(chosen).write_bytes(pickle.dumps((parts[::step][:num_parts], plan.hashed_questions())))
+    Path(chosen).write_bytes(pickle.dumps(parts[::step][:num_parts]))
     size = math.ceil(num_readings / len(parts))
     in_order = [range(first, min(first + size, num_readings)) for first in range(0, num_readings, size)]
     return {
@@ -167,11 +167,11 @@ def _part(place: Location, num_readings: int, reading_turns: int, num_parts: int
 
 def _project(place: Location, chosen: str) -> dict[str, Any]:
     """Makes the tables of the chosen parts, as a task does that gets a part."""
-    parts, questions = pickle.loads(Path(chosen).read_bytes())
+    parts = pickle.loads(Path(chosen).read_bytes())
     timer = _Timer()
     num_turns = 0
     for part in parts:
-        tables = project(part, questions, projection=_projection(place))
+        tables = project(part, projection=_projection(place))
         if tables.missing:
             raise RuntimeError("the tables miss readings that were logged")
         num_turns += tables.memories.num_rows

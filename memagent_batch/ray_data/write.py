@@ -4,7 +4,6 @@ import pyarrow as pa
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import SupersededError
-from memagent_batch.storage.asked import read_asked
 from memagent_batch.storage.claim import require_claim
 from memagent_batch.storage.tables import (
     ANSWERS_FOLDER,
@@ -40,8 +39,7 @@ def write_tables(part: pa.Table, *, projection: Projection) -> pa.Table:
     Raises:
         SupersededError: a newer attempt holds the claim; no file is left.
     """
-    questions = read_asked(projection.output, run_id=projection.run_id)
-    tables = project(part.drop_columns(["part"]), questions, projection=projection)
+    tables = project(part.drop_columns(["part"]), projection=projection)
     name = f"part-{part['part'][0].as_py():05d}-{projection.run_id}.{projection.table_format.value}"
     _write(tables, name, projection=projection)
     report = {

@@ -42,6 +42,7 @@ class Location:
         if uri.startswith(("s3://", "s3a://")):
             _retry_throttled_s3()
             options.setdefault("use_listings_cache", False)
+            options.setdefault("max_concurrency", 1)  # else it asks for the size of each file before it reads it
             options["config_kwargs"] = {"retries": S3_RETRIES, **options.get("config_kwargs", {})}
         fs, path = fsspec.core.url_to_fs(uri, **options)
         return fs, (path.rstrip("/") or path) if self.listed_path is None else self.listed_path

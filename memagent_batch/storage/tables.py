@@ -15,7 +15,7 @@ from memagent_batch.domain.prompts import keeps_memory
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import TurnKind
 from memagent_batch.settings import TableFormat
-from memagent_batch.storage.asked import LIST_HASH
+from memagent_batch.storage.asked import ASKED_COLUMN, LIST_HASH, asked_in
 from memagent_batch.storage.documents import CARRY_PREFIX
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.schemas import ANSWERS, MEMORIES
@@ -64,7 +64,7 @@ class PartTables:
     """Readings asked for that the log has no outcome of."""
 
 
-def project(part: pa.Table, questions: pa.Table, *, projection: Projection) -> PartTables:
+def project(part: pa.Table, *, projection: Projection) -> PartTables:
     """The rows of a part of the plan (a table of `Plan.parts`), from the log files that the part names."""
     fingerprint = projection.reader_fingerprint
     outcome_files = sorted({file for files in part["outcome_files"].to_pylist() for file in files})
@@ -82,8 +82,7 @@ def project(part: pa.Table, questions: pa.Table, *, projection: Projection) -> P
     answers: list[Row] = []
     memories: list[Row] = []
     missing: list[str] = []
-    asked = questions.to_pylist()
-    for document, question, sample in _readings(part, asked):
+    for document, question, sample in _readings(part):
         key = (document["document_hash"], question["question_hash"], sample)
         names = {"document_id": document["document_id"], "question_id": question["question_id"], "sample": sample}
         answer = _answer(document, outcomes.get(key), projection=projection)
@@ -133,8 +132,9 @@ def _num_rows(place: Location) -> int:
         return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
 
 
-def _readings(part: pa.Table, asked: Sequence[Row]) -> Iterator[tuple[Row, Row, int]]:
-    for document in part.drop_columns(["outcome_files", "turn_files"]).to_pylist():
+def _readings(part: pa.Table) -> Iterator[tuple[Row, Row, int]]:
+    asked = asked_in(part)
+    for document in part.drop_columns(["outcome_files", "turn_files", ASKED_COLUMN]).to_pylist():
         for reading in document["readings"]:
             yield document, asked[reading["question"]], reading["sample"]
 

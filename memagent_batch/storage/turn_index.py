@@ -21,7 +21,7 @@ from memagent_batch.storage.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.storage.turn_log import OUTCOMES_FOLDER, TURNS_FOLDER
 
 READ_THREADS = 16
-"""Log files read at once; an object store answers in some 50 ms, so 16 read about 300 a second."""
+"""Log files read at once, in a request each; an object store answers in some 50 ms, so 16 read about 300 a second."""
 
 ReadingKey = tuple[str, str, int]
 """Document hash, question hash, sample: an address under one reader fingerprint."""
@@ -69,13 +69,12 @@ def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
     keys = ["document_hash", "question_hash", "sample", "status", "finished_at", "run_id"]
     for file, table in _read_all(output / OUTCOMES_FOLDER, columns=keys, reader_fingerprint=reader_fingerprint):
         for row in table.to_pylist():
+            row |= {name: sys.intern(row[name]) for name in ("question_hash", "run_id")}  # many rows have the same
             key = (row["document_hash"], row["question_hash"], row["sample"])
             rank = _outcome_rank(row)
             if key not in best or rank > best[key]:
                 best[key] = rank
-                index.outcomes[key] = LoggedOutcome(
-                    status=Status(row["status"]), file=file, run_id=sys.intern(row["run_id"])
-                )
+                index.outcomes[key] = LoggedOutcome(status=Status(row["status"]), file=file, run_id=row["run_id"])
     index.turn_files.update(scan_turn_files(output, reader_fingerprint=reader_fingerprint))
     return index
 
@@ -253,7 +252,10 @@ def _read_file(
     wanted = list(dict.fromkeys([*columns, "reader_fingerprint"]))
     with storage_errors(path):
         try:
-            table = pq.read_table(path, filesystem=folder.fs, columns=wanted)
+            # a store is asked once for the whole file: it is small, and its footer alone would cost several requests
+            source = path if folder.is_local else pa.BufferReader(folder.fs.cat_file(path))
+            with pq.ParquetFile(source, pre_buffer=False) as file:
+                table = file.read(columns=wanted, use_threads=False)
         except (OSError, pa.ArrowException) as error:
             if isinstance(error, OSError) and (error.errno or isinstance(error, TimeoutError)):
                 raise  # the store's, not the file's

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from aiobotocore.client import AioBaseClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -229,6 +230,27 @@ async def test_scan_of_one_writer_finds_its_files_alone(
         await write_turns(writer, address_of(f"{run_id} {writer_id}"), turn_of())
     found = scan_turn_files(output, reader_fingerprint="f", begins="run-a-")
     assert set(found) == {text_hash("run a-1"), text_hash("run a-2")}
+
+
+@pytest.mark.s3
+async def test_scan_of_a_log_in_a_bucket_asks_once_for_each_file(
+    s3_bucket: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = s3_bucket / "run"
+    for number in range(6):
+        writer = writer_at(output, writer_id=str(number))
+        await write_turns(writer, address_of(str(number)), turn_of())
+    asked: list[str] = []
+    send = AioBaseClient._make_api_call
+
+    async def noted(client: AioBaseClient, operation: str, arguments: dict[str, Any]) -> Any:
+        if ".parquet" in arguments.get("Key", ""):
+            asked.append(operation)
+        return await send(client, operation, arguments)
+
+    monkeypatch.setattr(AioBaseClient, "_make_api_call", noted)
+    assert len(scan_log(output, reader_fingerprint="f").turn_files) == 6
+    assert asked == ["GetObject"] * len(output.files())
 
 
 async def test_turn_log_in_an_unwritable_place_fails_every_waiter_and_all_that_follows(tmp_path: Path) -> None:
