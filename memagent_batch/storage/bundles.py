@@ -98,4 +98,5 @@ def _is_columnar(documents: pa.Table) -> npt.NDArray[np.bool_]:
 
 
 def _numbers(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:
-    return np.asarray(column)
+    numbers: npt.NDArray[np.int64] = np.asarray(column)
+    return numbers

@@ -132,7 +132,11 @@ class Plan:
         documents = documents.filter(pc.greater(pc.list_value_length(readings), 0)).combine_chunks()
         for rows in bundles(documents):
             bundle = documents.take(rows)
-            files = [index.turn_files.get(hash_, []) for hash_ in bundle["document_hash"].to_pylist()]
+            asked = [[reading["question"] for reading in readings] for readings in bundle["readings"].to_pylist()]
+            files = [
+                self._turn_files(hash_, rows, index)
+                for hash_, rows in zip(bundle["document_hash"].to_pylist(), asked, strict=True)
+            ]
             yield bundle.append_column(
                 WORK_COLUMNS.field("turn_files"), pa.array(files, WORK_COLUMNS.types[1])
             ).combine_chunks()
@@ -217,8 +221,13 @@ class Plan:
         return {
             "readings": [{"question": row, "sample": sample} for row, sample in readings],
             "outcome_files": sorted({outcome.file for outcome in outcomes if outcome}),
-            "turn_files": index.turn_files.get(document["document_hash"], []),
+            "turn_files": self._turn_files(document["document_hash"], [row for row, _ in readings], index),
         }
+
+    def _turn_files(self, document_hash: str, rows: Iterable[int], index: TurnIndex) -> list[str]:
+        """The log files that hold turns of a document's readings for these questions, its own or shared ones."""
+        hashes = {hashes[row] for row in rows for hashes in (self._hashes, self._list_hashes) if hashes}
+        return sorted({file for hash_ in hashes for file in index.turn_files.get((document_hash, hash_), ())})
 
     def _ended_in(self, document: dict[str, Any], index: TurnIndex) -> str:
         """The last log file that holds an outcome of the document; empty where none does."""

@@ -27,6 +27,9 @@ ReadingKey = tuple[str, str, int]
 """Document hash, question hash, sample: an address under one reader fingerprint."""
 
 
+TurnsKey = tuple[str, str]
+"""Document hash, and question hash (or the hash of the list that the turns are shared by): where turns stand."""
+
 Row = dict[str, Any]
 """A log row by column name."""
 
@@ -54,8 +57,8 @@ class TurnIndex:
     """The reader that is asked about; other readers' turns are passed over."""
     outcomes: dict[ReadingKey, LoggedOutcome] = field(default_factory=dict)
     """Readings that ended."""
-    turn_files: dict[str, list[str]] = field(default_factory=dict)
-    """Turn files by document hash."""
+    turn_files: dict[TurnsKey, list[str]] = field(default_factory=dict)
+    """Turn files by document and question, so that a new question of an old document opens none."""
 
 
 def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
@@ -75,7 +78,7 @@ def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
             if key not in best or rank > best[key]:
                 best[key] = rank
                 index.outcomes[key] = LoggedOutcome(status=Status(row["status"]), file=file, run_id=row["run_id"])
-    index.turn_files.update(scan_turn_files(output, reader_fingerprint=reader_fingerprint))
+    index.turn_files.update(_turn_files(output, reader_fingerprint=reader_fingerprint, begins=""))
     return index
 
 
@@ -85,12 +88,21 @@ def scan_turn_files(output: Location, *, reader_fingerprint: str, begins: str = 
     Raises:
         OutputError: a log file can't be read; names it.
     """
-    turn_files: dict[str, list[str]] = defaultdict(list)
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for (document_hash, _), files in _turn_files(output, reader_fingerprint=reader_fingerprint, begins=begins).items():
+        found[document_hash].update(dict.fromkeys(files))
+    return {document_hash: sorted(files) for document_hash, files in found.items()}
+
+
+def _turn_files(output: Location, *, reader_fingerprint: str, begins: str) -> dict[TurnsKey, list[str]]:
+    turn_files: dict[TurnsKey, list[str]] = defaultdict(list)
+    columns = ["document_hash", "question_hash"]
     for file, table in _read_all(
-        output / TURNS_FOLDER, columns=["document_hash"], reader_fingerprint=reader_fingerprint, begins=[begins]
+        output / TURNS_FOLDER, columns=columns, reader_fingerprint=reader_fingerprint, begins=[begins]
     ):
-        for document_hash in pc.unique(table["document_hash"]).to_pylist():
-            turn_files[document_hash].append(file)
+        pairs = zip(*(table[name].to_pylist() for name in columns), strict=True)
+        for document_hash, question_hash in dict.fromkeys(pairs):
+            turn_files[document_hash, sys.intern(question_hash)].append(file)
     return dict(turn_files)
 
 

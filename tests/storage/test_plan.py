@@ -20,7 +20,7 @@ from memagent_batch.storage.bundles import BUNDLE_BYTES, BUNDLE_FILES, GROUP_BUN
 from memagent_batch.storage.documents import INDEX_SCHEMA, index_schema
 from memagent_batch.storage.plan import Plan, count_pending
 from memagent_batch.storage.questions import QUESTION_SCHEMA
-from memagent_batch.storage.turn_index import LoggedOutcome, ReadingKey, TurnIndex
+from memagent_batch.storage.turn_index import LoggedOutcome, ReadingKey, TurnIndex, TurnsKey
 
 KIB = 1024
 EMPTY = TurnIndex(reader_fingerprint="f")
@@ -48,7 +48,9 @@ def plan_of(
     return Plan(index, listed, samples=samples, as_lists=as_lists)
 
 
-def index_of(statuses: Mapping[ReadingKey, Status], *, turn_files: Mapping[str, list[str]] | None = None) -> TurnIndex:
+def index_of(
+    statuses: Mapping[ReadingKey, Status], *, turn_files: Mapping[TurnsKey, list[str]] | None = None
+) -> TurnIndex:
     outcomes = {
         key: LoggedOutcome(status=status, file=f"{status}.parquet", run_id="r") for key, status in statuses.items()
     }
@@ -206,12 +208,32 @@ def test_pending_documents_of_one_text_are_read_once_and_all_counted() -> None:
 
 def test_pending_names_the_log_files_that_hold_turns_of_each_document() -> None:
     plan = plan_of([document_of("a"), document_of("b")], [question_of("q")])
-    index = index_of({}, turn_files={text_hash("a"): ["1.parquet", "2.parquet"]})
+    index = index_of({}, turn_files={(text_hash("a"), text_hash("q")): ["1.parquet", "2.parquet"]})
     (bundle,) = plan.pending(index, retry_failed=False)
     assert dict(zip(bundle["document_id"].to_pylist(), bundle["turn_files"].to_pylist(), strict=True)) == {
         "a": ["1.parquet", "2.parquet"],
         "b": [],
     }
+
+
+def test_pending_a_new_question_of_an_old_document_opens_no_log_file() -> None:
+    plan = plan_of([document_of("a")], [question_of("old"), question_of("new")])
+    turn_files = {(text_hash("a"), text_hash("old")): ["1.parquet"]}
+    index = index_of({key_of("a", "old"): Status.OK}, turn_files=turn_files)
+    (bundle,) = plan.pending(index, retry_failed=False)
+    assert readings_in(plan, [bundle]) == [("a", "new", 0)]
+    assert bundle["turn_files"].to_pylist() == [[]]
+    (part,) = plan.parts(index)
+    assert part["turn_files"].to_pylist() == [["1.parquet"]]
+
+
+def test_pending_of_lists_names_the_log_files_that_hold_shared_turns() -> None:
+    plan = plan_of([document_of("a")], [question_of("q"), question_of("r")], as_lists=True)
+    hashed = plan.hashed_questions().to_pylist()
+    keys = [(text_hash("a"), hashed[0]["list_hash"]), (text_hash("a"), hashed[1]["question_hash"])]
+    turn_files = {key: [f"{number}.parquet"] for number, key in enumerate(keys)}
+    (bundle,) = plan.pending(index_of({}, turn_files=turn_files), retry_failed=False)
+    assert bundle["turn_files"].to_pylist() == [["0.parquet", "1.parquet"]]
 
 
 def test_pending_all_done_is_empty() -> None:

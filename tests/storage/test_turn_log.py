@@ -74,7 +74,9 @@ def output_at(folder: Path) -> Location:
 
 def turns_in(output: Location, address: ReadingAddress) -> Mapping[str, Any]:
     fingerprint = address.reader_fingerprint
-    files = scan_log(output, reader_fingerprint=fingerprint).turn_files.get(address.document_hash, [])
+    files = scan_log(output, reader_fingerprint=fingerprint).turn_files.get(
+        (address.document_hash, address.question_hash), []
+    )
     readings = read_turns(output, files, reader_fingerprint=fingerprint, document_hashes=[address.document_hash])
     return readings.get((address.document_hash, address.question_hash, address.sample), {})
 
@@ -330,7 +332,7 @@ async def test_read_turns_gives_only_the_documents_that_were_asked_for(tmp_path:
     for document in ("one", "two"):
         writer.record_turn(address_of(document), *turn_of())
     await writer.close()
-    files = scan_log(output, reader_fingerprint="f").turn_files[text_hash("one")]
+    files = scan_log(output, reader_fingerprint="f").turn_files[text_hash("one"), text_hash("why?")]
     readings = read_turns(output, files, reader_fingerprint="f", document_hashes=[text_hash("one")])
     assert {document_hash for document_hash, _, _ in readings} == {text_hash("one")}
 
