@@ -82,8 +82,8 @@ def main() -> None:
     for files in known.nights:
         with _store(known.store, delay_seconds=known.delay) as (place, direct):
             figures = {**_apart(_write_nights, direct, files), **_apart(_scan_nights, place, files)}
-        shape = {"store": known.store, "delay_seconds": known.delay, "files": files}
-        print(json.dumps({"benchmark": "log_nights", **shape, **figures}), flush=True)
+        log = {"store": known.store, "delay_seconds": known.delay, "files": files}
+        print(json.dumps({"benchmark": "log_nights", **log, **figures}), flush=True)
         if not known.json:
             print(f"{files:,} log files: scanned in {figures['scan_nights_seconds']} s")
     for turns in () if known.nights else known.turns:

@@ -80,7 +80,8 @@ def _places(documents: pa.Table) -> npt.NDArray[np.int64]:
     """A number for what is read in one pass: a row group or record batch, or a file of another format."""
     files = _numbers(documents["path"].combine_chunks().dictionary_encode().indices)
     groups = np.where(_is_columnar(documents), _numbers(documents["start"]), 0)
-    return files.astype(np.int64) * (int(groups.max()) + 1) + groups
+    places: npt.NDArray[np.int64] = files.astype(np.int64) * (int(groups.max()) + 1) + groups
+    return places
 
 
 def _limits(
