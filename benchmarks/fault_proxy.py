@@ -66,6 +66,8 @@ class FaultProxy:
     """What may happen."""
     rate: float = 0.0
     """Share of requests that it happens to, 0 to 1."""
+    slow_seconds: float = SLOW_SECONDS
+    """Time before a slow answer."""
     struck: Counter[Fault] = field(default_factory=Counter)
     """How often each did."""
     port: int = 0
@@ -142,7 +144,7 @@ class FaultProxy:
             if fault == Fault.LOST_ANSWER:
                 _reset(writer)
                 return
-            await asyncio.sleep(SLOW_SECONDS if fault == Fault.SLOW else 0)
+            await asyncio.sleep(self.slow_seconds if fault == Fault.SLOW else 0)
             writer.write(response)
             await writer.drain()
 

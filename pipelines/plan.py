@@ -53,7 +53,7 @@ def make_plan(settings: Settings) -> Plan:
     index = pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
     if not index.num_rows:
         raise InputError(f"documents: the files at {settings.documents} hold no document")
-    require_unique_ids(index)
+    require_unique_ids(index, documents=documents)
     require_known_documents(questions, index)
     plan = Plan(index, questions, samples=settings.sampling.samples, as_lists=settings.policy.kind == SharedPolicy.kind)
     if not plan.questions.num_rows:

@@ -9,7 +9,6 @@ import pyarrow as pa
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent
 from memagent_batch.errors import SupersededError
-from memagent_batch.storage.asked import read_asked
 from memagent_batch.storage.claim import require_claim
 from memagent_batch.storage.location import storage_errors
 from memagent_batch.storage.not_read import detach_not_read
@@ -63,12 +62,11 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, M
     Raises:
         SupersededError: a newer attempt holds the claim; no file is left.
     """
-    questions = read_asked(projection.output, run_id=projection.run_id)
     planned, not_read = detach_not_read(part.drop_columns(["part"]))
-    key = part_key(planned, questions, projection=projection)
+    key = part_key(planned, projection=projection)
     if not not_read and key in kept and _is_whole(kept[key], projection=projection):
         return pa.Table.from_pylist([{**kept[key], "missing": []}], schema=REPORT)
-    tables = project(planned, questions, projection=projection, not_read=not_read)
+    tables = project(planned, projection=projection, not_read=not_read)
     name = f"part-{part['part'][0].as_py():05d}-{projection.run_id}.{projection.table_format.value}"
     _write(tables, name, projection=projection)
     statuses = tables.answers["status"].to_pylist()

@@ -50,8 +50,7 @@ def _files(location: Location) -> list[Location]:
     with reading(location.uri):
         is_run = location.is_folder() and (location / RUN_FILE).exists()
         if not is_run:
-            options = location.storage_options
-            return [Location(uri=file.path, storage_options=options) for file in list_files(location)]
+            return [location.at(file.path) for file in list_files(location)]
         if not (location / MANIFEST_FILE).exists():
             raise InputError(
                 f"{location.uri} is the output of a run that has not finished (no {MANIFEST_FILE}); run the same "

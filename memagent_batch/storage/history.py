@@ -34,6 +34,8 @@ LATEST = "latest"
 """Names the last finished run."""
 PREVIOUS = "previous"
 """Names the finished run before it."""
+_CAST_ROWS = 1024
+"""Rows whose large strings become strings at once: a chunk of these holds at most 2 GiB."""
 SHOWN_RUNS = 10
 """Runs that an error names, the latest ones."""
 
@@ -214,5 +216,8 @@ def _question_row(row: Row, rows_of: dict[tuple[str, str | None], int]) -> int:
 
 def _with_schema(table: pa.Table) -> pa.Table:
     """The table with the descriptions of `RUN_PLAN` in its schema."""
-    carried = [field for field in table.schema if field.name.startswith(CARRY_PREFIX)]
-    return table.cast(pa.schema([*RUN_PLAN, *carried]))
+    carried = [pa.field(field.name, pa.string()) for field in table.schema if field.name.startswith(CARRY_PREFIX)]
+    schema = pa.schema([*RUN_PLAN, *carried])
+    starts = range(0, table.num_rows, _CAST_ROWS)
+    rows = (pa.array(range(start, min(start + _CAST_ROWS, table.num_rows)), pa.int64()) for start in starts)
+    return pa.concat_tables([schema.empty_table(), *(table.take(piece).cast(schema) for piece in rows)])

@@ -7,7 +7,7 @@ import os
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from http import HTTPStatus
@@ -50,17 +50,23 @@ class Location:
     """Local path or fsspec URL."""
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Arguments of the fsspec file system; may hold secrets, so it is never shown."""
+    neighbour: str | None = None
+    """URI of a place on the same file system, where `listed_path` names this one; `uri` is then for people only."""
+    listed_path: str | None = None
+    """Path as the file system lists it: in a URI, characters such as `::`, `?` or `#` would mean something else."""
 
     @cached_property
     def _resolved(self) -> tuple[fsspec.AbstractFileSystem, str]:
         options = {**self.storage_options}
-        if self.uri.startswith(UNCACHED_PROTOCOLS):
+        uri = self.uri if self.neighbour is None else self.neighbour
+        if uri.startswith(UNCACHED_PROTOCOLS):
             options.setdefault("use_listings_cache", False)
-        if self.uri.startswith(("s3://", "s3a://")):
+        if uri.startswith(("s3://", "s3a://")):
             _retry_throttled_s3()
+            options.setdefault("max_concurrency", 1)  # else it asks for the size of each file before it reads it
             options["config_kwargs"] = {"retries": S3_RETRIES, **options.get("config_kwargs", {})}
-        fs, path = fsspec.core.url_to_fs(self.uri, **options)
-        return fs, path.rstrip("/") or path
+        fs, path = fsspec.core.url_to_fs(uri, **options)
+        return fs, (path.rstrip("/") or path) if self.listed_path is None else self.listed_path
 
     @property
     def fs(self) -> fsspec.AbstractFileSystem:
@@ -79,15 +85,43 @@ class Location:
 
     def __getstate__(self) -> dict[str, Any]:
         """Drops the connection; the other process makes its own."""
-        return {"uri": self.uri, "storage_options": dict(self.storage_options)}
+        return {
+            "uri": self.uri,
+            "storage_options": dict(self.storage_options),
+            "neighbour": self.neighbour,
+            "listed_path": self.listed_path,
+        }
 
     def __truediv__(self, name: str) -> "Location":
         """A place below this one."""
-        return Location(uri=f"{self.uri.rstrip('/')}/{name}", storage_options=self.storage_options)
+        path = None if self.listed_path is None else f"{self.listed_path.rstrip('/')}/{name}"
+        return replace(self, uri=f"{self.uri.rstrip('/')}/{name}", listed_path=path)
 
     def at(self, path: str) -> "Location":
-        """The place `path`, as `files` and the file system write it, on the same file system."""
-        return Location(uri=self.fs.unstrip_protocol(path), storage_options=self.storage_options)
+        """The place `path`, as `files` and the file system write it, on the same file system.
+
+        No name in it is parsed, so a file called `a::b.txt` is that file. It shares the connection of this location.
+        """
+        place = replace(
+            self,
+            uri=self._uri_at(path),
+            neighbour=self.uri if self.neighbour is None else self.neighbour,
+            listed_path=path,
+        )
+        place.__dict__["_resolved"] = (self.fs, path)
+        return place
+
+    def _uri_at(self, path: str) -> str:
+        """How `path` is shown to people: with its host, and the archive that it lies in."""
+        if self.neighbour is not None:
+            return Location(uri=self.neighbour, storage_options=self.storage_options)._uri_at(path)
+        head, chain, target = self.uri.partition("::")
+        if "://" not in head:  # simplecache::s3://bucket/key
+            head, chain, target = self.uri, "", ""
+        head = head.rstrip("/") if self.path else head
+        if self.is_local or not head.endswith(self.path):
+            return str(self.fs.unstrip_protocol(path))
+        return head.removesuffix(self.path) + path + chain + target
 
     def exists(self) -> bool:
         """Whether a file or folder is there.

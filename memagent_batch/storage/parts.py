@@ -12,8 +12,8 @@ from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from memagent_batch.storage.asked import asked_in
 from memagent_batch.storage.documents import CARRY_PREFIX
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import MANIFEST_FILE, read_json
@@ -31,18 +31,20 @@ _SETTINGS = sorted({field.name for field in fields(Projection)} - {"output", "ru
 _QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", "list_hash")
 
 
-def part_key(part: pa.Table, questions: pa.Table, *, projection: Projection) -> str:
+def part_key(part: pa.Table, *, projection: Projection) -> str:
     """Hash of all that decides the rows of a part of the plan (a table of `Plan.parts`), hex."""
     carried = sorted(name for name in part.schema.names if name.startswith(CARRY_PREFIX))
-    asked = pc.unique(pc.struct_field(pc.list_flatten(part["readings"]), "question"))
-    names = [name for name in _QUESTION_COLUMNS if name in questions.schema.names]
     made_of = {
         "code": [version("memagent-batch"), str(ANSWERS), str(MEMORIES)],
         "settings": {name: getattr(projection, name) for name in _SETTINGS},
         "documents": part.select([*_PLAN_COLUMNS, *carried]).to_pylist(),
-        "questions": dict(zip(asked.to_pylist(), questions.select(names).take(asked).to_pylist(), strict=True)),
+        "questions": {row: _described(question) for row, question in asked_in(part).items()},
     }
     return sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+
+
+def _described(question: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: question[name] for name in _QUESTION_COLUMNS if name in question}
 
 
 def kept_parts(output: Location, *, columns: set[str]) -> dict[str, Mapping[str, Any]]:

@@ -96,14 +96,14 @@ def read_any_questions(suite: Location, *, foreign_format: ForeignFormat | None)
 def _source(suite: Location, *, foreign_format: ForeignFormat) -> dict[str, Any]:
     """What was converted, so that a changed file is converted again."""
     files = [
-        {"path": masked(file.path), "size_bytes": file.size_bytes, "key": str(suite.fs.ukey(_path(suite, file.path)))}
+        {
+            "path": masked(suite.at(file.path).uri),
+            "size_bytes": file.size_bytes,
+            "key": str(suite.fs.ukey(file.path)),
+        }
         for file in foreign_files(suite)
     ]
     return {"format": foreign_format.value, "files": files}
-
-
-def _path(suite: Location, uri: str) -> str:
-    return Location(uri=uri, storage_options=suite.storage_options).path
 
 
 def _groups(questions: Iterator[ForeignQuestion]) -> Iterator[list[ForeignQuestion]]:

@@ -15,7 +15,7 @@ from memagent_batch.domain.prompts import new_memory
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import FinishReason, TurnKind
 from memagent_batch.settings import TableFormat
-from memagent_batch.storage.asked import LIST_HASH
+from memagent_batch.storage.asked import ASKED_COLUMN, LIST_HASH, asked_in
 from memagent_batch.storage.documents import CARRY_PREFIX
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.schemas import ANSWERS, MEMORIES
@@ -66,7 +66,7 @@ class PartTables:
     """Readings asked for that the log has no outcome of, though none said that it was not read."""
 
 
-def project(part: pa.Table, questions: pa.Table, *, projection: Projection, not_read: Sequence[Row] = ()) -> PartTables:
+def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Row] = ()) -> PartTables:
     """The rows of a part of the plan (a table of `Plan.parts`), from the log files that the part names.
 
     `not_read`: what stands in for the outcomes of readings that were not read, as rows of `OUTCOME_LOG`.
@@ -88,8 +88,7 @@ def project(part: pa.Table, questions: pa.Table, *, projection: Projection, not_
     answers: list[Row] = []
     memories: list[Row] = []
     missing: list[str] = []
-    asked = questions.to_pylist()
-    for document, question, sample in _readings(part, asked):
+    for document, question, sample in _readings(part):
         key = (document["document_hash"], question["question_hash"], sample)
         names = {"document_id": document["document_id"], "question_id": question["question_id"], "sample": sample}
         answer = _answer(document, outcomes.get(key) or unread.get(key), projection=projection)
@@ -136,8 +135,9 @@ def count_rows(place: Location) -> int | None:
         return None
 
 
-def _readings(part: pa.Table, asked: Sequence[Row]) -> Iterator[tuple[Row, Row, int]]:
-    for document in part.drop_columns(["outcome_files", "turn_files"]).to_pylist():
+def _readings(part: pa.Table) -> Iterator[tuple[Row, Row, int]]:
+    asked = asked_in(part)
+    for document in part.drop_columns(["outcome_files", "turn_files", ASKED_COLUMN]).to_pylist():
         for reading in document["readings"]:
             yield document, asked[reading["question"]], reading["sample"]
 

@@ -21,11 +21,14 @@ from memagent_batch.storage.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.storage.turn_log import OUTCOMES_FOLDER, TURNS_FOLDER
 
 READ_THREADS = 16
-"""Log files read at once; an object store answers in some 50 ms, so 16 read about 300 a second."""
+"""Log files read at once, in a request each; an object store answers in some 50 ms, so 16 read about 300 a second."""
 
 ReadingKey = tuple[str, str, int]
 """Document hash, question hash, sample: an address under one reader fingerprint."""
 
+
+TurnsKey = tuple[str, str]
+"""Document hash, and question hash (or the hash of the list that the turns are shared by): where turns stand."""
 
 Row = dict[str, Any]
 """A log row by column name."""
@@ -57,8 +60,8 @@ class TurnIndex:
     """The reader that is asked about; other readers' turns are passed over."""
     outcomes: dict[ReadingKey, LoggedOutcome] = field(default_factory=dict)
     """Readings that ended."""
-    turn_files: dict[str, list[str]] = field(default_factory=dict)
-    """Turn files by document hash."""
+    turn_files: dict[TurnsKey, list[str]] = field(default_factory=dict)
+    """Turn files by document and question, so that a new question of an old document opens none."""
 
 
 def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
@@ -72,14 +75,13 @@ def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
     keys = ["document_hash", "question_hash", "sample", "status", "finished_at", "run_id"]
     for file, table in _read_all(output / OUTCOMES_FOLDER, columns=keys, reader_fingerprint=reader_fingerprint):
         for row in table.to_pylist():
+            row |= {name: sys.intern(row[name]) for name in ("question_hash", "run_id")}  # many rows have the same
             key = (row["document_hash"], row["question_hash"], row["sample"])
             rank = _outcome_rank(row)
             if key not in best or rank > best[key]:
                 best[key] = rank
-                index.outcomes[key] = LoggedOutcome(
-                    status=Status(row["status"]), file=file, run_id=sys.intern(row["run_id"])
-                )
-    index.turn_files.update(scan_turn_files(output, reader_fingerprint=reader_fingerprint))
+                index.outcomes[key] = LoggedOutcome(status=Status(row["status"]), file=file, run_id=row["run_id"])
+    index.turn_files.update(_turn_files(output, reader_fingerprint=reader_fingerprint, begins=""))
     return index
 
 
@@ -89,12 +91,21 @@ def scan_turn_files(output: Location, *, reader_fingerprint: str, begins: str = 
     Raises:
         OutputError: a log file can't be read; names it.
     """
-    turn_files: dict[str, list[str]] = defaultdict(list)
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for (document_hash, _), files in _turn_files(output, reader_fingerprint=reader_fingerprint, begins=begins).items():
+        found[document_hash].update(dict.fromkeys(files))
+    return {document_hash: sorted(files) for document_hash, files in found.items()}
+
+
+def _turn_files(output: Location, *, reader_fingerprint: str, begins: str) -> dict[TurnsKey, list[str]]:
+    turn_files: dict[TurnsKey, list[str]] = defaultdict(list)
+    columns = ["document_hash", "question_hash"]
     for file, table in _read_all(
-        output / TURNS_FOLDER, columns=["document_hash"], reader_fingerprint=reader_fingerprint, begins=[begins]
+        output / TURNS_FOLDER, columns=columns, reader_fingerprint=reader_fingerprint, begins=[begins]
     ):
-        for document_hash in pc.unique(table["document_hash"]).to_pylist():
-            turn_files[document_hash].append(file)
+        pairs = zip(*(table[name].to_pylist() for name in columns), strict=True)
+        for document_hash, question_hash in dict.fromkeys(pairs):
+            turn_files[document_hash, sys.intern(question_hash)].append(file)
     return dict(turn_files)
 
 
@@ -267,7 +278,10 @@ def _read_file(
     wanted = list(dict.fromkeys([*columns, "reader_fingerprint"]))
     with storage_errors(path):
         try:
-            table = pq.read_table(path, filesystem=folder.fs, columns=wanted)
+            # a store is asked once for the whole file: it is small, and its footer alone would cost several requests
+            source = path if folder.is_local else pa.BufferReader(folder.fs.cat_file(path))
+            with pq.ParquetFile(source, pre_buffer=False) as file:
+                table = file.read(columns=wanted, use_threads=False)
         except (OSError, pa.ArrowException) as error:
             if isinstance(error, OSError) and (error.errno or isinstance(error, TimeoutError)):
                 raise  # the store's, not the file's

@@ -83,7 +83,8 @@ def fetch_tasks(asked: Sequence[dict[str, Any]], *, settings: TrainLoopSettings)
         return []
     rows = pa.Table.from_pylist([row["document"] for row in asked], schema=index_schema(settings.input))
     texts: dict[int, str] = {}
-    for fetched in fetch_texts(rows, settings=settings.input, storage_options=settings.storage_options):
+    documents = Location(uri=settings.documents, storage_options=settings.storage_options)
+    for fetched in fetch_texts(rows, documents=documents, settings=settings.input):
         if fetched.text is None:
             _tell_unread(asked[fetched.row]["document"]["document_id"], fetched.error)
         else:
@@ -127,7 +128,7 @@ def _asked(settings: TrainLoopSettings, uri: str | None) -> list[dict[str, Any]]
             for table in index_shard(shard, settings=settings.input, storage_options=settings.storage_options)
         ]
     )
-    require_unique_ids(index)
+    require_unique_ids(index, documents=documents)
     questions = read_questions(Location(uri=uri, storage_options=settings.storage_options), ask=())
     require_known_documents(questions, index)
     plan = Plan(index, questions, samples=1)

@@ -1,6 +1,7 @@
 import csv
 import json
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,35 @@ from memagent_batch.storage.location import Location
 from memagent_batch.storage.shards import list_shards
 
 PLAIN = InputSettings()
+
+HOSTILE_NAMES = (
+    "b.txt",
+    "b.txt::c.txt",
+    "2026::report.txt",
+    "simplecache::memory:.txt",
+    "a::b/c.txt",
+    "what?.txt",
+    "a.txt?version=b.txt",
+    "a#b.txt",
+    "a",
+    "100%.txt",
+    "a%20b.txt",
+    "a b.txt",
+    " .txt",
+    "*.txt",
+    "[1].txt",
+    "1.txt",
+    "{x}.txt",
+    "~.txt",
+    "a\\b.txt",
+    "file:.txt",
+    "line\nbreak.txt",
+    "tab\t.txt",
+    "quote'\".txt",
+    "\u00e9\u6f22\U0001f600.txt",
+    "e\u0301.txt",
+)
+"""Names that are something else to a shell, a URI, a glob or a chain of file systems."""
 
 
 def _table(texts: Sequence[str | None]) -> pa.Table:
@@ -85,7 +115,7 @@ def _index(location: Location, knobs: InputSettings = PLAIN) -> pa.Table:
 
 
 def _fetch(index: pa.Table, location: Location, knobs: InputSettings = PLAIN) -> list[FetchedText]:
-    fetched = fetch_texts(index, settings=knobs, storage_options=location.storage_options)
+    fetched = fetch_texts(index, documents=location, settings=knobs)
     return sorted(fetched, key=lambda item: item.row)
 
 
@@ -139,6 +169,63 @@ def test_index_text_files_of_a_folder_are_named_by_their_path_in_it(tmp_path: Pa
     (tmp_path / "c.md").write_text("2")
     assert _index(Location(uri=str(tmp_path)))["document_id"].to_pylist() == ["c.md", "x/a b.txt"]
     assert _index(Location(uri=f"{tmp_path}/x/a b.txt"))["document_id"].to_pylist() == ["a b.txt"]
+
+
+def _write_hostile(place: Location, names: Sequence[str] = HOSTILE_NAMES) -> None:
+    for name in names:
+        path = f"{place.path}/{name}"
+        place.fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        place.fs.pipe_file(path, f"text of {name}".encode())
+
+
+def _require_own_texts(location: Location, names: Sequence[str] = HOSTILE_NAMES) -> None:
+    knobs = InputSettings(format="text")
+    index = _index(location, knobs)
+    ids = index["document_id"].to_pylist()
+    assert sorted(ids) == sorted(names)
+    assert index["document_hash"].to_pylist() == [text_hash(f"text of {name}") for name in ids]
+    assert [item.text for item in _fetch(index, location, knobs)] == [f"text of {name}" for name in ids]
+
+
+def test_index_and_fetch_hostile_file_names_each_file_has_its_own_text(tmp_path: Path) -> None:
+    _write_hostile(Location(uri=str(tmp_path)))
+    _require_own_texts(Location(uri=str(tmp_path)))
+    _require_own_texts(Location(uri=f"file://{tmp_path}/"))
+
+
+@pytest.mark.s3
+def test_index_and_fetch_hostile_keys_each_key_has_its_own_text(s3_bucket: Location) -> None:
+    names = [name for name in HOSTILE_NAMES if "\n" not in name]  # the server of the tests knows no such key
+    _write_hostile(s3_bucket / "in", names)
+    _require_own_texts(s3_bucket / "in", names)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_index_and_fetch_table_of_a_hostile_name_is_read(ending: str, tmp_path: Path) -> None:
+    WRITERS[Format(ending)](["right"], tmp_path)
+    (tmp_path / f"a.{ending}").rename(tmp_path / f"b.{ending}::a?#[*].{ending}")
+    WRITERS[Format(ending)](["wrong"], tmp_path)
+    location = Location(uri=f"{tmp_path}/b*")
+    index = _index(location)
+    assert [item.text for item in _fetch(index, location)] == ["right"]
+
+
+def test_index_and_fetch_in_an_archive_that_the_user_names_texts_come_back(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name in ("a.txt", "b::c.txt", "d?.txt"):
+            archive.writestr(name, name)
+    location = Location(uri=f"zip://*.txt::{tmp_path}/x.zip")
+    index = _index(location)
+    assert [item.text for item in _fetch(index, location)] == ["a.txt", "b::c.txt", "d?.txt"]
+
+
+@pytest.mark.s3
+def test_index_and_fetch_through_a_cache_that_the_user_names_texts_come_back(s3_bucket: Location) -> None:
+    for name in ("a.txt", "b::c.txt"):
+        s3_bucket.fs.pipe_file(f"{s3_bucket.path}/in/{name}", name.encode())
+    location = Location(uri=f"simplecache::{s3_bucket.uri}/in", storage_options={"s3": dict(s3_bucket.storage_options)})
+    index = _index(location)
+    assert [item.text for item in _fetch(index, location)] == ["a.txt", "b::c.txt"]
 
 
 def test_index_question_and_carried_columns_come_along_as_text(tmp_path: Path) -> None:
@@ -250,14 +337,16 @@ def test_fetch_row_that_is_there_twice_is_given_twice(tmp_path: Path) -> None:
 
 def test_require_unique_ids_distinct_ids_pass(tmp_path: Path) -> None:
     _write_parquet(["a", "a"], tmp_path)
-    require_unique_ids(_index(Location(uri=str(tmp_path))))
+    location = Location(uri=str(tmp_path))
+    require_unique_ids(_index(location), documents=location)
 
 
 def test_require_unique_ids_doubled_id_is_refused_with_both_places(tmp_path: Path) -> None:
     _write_parquet(["a", "b", "c", "d"], tmp_path)
     (tmp_path / "b.jsonl").write_text('{"document_id": "d3", "text": ""}')
+    location = Location(uri=str(tmp_path))
     with pytest.raises(InputError, match=r"'d3'.*b\.jsonl, bytes 0 to 33.*a\.parquet, row group 1, row 0"):
-        require_unique_ids(_index(Location(uri=str(tmp_path))))
+        require_unique_ids(_index(location), documents=location)
 
 
 @pytest.mark.parametrize("names", [("answer",), ("day", "day"), ("text",)])

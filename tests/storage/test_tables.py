@@ -98,7 +98,6 @@ class RecordedRun:
         (part,) = plan.parts(scan_log(self.output, reader_fingerprint="f"))
         return project(
             part,
-            plan.hashed_questions(),
             projection=Projection(
                 output=self.output,
                 run_id="second",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from aiobotocore.client import AioBaseClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,7 +76,9 @@ def output_at(folder: Path) -> Location:
 
 def turns_in(output: Location, address: ReadingAddress) -> Mapping[str, Any]:
     fingerprint = address.reader_fingerprint
-    files = scan_log(output, reader_fingerprint=fingerprint).turn_files.get(address.document_hash, [])
+    files = scan_log(output, reader_fingerprint=fingerprint).turn_files.get(
+        (address.document_hash, address.question_hash), []
+    )
     readings = read_turns(output, files, reader_fingerprint=fingerprint, document_hashes=[address.document_hash])
     return readings.get((address.document_hash, address.question_hash, address.sample), {})
 
@@ -233,6 +236,27 @@ async def test_scan_of_one_writer_finds_its_files_alone(
     assert set(found) == {text_hash("run a-1"), text_hash("run a-2")}
 
 
+@pytest.mark.s3
+async def test_scan_of_a_log_in_a_bucket_asks_once_for_each_file(
+    s3_bucket: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = s3_bucket / "run"
+    for number in range(6):
+        writer = writer_at(output, writer_id=str(number))
+        await write_turns(writer, address_of(str(number)), turn_of())
+    asked: list[str] = []
+    send = AioBaseClient._make_api_call
+
+    async def noted(client: AioBaseClient, operation: str, arguments: dict[str, Any]) -> Any:
+        if ".parquet" in arguments.get("Key", ""):
+            asked.append(operation)
+        return await send(client, operation, arguments)
+
+    monkeypatch.setattr(AioBaseClient, "_make_api_call", noted)
+    assert len(scan_log(output, reader_fingerprint="f").turn_files) == 6
+    assert asked == ["GetObject"] * len(output.files())
+
+
 async def test_turn_log_in_an_unwritable_place_fails_every_waiter_and_all_that_follows(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a file where the folder should be")
     writer = writer_at(output_at(tmp_path))
@@ -354,7 +378,7 @@ async def test_read_turns_gives_only_the_documents_that_were_asked_for(tmp_path:
     for document in ("one", "two"):
         writer.record_turn(address_of(document), *turn_of())
     await writer.close()
-    files = scan_log(output, reader_fingerprint="f").turn_files[text_hash("one")]
+    files = scan_log(output, reader_fingerprint="f").turn_files[text_hash("one"), text_hash("why?")]
     readings = read_turns(output, files, reader_fingerprint="f", document_hashes=[text_hash("one")])
     assert {document_hash for document_hash, _, _ in readings} == {text_hash("one")}
 
