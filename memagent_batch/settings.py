@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr, model_validator
 
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.prompts import AnswerForm
+from memagent_batch.options import StorageKnob, StorageOptions
 from memagent_batch.sections import Count, JobSettings, RolloutSettings, Seconds, Section
 
 
@@ -117,8 +118,8 @@ class VllmSettings(Section):
     """Guesses tokens ahead where decoding is greedy and no log-probabilities are kept; draws are never guessed."""
     turn_timeout_seconds: Seconds = 1800
     """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
-    engine_args: dict[str, Any] = Field(default_factory=dict)
-    """Further arguments of vLLM's AsyncEngineArgs, as they are."""
+    engine_args: dict[str, Any] = Field(default_factory=dict, repr=False)
+    """Further arguments of vLLM's AsyncEngineArgs, as they are. Of secrets such as `hf_token` a hash is recorded."""
 
 
 class OpenAISettings(Section):
@@ -136,8 +137,8 @@ class OpenAISettings(Section):
     """Tries after the first, on 408, 409, 429, 5xx, resets and time-outs."""
     backoff_seconds: Seconds = 1.0
     """First pause between tries; doubled each time up to 60 s, with jitter; `Retry-After` goes before it."""
-    extra_body: dict[str, Any] = Field(default_factory=dict)
-    """Further fields of every request body, as they are."""
+    extra_body: dict[str, Any] = Field(default_factory=dict, repr=False)
+    """Further fields of every request body, as they are. A hash of them is recorded."""
 
 
 class SimulatedSettings(Section):
@@ -187,8 +188,9 @@ class Settings(JobSettings):
     """A question for every document, given here; can be repeated."""
     output: str
     """Where log, tables and manifest go: a folder or any fsspec URL. The same output again goes on where it stopped."""
-    storage_options: dict[str, Any] = Field(default_factory=dict)
-    """Arguments of the fsspec file system, such as endpoint_url or key, for inputs and output. Never recorded."""
+    storage_options: StorageKnob = StorageOptions()
+    """Arguments of the fsspec file system, such as endpoint_url or key, for inputs and output. Never recorded; secrets
+    are better given as MEMAGENT_STORAGE_OPTIONS (JSON) or in the job file than on the command line."""
     input: InputSettings = InputSettings()
     """Where texts and questions stand in the input."""
 

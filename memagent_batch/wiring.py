@@ -19,6 +19,7 @@ from memagent_batch.engines.engine import Engine, RenewableEngine
 from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.engines.weights import model_sha256
 from memagent_batch.errors import PromptSetError, SettingsError
+from memagent_batch.masking import recorded
 from memagent_batch.settings import EngineKind, Settings
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.prompt_files import load_prompt_set
@@ -37,7 +38,7 @@ class ReaderIdentity:
     fingerprint: str
     """Hash of the parts, 64 hex digits."""
     parts: dict[str, Any]
-    """The parts, as the manifest shows them."""
+    """The parts, as the manifest shows them: a hash in place of each secret, which the fingerprint is made of."""
 
 
 def model_folder(settings: Settings) -> str:
@@ -165,7 +166,7 @@ def identify_reader(settings: Settings) -> ReaderIdentity:
         "engine": _engine(settings),
     }
     hashed = {name: value for name, value in parts.items() if name != "model" or settings.engine == EngineKind.OPENAI}
-    return ReaderIdentity(fingerprint=fingerprint(hashed), parts=parts)
+    return ReaderIdentity(fingerprint=fingerprint(hashed), parts=recorded(parts))
 
 
 def require_window(settings: Settings, *, prompts: PromptTokens) -> None:

@@ -99,8 +99,7 @@ def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, met
 def write(plan: Plan, index: TurnIndex, *, run: Run) -> list[dict[str, Any]]:
     """Projects plan and log into the tables; returns a report for each part."""
     rows = ray.data.from_arrow(run.parts(plan, index)).map_batches(
-        write_tables,
-        fn_kwargs={"projection": run.projection},
+        partial(write_tables, projection=run.projection),  # Ray Data reports the values of `fn_kwargs`, secrets too
         batch_size=None,
         batch_format="pyarrow",
         num_cpus=CPU_SHARE,

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from memagent_batch.errors import CountsError
 from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.masking import shown
 from memagent_batch.ray_data.write import SUMS
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import read_asked, write_asked
@@ -24,7 +25,6 @@ from memagent_batch.storage.manifest import (
     RunRecord,
     asked_questions,
     canonical,
-    masked,
     package_versions,
     public_settings,
     read_json,
@@ -92,7 +92,7 @@ def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, p
     )
     write_run_record(output, record)
     write_asked(output, plan.hashed_questions(), run_id=run_id)
-    fields = {"run_id": run_id, "asked": plan.num_readings, "output": masked(settings.output)}
+    fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(settings.output)}
     tell(Event(kind=EventKind.RUN_STARTED, message=f"run {run_id}: {plan.num_readings} readings asked", fields=fields))
     prompts = make_prompt_set(settings)
     projection = Projection(

@@ -19,7 +19,7 @@ from memagent_batch.bridges.verl import AGENT_LOOP_FILE, VerlBridge
 from memagent_batch.domain.advantages import Advantage
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import masked, write_json
+from memagent_batch.storage.manifest import write_json
 from memagent_batch.storage.rollouts_reader import read_rollouts_record, read_samples
 
 BRIDGES: Mapping[str, Bridge] = {"verl": VerlBridge(), "trl": TrlBridge(), "skyrl": SkyrlBridge()}
@@ -56,7 +56,7 @@ def export(rollouts: Location, output: Location, *, to: str) -> dict[str, Any]:
     record = {
         "format": EXPORT_FORMAT,
         "to": to,
-        "rollouts": masked(rollouts.uri),
+        "rollouts": str(rollouts),
         "run_id": table["run_id"],
         "advantage": advantage,
         "counts": writer.counts.as_record(),

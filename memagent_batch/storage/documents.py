@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import DocumentError, InputError
+from memagent_batch.masking import shown_text
+from memagent_batch.options import Options
 from memagent_batch.settings import InputSettings
 from memagent_batch.storage.formats import READERS, Format
 from memagent_batch.storage.location import Location
@@ -64,7 +66,7 @@ def index_schema(settings: InputSettings) -> pa.Schema:
     return pa.schema([*INDEX_SCHEMA, *carried])
 
 
-def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Mapping[str, Any]) -> Iterator[pa.Table]:
+def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Options) -> Iterator[pa.Table]:
     """Streams the index of a shard, as tables of `index_schema`; at least one, which may be empty.
 
     A text that is null or no valid Unicode gets a row with `error`; it concerns that document only.
@@ -88,9 +90,7 @@ def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Mappi
         yield pa.Table.from_pylist(rows, schema=schema)
 
 
-def fetch_texts(
-    table: pa.Table, *, settings: InputSettings, storage_options: Mapping[str, Any]
-) -> Iterator[FetchedText]:
+def fetch_texts(table: pa.Table, *, settings: InputSettings, storage_options: Options) -> Iterator[FetchedText]:
     """Streams the texts of the rows of an index, each row exactly once, in the order in which the files hold them.
 
     Each row group is read once, and one batch of it is held. What can't be read is an error of its rows only.
@@ -208,7 +208,7 @@ def _index_row(record: Record, *, path: str, format_: Format, settings: InputSet
     if isinstance(text, str):
         return row | {"document_hash": text_hash(text), "num_bytes": len(text.encode())}
     reason = text.reason if isinstance(text, Unreadable) else "the text is null"
-    return row | {"error": f"{record.where}: {reason}"}
+    return row | {"error": shown_text(f"{record.where}: {reason}")}
 
 
 def _fetch_file(

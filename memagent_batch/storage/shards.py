@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from memagent_batch.errors import InputError
+from memagent_batch.options import Options
 from memagent_batch.settings import InputSettings
 from memagent_batch.storage.columnar import open_grouped
 from memagent_batch.storage.formats import Format, format_of
@@ -192,7 +193,7 @@ def _is_large(item: _FormattedFile) -> bool:
     return item.format in (Format.PARQUET, Format.ARROW) and item.file.size_bytes > _SHARD_BYTES
 
 
-def _group_bytes(item: _FormattedFile, storage_options: Mapping[str, Any]) -> tuple[int, ...]:
+def _group_bytes(item: _FormattedFile, storage_options: Options) -> tuple[int, ...]:
     """Size of each row group, bytes."""
     with open_grouped(Location(uri=item.file.path, storage_options=storage_options)) as file:
         return file.group_bytes
