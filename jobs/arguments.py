@@ -172,11 +172,20 @@ def _readable_file(config: Path | None) -> Path | None:
         return None
     try:
         knobs = yaml.safe_load(config.read_text(encoding="utf-8"))
+    except yaml.MarkedYAMLError as error:
+        raise SettingsError(f"--config: {config} can't be read as YAML: {_without_content(error)}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SettingsError(f"--config: {config} can't be read as YAML: {' '.join(str(error).split())}") from error
     if not isinstance(knobs, dict | None):
         raise SettingsError(f"--config: {config} holds no knobs; write one on each line, as `name: value`")
     return config
+
+
+def _without_content(error: yaml.MarkedYAMLError) -> str:
+    """What is wrong and where, without the line itself, which may hold a secret."""
+    problem = (error.problem or "no YAML").partition("'")[0].strip()
+    mark = error.problem_mark
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else problem
 
 
 def _require_known_environment(kind: type[JobSettings]) -> None:

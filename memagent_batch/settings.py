@@ -6,8 +6,9 @@ overridden alone by the environment or the command line.
 
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.prompts import AnswerForm
@@ -139,6 +140,15 @@ class OpenAISettings(Section):
     """First pause between tries; doubled each time up to 60 s, with jitter; `Retry-After` goes before it."""
     extra_body: dict[str, Any] = Field(default_factory=dict, repr=False)
     """Further fields of every request body, as they are. A hash of them is recorded."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _check_base_url(cls, url: str) -> str:
+        try:
+            _ = urlsplit(url).port
+        except ValueError:  # its message quotes a part of the password
+            raise ValueError("is no URL; write / and @ of a password as %2F and %40") from None
+        return url
 
 
 class SimulatedSettings(Section):

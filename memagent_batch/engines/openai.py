@@ -21,7 +21,6 @@ from memagent_batch.engines.openai_protocol import (
 from memagent_batch.engines.retries import Backoff, is_retried, parse_retry_after
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
-from memagent_batch.masking import shown
 from memagent_batch.settings import OpenAISettings, SamplingSettings
 
 CONNECT_SECONDS = 10.0
@@ -201,8 +200,8 @@ class OpenAIEngine:
         )
 
     def _where(self) -> str:
-        """The endpoint for messages, without secrets that its address may hold."""
-        return f"the endpoint {shown(self._settings.base_url)}"
+        """The endpoint for messages, without a password that its address may hold."""
+        return f"the endpoint {httpx.URL(self._settings.base_url).copy_with(userinfo=b'')}"
 
     def _said(self, response: httpx.Response) -> str:
         """A refusal in the server's own words; the key, should it repeat it, taken out."""
