@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from jobs.arguments import parse_settings, run_command
+from memagent_batch.masking import shown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,7 +23,7 @@ def _answer(arguments: Sequence[str]) -> None:
 
     manifest = answer(settings)
     said = {**manifest["counts"], "seconds": manifest["seconds"], "changes": manifest["changes"]}
-    print(json.dumps({"output": settings.output, **said}))
+    print(json.dumps({"output": shown(settings.output), **said}))
     require_success(manifest, max_failed_share=settings.max_failed_share)
 
 

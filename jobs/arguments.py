@@ -23,6 +23,7 @@ from memagent_batch.errors import (
     UsageError,
 )
 from memagent_batch.events import Event, EventKind, begin_log, tell
+from memagent_batch.options import StorageOptions
 from memagent_batch.sections import JobSettings, LogFormat
 from memagent_batch.settings import Settings
 
@@ -39,6 +40,7 @@ EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 """SIGTERM, as shells count it; the same command goes on."""
 ENV_PREFIX = "MEMAGENT_"
+STORAGE_VARIABLE = "MEMAGENT_STORAGE_OPTIONS"
 
 Knobs = TypeVar("Knobs", bound=JobSettings)
 
@@ -73,19 +75,25 @@ def parse_knobs(kind: type[Knobs], arguments: Sequence[str], *, command: str, de
     return cast(Knobs, kind.model_construct(**{name: getattr(job, name) for name in kind.model_fields}))
 
 
-def parse_storage_options(text: str) -> dict[str, Any]:
-    """The value of `--storage-options` of a command that has no other knobs.
+def parse_storage_options(text: str) -> StorageOptions:
+    """The value of `--storage-options` of a command that has no other knobs, over that of the environment.
 
     Raises:
-        SettingsError: it is not a JSON object.
+        SettingsError: one of them is not a JSON object.
     """
+    in_environment = os.environ.get(STORAGE_VARIABLE, "{}")
+    options = _json_object(in_environment, name=f"environment variable {STORAGE_VARIABLE}")
+    return StorageOptions(options | _json_object(text, name="--storage-options"))
+
+
+def _json_object(text: str, *, name: str) -> dict[str, Any]:
     try:
-        options = json.loads(text)
+        value = json.loads(text)
     except ValueError as error:
-        raise SettingsError(f"--storage-options is not JSON: {error}") from error
-    if not isinstance(options, dict):
-        raise SettingsError('--storage-options is not a JSON object; write it as {"key": "value"}')
-    return options
+        raise SettingsError(f"{name} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise SettingsError(f'{name} is not a JSON object; write it as {{"key": "value"}}')
+    return value
 
 
 def run_named(arguments: Sequence[str], names: Mapping[str, str], *, command: str, modules: str) -> int:
@@ -176,11 +184,20 @@ def _readable_file(config: Path | None) -> Path | None:
         return None
     try:
         knobs = yaml.safe_load(config.read_text(encoding="utf-8"))
+    except yaml.MarkedYAMLError as error:
+        raise SettingsError(f"--config: {config} can't be read as YAML: {_without_content(error)}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SettingsError(f"--config: {config} can't be read as YAML: {' '.join(str(error).split())}") from error
     if not isinstance(knobs, dict | None):
         raise SettingsError(f"--config: {config} holds no knobs; write one on each line, as `name: value`")
     return config
+
+
+def _without_content(error: yaml.MarkedYAMLError) -> str:
+    """What is wrong and where, without the line itself, which may hold a secret."""
+    problem = (error.problem or "no YAML").partition("'")[0].strip()
+    mark = error.problem_mark
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else problem
 
 
 def _require_known_environment(kind: type[JobSettings]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from jobs.arguments import parse_settings, run_command
+from memagent_batch.masking import shown
 
 GROUP_SIZE = "--group-size"
 
@@ -25,7 +26,7 @@ def _collect(arguments: Sequence[str]) -> None:
     from pipelines.collect import collect  # here, so that --help needs neither ray nor an engine
 
     record = collect(settings)
-    print(json.dumps({"output": settings.output, **record["counts"], "mean_reward": record["mean_reward"]}))
+    print(json.dumps({"output": shown(settings.output), **record["counts"], "mean_reward": record["mean_reward"]}))
 
 
 if __name__ == "__main__":

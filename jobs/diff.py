@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from jobs.arguments import parse_storage_options, run_command
 from memagent_batch.domain.differences import Change
 from memagent_batch.errors import SettingsError
+from memagent_batch.options import StorageOptions
 from memagent_batch.storage.differences import compare_runs
 from memagent_batch.storage.history import LATEST, PREVIOUS, PastRun, find_run
 from memagent_batch.storage.location import Location
@@ -64,7 +65,7 @@ def _diff(arguments: Sequence[str]) -> None:
     print(json.dumps(summary) if known.json else _sentence(summary))
 
 
-def _run(name: str, *, output: str | None, storage_options: dict[str, Any]) -> PastRun:
+def _run(name: str, *, output: str | None, storage_options: StorageOptions) -> PastRun:
     """The run that an argument names."""
     if output is None and name in {LATEST, PREVIOUS}:
         raise SettingsError("--output: missing; say where the runs wrote, or give two outputs")

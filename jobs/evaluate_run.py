@@ -9,6 +9,7 @@ from pathlib import Path
 from jobs.arguments import parse_settings, run_command
 from jobs.variants import policy_variants, read_variants, vary
 from memagent_batch.errors import SettingsError
+from memagent_batch.masking import shown
 
 COMMAND = "memagent evaluate run"
 DESCRIPTION = "Reads a suite with one or several policies or models, and scores the answers."
@@ -54,7 +55,8 @@ def _run(arguments: Sequence[str]) -> None:
         score_on=ScoreOn(known.score_on),
     )
     print(score_table(scores))
-    print(f"\nevaluation {base.output}/evaluation.json, scores {base.output}/scores, runs {base.output}/runs")
+    place = shown(base.output)
+    print(f"\nevaluation {place}/evaluation.json, scores {place}/scores, runs {place}/runs")
     require_variants(variants, output=output)
 
 

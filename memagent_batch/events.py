@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from memagent_batch.masking import CONTROL, printable, shown_text
+
 LOGGER = logging.getLogger("memagent")
 
 
@@ -70,7 +72,7 @@ class Event:
 def begin_log(*, as_json: bool) -> None:
     """From here on events go to stderr in that form."""
     handler = _Stderr()
-    handler.setFormatter(_JsonLines() if as_json else logging.Formatter("%(message)s"))
+    handler.setFormatter(_JsonLines() if as_json else _TextLines())
     LOGGER.handlers = [handler]
     LOGGER.setLevel(logging.INFO)
     LOGGER.propagate = False
@@ -90,6 +92,21 @@ class _Stderr(logging.Handler):
         sys.stderr.write(self.format(record) + "\n")
 
 
+class _TextLines(logging.Formatter):
+    """A message is one line; that of an end may be several, of which only the first begins at the margin.
+
+    So no text of a document, a file system or an endpoint looks like a line of this program.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        event: Event = record.__dict__["event"]
+        message = shown_text(event.message)
+        if event.kind != EventKind.RUN_STOPPED:
+            return printable(message)
+        first, *others = message.split("\n")
+        return "\n  ".join([printable(first), *(printable(line.removeprefix("  ")) for line in others)])
+
+
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         event: Event = record.__dict__["event"]
@@ -98,9 +115,9 @@ class _JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "event": event.kind,
             **event.fields,
-            "message": event.message,
+            "message": shown_text(event.message),
         }
-        return json.dumps(line, ensure_ascii=False)
+        return CONTROL.sub(lambda match: json.dumps(match[0])[1:-1], json.dumps(line, ensure_ascii=False))
 
 
 def _level(kind: EventKind) -> int:

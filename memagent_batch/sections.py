@@ -1,7 +1,8 @@
 """What settings are made of: the base of every group of knobs, and the groups of knobs that belong to learning."""
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import (
@@ -13,6 +14,7 @@ from pydantic_settings import (
 
 from memagent_batch.domain.advantages import Advantage
 from memagent_batch.domain.rewards import BUILT_IN_REWARDS, Overlong
+from memagent_batch.masking import shown
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
@@ -30,7 +32,11 @@ class LogFormat(StrEnum):
 class Section(BaseModel):
     """A group of knobs; unknown ones are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """The knobs for `repr` and `str`; URLs without secrets."""
+        return _shown_knobs(super().__repr_args__())
 
 
 class JobSettings(BaseSettings):
@@ -42,11 +48,16 @@ class JobSettings(BaseSettings):
         extra="forbid",
         frozen=True,
         use_attribute_docstrings=True,
+        hide_input_in_errors=True,
         protected_namespaces=(),
     )
 
     log_format: LogFormat = LogFormat.TEXT
     """How run start and end, progress, failed readings and engine deaths are written on stderr."""
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """The knobs for `repr` and `str`; URLs without secrets."""
+        return _shown_knobs(super().__repr_args__())
 
     @classmethod
     def settings_customise_sources(
@@ -162,3 +173,7 @@ class LoopSettings(Section):
     """Keep the model of every so manieth step; the last one is always kept."""
     seed: int = 0
     """Source of the order in which questions are taken."""
+
+
+def _shown_knobs(knobs: Iterable[tuple[str | None, Any]]) -> Iterable[tuple[str | None, Any]]:
+    return [(name, shown(value) if type(value) is str else value) for name, value in knobs]

@@ -6,11 +6,13 @@ overridden alone by the environment or the command line.
 
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, JsonValue, SecretStr, model_validator
+from pydantic import Field, JsonValue, SecretStr, field_validator, model_validator
 
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.prompts import AnswerForm
+from memagent_batch.options import StorageKnob, StorageOptions
 from memagent_batch.sections import Count, JobSettings, RolloutSettings, Seconds, Section
 
 
@@ -117,8 +119,8 @@ class VllmSettings(Section):
     """Guesses tokens ahead where decoding is greedy and no log-probabilities are kept; draws are never guessed."""
     turn_timeout_seconds: Seconds = 1800
     """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
-    engine_args: dict[str, Any] = Field(default_factory=dict)
-    """Further arguments of vLLM's AsyncEngineArgs, as they are."""
+    engine_args: dict[str, Any] = Field(default_factory=dict, repr=False)
+    """Further arguments of vLLM's AsyncEngineArgs, as they are. Of secrets such as `hf_token` a hash is recorded."""
 
 
 class OpenAISettings(Section):
@@ -143,8 +145,18 @@ class OpenAISettings(Section):
     outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
     """Longest time that all readings wait for an endpoint that is away, restarts or is out of quota (429). What is left
     then is not read, and the next run reads it."""
-    extra_body: dict[str, Any] = Field(default_factory=dict)
-    """Further fields of every request body, as they are; they go before the neutral sampling fields of each request."""
+    extra_body: dict[str, Any] = Field(default_factory=dict, repr=False)
+    """Further fields of every request body, as they are; they go before the neutral sampling fields of each request. A hash
+    of them is recorded."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _check_base_url(cls, url: str) -> str:
+        try:
+            _ = urlsplit(url).port
+        except ValueError:  # its message quotes a part of the password
+            raise ValueError("is no URL; write / and @ of a password as %2F and %40") from None
+        return url
 
 
 class SimulatedSettings(Section):
@@ -194,8 +206,9 @@ class Settings(JobSettings):
     """A question for every document, given here; can be repeated."""
     output: str
     """Where log, tables and manifest go: a folder or any fsspec URL. The same output again goes on where it stopped."""
-    storage_options: dict[str, Any] = Field(default_factory=dict)
-    """Arguments of the fsspec file system, such as endpoint_url or key, for inputs and output. Never recorded."""
+    storage_options: StorageKnob = StorageOptions()
+    """Arguments of the fsspec file system, such as endpoint_url or key, for inputs and output. Never recorded; secrets
+    are better given as MEMAGENT_STORAGE_OPTIONS (JSON) or in the job file than on the command line."""
     input: InputSettings = InputSettings()
     """Where texts and questions stand in the input."""
 

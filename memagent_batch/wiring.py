@@ -20,6 +20,7 @@ from memagent_batch.engines.openai_protocol import NEUTRAL
 from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.engines.weights import model_sha256
 from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
+from memagent_batch.masking import recorded
 from memagent_batch.settings import EngineKind, Settings
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.prompt_files import load_prompt_set
@@ -38,7 +39,7 @@ class ReaderIdentity:
     fingerprint: str
     """Hash of the parts, 64 hex digits."""
     parts: dict[str, Any]
-    """The parts, as the manifest shows them."""
+    """The parts, as the manifest shows them: a hash in place of each secret, which the fingerprint is made of."""
 
 
 def model_folder(settings: Settings) -> str:
@@ -171,7 +172,7 @@ def identify_reader(settings: Settings) -> ReaderIdentity:
         **_thoughts(settings, opens_thought=prompts.opens_thought),
     }
     hashed = {name: value for name, value in parts.items() if name != "model" or settings.engine == EngineKind.OPENAI}
-    return ReaderIdentity(fingerprint=fingerprint(hashed), parts=parts)
+    return ReaderIdentity(fingerprint=fingerprint(hashed), parts=recorded(parts))
 
 
 def require_reader(settings: Settings, *, fingerprint: str) -> None:

@@ -99,14 +99,11 @@ def write(plan: Plan, index: TurnIndex, *, run: Run, not_read: pa.Table) -> list
 
     Parts that are as they were in the last finished run keep their files.
     """
+    kept = kept_parts(run.output, columns=set(REPORT.names) - {"missing"})
     remove_leftovers(run.output, tables=ANSWER_TABLES, run_id=run.run_id)
     with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
         rows = ray.data.from_arrow(run.parts(plan, index, not_read=not_read)).map_batches(
-            write_tables,
-            fn_kwargs={
-                "projection": run.projection,
-                "kept": kept_parts(run.output, columns=set(REPORT.names) - {"missing"}),
-            },
+            partial(write_tables, projection=run.projection, kept=kept),
             batch_size=None,
             batch_format="pyarrow",
             num_cpus=CPU_SHARE,

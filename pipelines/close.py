@@ -13,6 +13,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.errors import CountsError, StorageError
 from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.masking import shown
 from memagent_batch.ray_data.write import SUMS
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import read_asked, write_asked
@@ -26,7 +27,6 @@ from memagent_batch.storage.manifest import (
     RunRecord,
     asked_questions,
     canonical,
-    masked,
     package_versions,
     public_settings,
     read_json,
@@ -95,7 +95,7 @@ def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, p
     started_at = datetime.now(UTC)
     run_id = _claim(output, settings, reader=reader, plan=plan, started_at=started_at)
     write_asked(output, plan.hashed_questions(), run_id=run_id)
-    fields = {"run_id": run_id, "asked": plan.num_readings, "output": masked(settings.output)}
+    fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(settings.output)}
     tell(Event(kind=EventKind.RUN_STARTED, message=f"run {run_id}: {plan.num_readings} readings asked", fields=fields))
     prompts = make_prompt_set(settings)
     projection = Projection(

@@ -20,7 +20,7 @@ from memagent_batch.bridges.verl import AGENT_LOOP_FILE, VerlBridge
 from memagent_batch.domain.advantages import Advantage
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import masked, reaching, read_json, write_json
+from memagent_batch.storage.manifest import reaching, read_json, write_json
 from memagent_batch.storage.rollouts_reader import read_rollouts_record, read_samples
 
 BRIDGES: Mapping[str, Bridge] = {"verl": VerlBridge(), "trl": TrlBridge(), "skyrl": SkyrlBridge()}
@@ -56,7 +56,7 @@ def export(rollouts: Location, output: Location, *, to: str) -> dict[str, Any]:
     record = {
         "format": EXPORT_FORMAT,
         "to": to,
-        "rollouts": masked(rollouts.uri),
+        "rollouts": str(rollouts),
         "run_id": table["run_id"],
         "advantage": advantage,
         "counts": writer.counts.as_record(),

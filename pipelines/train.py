@@ -16,8 +16,9 @@ from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.engines.weights import model_sha256, weights_version
 from memagent_batch.errors import InputError, LearningError, OutputError, SettingsError
 from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.masking import recorded, shown
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import masked, package_versions
+from memagent_batch.storage.manifest import package_versions
 from memagent_batch.storage.rollouts_reader import read_groups, read_rollouts_record
 from memagent_batch.train_settings import TrainSettings
 from memagent_batch.wiring import resolve_model
@@ -188,13 +189,13 @@ def training_record(
     settings: TrainSettings, *, model: Path, collected: dict[str, Any], learner: Learner
 ) -> dict[str, Any]:
     """Where new weights come from."""
-    knobs = settings.model_dump(mode="json", exclude={"storage_options"})
+    knobs = recorded(settings.model_dump(mode="json", exclude={"storage_options"}))
     return {
         "format": TRAINING_FORMAT,
         "parent": {"model": settings.model, "model_sha256": model_sha256(str(model))},
-        "rollouts": {"uri": masked(settings.rollouts), "run_id": collected["run_id"], "counts": collected["counts"]},
+        "rollouts": {"uri": shown(settings.rollouts), "run_id": collected["run_id"], "counts": collected["counts"]},
         "num_steps": learner.num_steps,
-        "settings": {**knobs, "rollouts": masked(settings.rollouts)},
+        "settings": knobs,
         "versions": package_versions(),
         "finished_at": datetime.now(UTC).isoformat(),
     }
@@ -225,6 +226,6 @@ def local_folder(output: str) -> Path:
     """
     if "://" in output:
         raise SettingsError(
-            f"output: weights are written to a folder of this machine, not to {masked(output)}; copy them from there"
+            f"output: weights are written to a folder of this machine, not to {shown(output)}; copy them from there"
         )
     return Path(output)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
+from memagent_batch.masking import shown_text
 from memagent_batch.settings import InputSettings
 from memagent_batch.storage.formats import READERS, Format
 from memagent_batch.storage.location import Location
@@ -76,7 +77,7 @@ def index_schema(settings: InputSettings) -> pa.Schema:
     return pa.schema([*INDEX_SCHEMA, *carried])
 
 
-def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Mapping[str, Any]) -> Iterator[pa.Table]:
+def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Options) -> Iterator[pa.Table]:
     """Streams the index of a shard, as tables of `index_schema`; at least one, which may be empty.
 
     A text that is null or no valid Unicode gets a row with `error`; it concerns that document only.
@@ -244,7 +245,7 @@ def _index_row(record: Record, *, path: str, format_: Format, settings: InputSet
     if isinstance(text, str):
         return row | {"document_hash": text_hash(text), "num_bytes": len(text.encode())}
     reason = text.reason if isinstance(text, Unreadable) else "the text is null"
-    return row | {"error": f"{record.where}: {reason}"}
+    return row | {"error": shown_text(f"{record.where}: {reason}")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,9 @@ from typing import Any
 
 from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import OutputError
+from memagent_batch.masking import shown
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import masked, reaching, read_json, write_json
+from memagent_batch.storage.manifest import reaching, read_json, write_json
 
 EVALUATION_FILE = "evaluation.json"
 EVALUATION_FORMAT = "memagent-evaluation/1"
@@ -105,7 +106,7 @@ def claim_evaluation(output: Location, *, suite: Location, is_foreign: bool) -> 
     Raises:
         OutputError: the place holds something else, or the evaluation of another suite.
     """
-    named = masked(suite.fs.unstrip_protocol(suite.path))
+    named = shown(suite.fs.unstrip_protocol(suite.path))
     there = read_evaluation(output)
     if there is not None and there.suite != named and (output / RUNS_FOLDER).files():
         raise OutputError(

@@ -18,6 +18,8 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from memagent_batch.errors import MemagentError, StorageError, StorageOutageError
+from memagent_batch.masking import shown
+from memagent_batch.options import Options, StorageOptions
 
 S3_RETRIES = {"mode": "standard", "max_attempts": 8}
 """Tries of one request to S3, on 5xx, throttling and broken connections: up to about a minute with their pauses. What
@@ -42,18 +44,34 @@ UNSYNCABLE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EBADF, 
 """What a file system says that can't sync a folder."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Location:
-    """A URI with the arguments of its file system. Pickles; connects when first used."""
+    """A URI with the arguments of its file system. Pickles; connects when first used. Its text hides its secrets."""
 
     uri: str
-    """Local path or fsspec URL."""
-    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """Arguments of the fsspec file system; may hold secrets, so it is never shown."""
+    """Local path or fsspec URL, with the secrets that it may hold; for people take `str` of the location."""
+    storage_options: Options = field(default_factory=StorageOptions)
+    """Arguments of the fsspec file system."""
     neighbour: str | None = None
     """URI of a place on the same file system, where `listed_path` names this one; `uri` is then for people only."""
     listed_path: str | None = None
     """Path as the file system lists it: in a URI, characters such as `::`, `?` or `#` would mean something else."""
+
+    def __post_init__(self) -> None:
+        """Keeps the arguments where nothing shows them."""
+        object.__setattr__(self, "storage_options", StorageOptions(self.storage_options))
+
+    def __repr__(self) -> str:
+        """Shows the place without secrets."""
+        return f"Location({shown(self.uri)!r})"
+
+    def __str__(self) -> str:
+        """The place for messages: without secrets."""
+        return shown(self.uri)
+
+    def cause(self, error: Exception) -> Exception | None:
+        """What a message about this place is raised `from`; nothing if a traceback of it would show a secret."""
+        return cause(error, uri=self.uri)
 
     @cached_property
     def _resolved(self) -> tuple[fsspec.AbstractFileSystem, str]:
@@ -87,7 +105,7 @@ class Location:
         """Drops the connection; the other process makes its own."""
         return {
             "uri": self.uri,
-            "storage_options": dict(self.storage_options),
+            "storage_options": self.storage_options,
             "neighbour": self.neighbour,
             "listed_path": self.listed_path,
         }
@@ -405,6 +423,12 @@ def storage_errors(uri: str, *, done: str = "read") -> Iterator[None]:
         yield
     except MemagentError:
         raise
-    except Exception as error:  # the boundary to every file system's own exceptions
+    except Exception as error:  # noqa: BLE001 - the boundary to every file system's own exceptions
         kind = StorageError if isinstance(error, LASTING_ERRORS) else StorageOutageError
-        raise kind(f"{uri} can't be {done}: {type(error).__name__}: {error}") from error
+        message = f"{shown(uri)} can't be {done}: {type(error).__name__}: {error}"
+        raise kind(message) from cause(error, uri=uri)
+
+
+def cause(error: Exception, *, uri: str) -> Exception | None:
+    """What a message about `uri` is raised `from`: nothing if a traceback of `error` could show a secret of the URI."""
+    return error if shown(uri) == uri else None

@@ -12,6 +12,7 @@ from typing import Any
 from fsspec.utils import glob_translate
 
 from memagent_batch.errors import MemagentError, OutputError, StorageError
+from memagent_batch.masking import recorded, shown
 from memagent_batch.settings import Settings
 from memagent_batch.storage.location import Location, storage_errors
 
@@ -31,9 +32,6 @@ OUTPUT_FILES = (
     "runs/RUN/plan.parquet",
 )
 """Files as every output has them, by which a pattern is tried."""
-
-CREDENTIALS = re.compile(r"(?<=://)[^/@]+@")
-"""User and password inside a URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +69,13 @@ def reaching(output: Location) -> Iterator[None]:
         raise _unreached(output, error.__cause__ or error) from error
     except MemagentError:
         raise
-    except Exception as error:  # the boundary to every file system's own exceptions
-        raise _unreached(output, error) from error
+    except Exception as error:  # noqa: BLE001 - the boundary to every file system's own exceptions
+        raise _unreached(output, error) from output.cause(error)
 
 
 def _unreached(output: Location, cause: BaseException) -> OutputError:
     return OutputError(
-        f"output: {output.uri} can't be reached: {type(cause).__name__}: {' '.join(str(cause).split())}; check the "
+        f"output: {output} can't be reached: {type(cause).__name__}: {' '.join(str(cause).split())}; check the "
         "path, --storage-options and your rights"
     )
 
@@ -103,8 +101,8 @@ def claim_output(output: Location, settings: Settings) -> None:
         raise OutputError(
             f"output: {output.uri} has the layout {record.get('format')!r}, this version writes {FORMAT!r}"
         )
-    asked = (canonical(settings.documents, settings), asked_questions(settings))
-    if (record["documents"], record["questions"]) != asked and not settings.adopt_output:
+    asked = (canonical(settings.documents, settings), [*map(shown, asked_questions(settings))])
+    if (shown(record["documents"]), [*map(shown, record["questions"])]) != asked and not settings.adopt_output:
         raise OutputError(
             f"output: {output.uri} belongs to a run over documents {record['documents']} and questions "
             f"{record['questions']}; choose another output, or say --adopt-output to go on in this one"
@@ -123,12 +121,12 @@ def require_apart(settings: Settings) -> None:
     wildcards = set("*?[") & set(documents)
     if f"{documents}/".startswith(f"{output}/") and not wildcards:
         raise OutputError(
-            f"output: the documents {masked(settings.documents)} lie inside the output {masked(settings.output)}, "
+            f"output: the documents {shown(settings.documents)} lie inside the output {shown(settings.output)}, "
             "where a run keeps its own files; choose an output beside them"
         )
     if _finds(documents, [f"{output}/{name}" for name in OUTPUT_FILES], is_pattern=bool(wildcards)):
         raise OutputError(
-            f"output: {masked(settings.output)} lies inside the documents {masked(settings.documents)}, so that the "
+            f"output: {shown(settings.output)} lies inside the documents {shown(settings.documents)}, so that the "
             "next run would read its tables as documents; choose an output beside them"
         )
 
@@ -167,21 +165,15 @@ def canonical(uri: str, settings: Settings) -> str:
     """The same text for the same place, however it is written; without credentials."""
     place = Location(uri=uri, storage_options=settings.storage_options)
     try:
-        return masked(place.fs.unstrip_protocol(place.path))
+        return shown(place.fs.unstrip_protocol(place.path))
     except (ValueError, TypeError, ImportError, OSError):
-        return masked(uri)  # a file system that is not there, or not reached: reading the inputs says so
-
-
-def masked(uri: str) -> str:
-    """The URI without a user and password in it."""
-    return CREDENTIALS.sub("", uri)
+        return shown(uri)  # a file system that is not there, or not reached: reading the inputs says so
 
 
 def public_settings(settings: Settings) -> dict[str, Any]:
     """All knobs as JSON, without secrets."""
     knobs = settings.model_dump(mode="json", exclude={"storage_options": True, "openai": {"api_key", "headers"}})
-    places = {name: masked(knobs[name]) for name in ("documents", "questions", "output") if knobs[name]}
-    return {**knobs, **places}
+    return {**recorded(knobs), "ask": knobs["ask"]}  # questions are data
 
 
 def package_versions() -> dict[str, str]:

@@ -115,14 +115,40 @@ def test_run_record_holds_no_secret(tmp_path: Path) -> None:
     settings = settings_of(
         tmp_path,
         storage_options={"key": SECRET, "client_kwargs": {"password": SECRET}},
-        openai={"api_key": SECRET, "headers": {"api-key": SECRET}, "base_url": "http://h/v1"},
-        documents=f"ftp://user:{SECRET}@host/docs",
+        openai={
+            "api_key": SECRET,
+            "headers": {"api-key": SECRET},
+            "base_url": f"http://svc:{SECRET}@h/v1",
+            "extra_body": {"user": SECRET},
+        },
+        vllm={"engine_args": {"hf_token": SECRET, "max_num_batched_tokens": 512}},
+        documents=f"ftp://user:p@{SECRET}/{SECRET}@host/docs",
+        questions=f"https://host/q.jsonl?X-Amz-Signature={SECRET}",
     )
     begin(Location(uri=str(tmp_path)), settings)
     text = (tmp_path / RUN_FILE).read_text()
     assert SECRET not in text
     assert "http://h/v1" in text
+    assert '"max_num_batched_tokens": 512' in text
     assert SECRET not in json.dumps(public_settings(settings))
+
+
+def test_claim_output_with_a_new_password_or_signature_is_the_same_run(tmp_path: Path) -> None:
+    def settings(secret: str) -> Settings:
+        place = f"https://user:{secret}@host/docs.jsonl?X-Amz-Signature={secret}"
+        return settings_of(tmp_path, documents=place, questions=place)
+
+    output = Location(uri=str(tmp_path))
+    begin(output, settings("one"))
+    claim_output(output, settings("two"))
+
+
+def test_claim_output_whose_record_is_of_a_version_that_kept_signatures_goes_on(tmp_path: Path) -> None:
+    output = Location(uri=str(tmp_path))
+    place = "https://host/docs.jsonl?X-Amz-Signature=abc"
+    settings = settings_of(tmp_path, documents=place, questions=place)
+    begin(output, settings, documents=place, questions=[place, "why?"])
+    claim_output(output, settings)
 
 
 def test_settings_and_location_shown_hide_secrets() -> None:
