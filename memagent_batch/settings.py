@@ -146,8 +146,8 @@ class OpenAISettings(Section):
     """Longest time that all readings wait for an endpoint that is away, restarts or is out of quota (429). What is left
     then is not read, and the next run reads it."""
     extra_body: dict[str, Any] = Field(default_factory=dict, repr=False)
-    """Further fields of every request body, as they are; they go before the neutral sampling fields of each request. A hash
-    of them is recorded."""
+    """Further fields of every request body, as they are; they go before the neutral sampling fields of each request. A
+    hash of them is recorded."""
 
     @field_validator("base_url")
     @classmethod

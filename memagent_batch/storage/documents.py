@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
 from memagent_batch.masking import shown_text
+from memagent_batch.options import Options
 from memagent_batch.settings import InputSettings
 from memagent_batch.storage.formats import READERS, Format
 from memagent_batch.storage.location import Location
