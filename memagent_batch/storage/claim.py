@@ -81,7 +81,7 @@ def remove_leftovers(output: Location, *, tables: TableSet, run_id: str) -> None
     for _ in range(PUBLISH_TRIES):
         version = place.version()
         record = read_json(place)
-        strangers = _strangers(output, record, tables=tables)
+        strangers = stranger_files(output, record, tables=tables)
         require_claim(output, run_id=run_id)
         if record is None or not strangers:
             return
@@ -126,7 +126,7 @@ def publish(output: Location, record: Mapping[str, Any], *, tables: TableSet, ru
             break
     else:
         raise StorageError(_RESTLESS.format(place.uri))
-    strangers = _strangers(output, record, tables=tables)
+    strangers = stranger_files(output, record, tables=tables)
     with suppress(SupersededError):  # the newer attempt removes them
         require_claim(output, run_id=run_id)
         output.delete_files(strangers)
@@ -135,7 +135,7 @@ def publish(output: Location, record: Mapping[str, Any], *, tables: TableSet, ru
 def remove_unpublished(output: Location, *, tables: TableSet, run_id: str) -> None:
     """Removes the table files of one run that the record does not name, and nobody else's."""
     record = read_json(output / tables.record)
-    own = [path for path in _strangers(output, record, tables=tables) if run_id in path.rsplit("/", 1)[-1]]
+    own = [path for path in stranger_files(output, record, tables=tables) if run_id in path.rsplit("/", 1)[-1]]
     output.delete_files(own)
 
 
@@ -145,7 +145,7 @@ def named_files(record: Mapping[str, Any] | None) -> list[str]:
     return list(chain.from_iterable(files.values())) if isinstance(files, dict) else list(files)
 
 
-def _strangers(output: Location, record: Mapping[str, Any] | None, *, tables: TableSet) -> list[str]:
+def stranger_files(output: Location, record: Mapping[str, Any] | None, *, tables: TableSet) -> list[str]:
     """Paths of the files in the tables' folders that the record does not name, half-written ones included."""
     named = {(output / name).path for name in named_files(record)}
     files = (path for folder in tables.folders for path in (output / folder).files(temporary=True))

@@ -243,7 +243,8 @@ class Location:
         """
         with storage_errors(self.uri), contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if self._is_s3:
-                return self.fs.info(self.path).get("ETag")
+                etag: str | None = self.fs.info(self.path).get("ETag")
+                return etag
             return sha256(self.read_bytes()).hexdigest()
         return None
 

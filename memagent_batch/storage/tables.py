@@ -130,7 +130,7 @@ def count_rows(place: Location) -> int | None:
             if place.path.endswith(".parquet"):
                 return int(pq.ParquetFile(stream).metadata.num_rows)
             reader = pa.ipc.open_file(stream)
-            return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
+            return sum(int(reader.get_batch(number).num_rows) for number in range(reader.num_record_batches))
     except FileNotFoundError:
         return None
 

@@ -163,6 +163,24 @@ def test_run_log_lines_hold_no_secret(tmp_path: Path, capsys: pytest.CaptureFixt
     assert SECRET not in line
 
 
+def test_run_that_claims_later_has_the_later_id_whatever_its_clock_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, replace = plan_of(readable=0, broken=1), Location.replace
+    overtaken_by = "29990101T000000.000Z.ffff"
+
+    def replace_late(place: Location, data: bytes, *, version: str | None) -> bool:
+        """Another attempt, whose clock is far ahead, claims the output first."""
+        if not place.exists():
+            place.write_bytes(json.dumps({"run_id": overtaken_by}).encode())
+        return replace(place, data, version=version)
+
+    monkeypatch.setattr(Location, "replace", replace_late)
+    run = begun(tmp_path, plan)
+    assert run.run_id > overtaken_by
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["run_id"] == run.run_id
+
+
 class JumpingClock(datetime):
     """A wall clock that is put back by a day whenever it is looked at."""
 

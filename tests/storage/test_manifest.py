@@ -15,6 +15,7 @@ from memagent_batch.storage.manifest import (
     claim_output,
     public_settings,
     read_json,
+    require_apart,
     write_run_record,
 )
 from memagent_batch.storage.run_state import read_state
@@ -184,3 +185,34 @@ def test_claim_output_in_a_bucket_follows_the_same_rules(s3_bucket: Location) ->
     (s3_bucket / "foreign" / "file.txt").write_bytes(b"x")
     with pytest.raises(OutputError, match="holds other files"):
         claim_output(s3_bucket / "foreign", settings_of(output.uri))
+
+
+@pytest.mark.parametrize(
+    ("documents", "output", "said"),
+    [
+        ("docs", "docs/out", "lies inside the documents"),
+        ("docs/", "docs/deep/out", "lies inside the documents"),
+        ("docs/*", "docs/out", "lies inside the documents"),
+        ("docs/**/*.parquet", "docs/out", "lies inside the documents"),
+        ("link", "docs/out", "lies inside the documents"),
+        ("s3://bucket/docs", "s3a://bucket/docs/out", "lies inside the documents"),
+        ("docs", "docs", "lie inside the output"),
+        ("out/docs.parquet", "out", "lie inside the output"),
+        ("docs", "docs-out", None),
+        ("docs", "docs/_out", None),
+        ("docs/*.txt", "docs/out", None),
+        ("s3://bucket/docs", "s3://bucket/out", None),
+    ],
+)
+def test_claim_output_among_the_documents_is_refused_and_beside_them_is_not(
+    tmp_path: Path, documents: str, output: str, said: str | None
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "docs")
+    documents, output = (uri if "://" in uri else f"{tmp_path}/{uri}" for uri in (documents, output))
+    settings = Settings(documents=documents, output=output, ask=("Who?",))
+    if said is None:
+        require_apart(settings)
+        return
+    with pytest.raises(OutputError, match=f"{said}.*choose an output beside them"):
+        require_apart(settings)
