@@ -1,13 +1,11 @@
 """Where the tables of an output lie now, for those who read them with a tool of their own."""
 
-from collections.abc import Mapping
-from typing import Any
-
+from memagent_batch.options import Options
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import reaching, table_locations
 
 
-def table_files(output: str, table: str, *, storage_options: Mapping[str, Any] | None = None) -> list[str]:
+def table_files(output: str, table: str, *, storage_options: Options | None = None) -> list[str]:
     """The files that hold a table of the last finished run: paths, or URIs where the output is one.
 
     Read these rather than all files of the folder: while a run writes, the next night's files lie there as well. They
