@@ -103,7 +103,8 @@ class Nights:
     def _read(self, run: Run, plan: Plan, texts: Mapping[str, str], *, mended: bool, away: bool) -> pa.Table:
         index: TurnIndex = scan_log(self.output, reader_fingerprint=run.reader.fingerprint)
         questions = plan.hashed_questions().to_pylist()
-        rows, not_read = [], []
+        rows: list[dict[str, Any]] = []
+        not_read: list[dict[str, Any]] = []
         for bundle in plan.pending(index, retry_failed=mended):
             for document in bundle.to_pylist():
                 for reading in document["readings"]:
