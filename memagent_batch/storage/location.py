@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import os
 import uuid
 from collections.abc import Collection, Iterator, Mapping
@@ -20,6 +19,7 @@ from fsspec.implementations.local import LocalFileSystem
 from memagent_batch.errors import MemagentError, StorageError, StorageOutageError
 from memagent_batch.masking import shown
 from memagent_batch.options import Options, StorageOptions
+from memagent_batch.storage.disk import files_below, locked, make_folder, sync_folder
 
 S3_RETRIES = {"mode": "standard", "max_attempts": 8}
 """Tries of one request to S3, on 5xx, throttling and broken connections: up to about a minute with their pauses. What
@@ -39,9 +39,6 @@ CONFLICTS = frozenset({HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED})
 
 TEMPORARY = ".tmp-"
 """Names of half-written files on a disk begin so, and that of the lock under which a file is replaced."""
-
-UNSYNCABLE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EBADF, errno.EACCES})
-"""What a file system says that can't sync a folder."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -175,17 +172,10 @@ class Location:
             if self._info() is None:
                 return []
             if self.is_local:
-                paths = self._files_on_disk()
+                paths = files_below(Path(self.path))
             else:
                 paths = list(self.fs.find(self.path, **({"prefix": begins} if begins else {})))
         return sorted(path for path in paths if _is_wanted(path.rsplit("/", 1)[-1], temporary=temporary))
-
-    def _files_on_disk(self) -> list[str]:
-        """Not by fsspec's walk: it passes over folders that can't be read, or from which a file vanishes meanwhile."""
-        if Path(self.path).is_file():
-            return [self.path]
-        walk = os.walk(self.path, onerror=_raise_unless_gone)
-        return [f"{folder}/{name}" for folder, _, names in walk for name in names]
 
     def open(self) -> IO[bytes]:
         """Opens the file for reading, with seeking."""
@@ -275,7 +265,7 @@ class Location:
         return True
 
     def _replace_on_disk(self, data: bytes, *, version: str) -> bool:
-        with self._temporary(data) as temporary, _locked(Path(self.path).parent / f"{TEMPORARY}lock"):
+        with self._temporary(data) as temporary, locked(Path(self.path).parent / f"{TEMPORARY}lock"):
             if self.version() != version:
                 return self._holds(data)
             self._rename(temporary)
@@ -301,17 +291,17 @@ class Location:
             if self.exists():
                 raise
             temporary.replace(self.path)
-        _sync_folder(temporary.parent)
+        sync_folder(temporary.parent)
 
     def _rename(self, temporary: Path) -> None:
         temporary.replace(self.path)
-        _sync_folder(temporary.parent)  # else the name may be lost with the power, though the content is there
+        sync_folder(temporary.parent)  # else the name may be lost with the power, though the content is there
 
     @contextlib.contextmanager
     def _temporary(self, data: bytes) -> Iterator[Path]:
         """The data in a synced file beside the place; gone when the block ends."""
         folder = Path(self.path).parent
-        _make_folder(folder)
+        make_folder(folder)
         temporary = folder / f"{TEMPORARY}{uuid.uuid4().hex}"
         try:
             with temporary.open("wb") as stream:
@@ -355,42 +345,6 @@ class Location:
 
 def _is_wanted(name: str, *, temporary: bool) -> bool:
     return not name.startswith(TEMPORARY) or (temporary and name != f"{TEMPORARY}lock")
-
-
-def _raise_unless_gone(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
-
-
-def _make_folder(folder: Path) -> None:
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for made in missing:
-        _sync_folder(made.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable, where its file system can do that."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except PermissionError:  # a folder that may be written and not read
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in UNSYNCABLE:
-            raise
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _locked(place: Path) -> Iterator[None]:
-    """The block alone among processes, also of other machines where the disk has such locks; else without a lock."""
-    with place.open("ab") as stream:
-        with contextlib.suppress(OSError):
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
 
 
 def _http_status(error: OSError) -> int | None:
