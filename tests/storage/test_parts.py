@@ -43,7 +43,7 @@ def test_night_without_any_change_writes_no_table_file(nights: Nights) -> None:
     same = ("counts", "totals", "files", "parts", "reader_fingerprint")
     assert {name: second[name] for name in same} == {name: first[name] for name in same}
     assert second["changes"]["since"] == first["run_id"]
-    assert second["changes"]["readings"] == {"read": 0, "kept": 3, "unreadable": 1}
+    assert second["changes"]["readings"] == {"read": 0, "kept": 3, "unreadable": 1, "not_read": 0}
     assert finished_runs(nights.output) == [first["run_id"], second["run_id"]]
     assert read_state(nights.output)["state"] == "finished"
     before, after = (find_run(nights.output, name) for name in ("previous", "latest"))
