@@ -1,8 +1,8 @@
 """What clusters and stores do at night, done to the real job: what is lost, doubled or repeated, and how long it takes.
 
 The real job with the simulated engine, so that a fault can strike at any moment of it: signals, a second attempt at the
-same output, an object store that fails (a proxy before a real S3 API), a disk that fills up. `benchmarks.kills` does
-the same to vLLM. Prints a JSON line for each fault, and the table in Markdown at the end.
+same output, an object store or an endpoint that fails (a proxy before it), a disk that fills up. `benchmarks.kills`
+does the same to vLLM. Prints a JSON line for each fault, and the table in Markdown at the end.
 """
 
 import argparse
@@ -21,7 +21,14 @@ from benchmarks.chaos_report import ChaosReport, read_report, table
 from benchmarks.chaos_world import World, make_world
 from benchmarks.fault_proxy import Fault
 from benchmarks.killed_job import GONE_SECONDS, KilledJob, Role
-from benchmarks.troubles import EXIT_CODES, ON_CLUSTER, SIGNALS, Trouble
+from benchmarks.troubles import (
+    ENDPOINT_OUTAGE_SECONDS,
+    EXIT_CODES,
+    ON_CLUSTER,
+    ON_ENDPOINT,
+    SIGNALS,
+    Trouble,
+)
 
 TURN_FILES = (2, 8)
 """Fewest and most log files before the fault strikes."""
@@ -51,8 +58,24 @@ def main() -> None:
     print(table(reports))
 
 
-def strike(trouble: Trouble, folder: Path, *, rng: random.Random, documents: int = 8, chunks: int = 30) -> ChaosReport:
+def strike(
+    trouble: Trouble,
+    folder: Path,
+    *,
+    rng: random.Random,
+    documents: int = 8,
+    chunks: int = 30,
+    outage_share: float = 1.0,
+) -> ChaosReport:
     """Runs the job, lets the trouble strike in mid-reading, and lets the job finish.
+
+    Args:
+        trouble: What strikes.
+        folder: Where documents, output and console lie.
+        rng: Draws the moment.
+        documents: Number of documents.
+        chunks: Chunks of each, about.
+        outage_share: Part of `ENDPOINT_OUTAGE_SECONDS` for which an endpoint is away.
 
     Raises:
         RuntimeError: a command ended otherwise than it should; shows the end of the console.
@@ -63,9 +86,12 @@ def strike(trouble: Trouble, folder: Path, *, rng: random.Random, documents: int
         world = stack.enter_context(make_world(trouble, folder, documents=documents, chunks=chunks))
         slow = SLOW_ARGUMENTS if trouble == Trouble.SECOND_ATTEMPT else ()
         job = stack.enter_context(KilledJob([*world.arguments, *slow], output=world.job_folder / "job"))
-        _start_reading(job, world, files=rng.randint(*TURN_FILES))
+        if trouble == Trouble.TEXTS_SILENT:
+            _start_planned(job, world)
+        else:
+            _start_reading(job, world, files=rng.randint(*TURN_FILES))
         began = time.time()
-        left = _strike(trouble, job, world)
+        left = _strike(trouble, job, world, outage_seconds=ENDPOINT_OUTAGE_SECONDS.get(trouble, 0.0) * outage_share)
         if trouble != Trouble.SECOND_ATTEMPT and (code := job.finish()):
             raise RuntimeError(f"{trouble}: the run did not go on, exit code {code}: {job.last_words()}")
         _, outlived = job.wait_until_gone(patience=GONE_SECONDS)
@@ -88,7 +114,16 @@ def _start_reading(job: KilledJob, world: World, *, files: int) -> None:
     raise RuntimeError(f"the command ended before the trouble struck: {job.last_words()}")
 
 
-def _strike(trouble: Trouble, job: KilledJob, world: World) -> list[str]:
+def _start_planned(job: KilledJob, world: World) -> None:
+    """Gives the command until the run is on record: its plan is made, and no text has been fetched for reading."""
+    for _ in range(START_TRIES):
+        job.start()
+        if job.wait_until((world.output / "run.json").exists):
+            return
+    raise RuntimeError(f"the command ended before the trouble struck: {job.last_words()}")
+
+
+def _strike(trouble: Trouble, job: KilledJob, world: World, *, outage_seconds: float) -> list[str]:
     """Lets the trouble strike; the job runs when this returns. Returns processes that should be gone and are not."""
     match trouble:
         case Trouble.DRIVER_TERMINATED | Trouble.DRIVER_INTERRUPTED | Trouble.DRIVER_KILLED:
@@ -106,14 +141,36 @@ def _strike(trouble: Trouble, job: KilledJob, world: World) -> list[str]:
                     raise RuntimeError(f"the second attempt ended with {code}: {second.last_words()}")
         case Trouble.DISK_FULL:
             _fill_disk(world)
+        case _ if trouble in ON_ENDPOINT:
+            _trouble_endpoint(trouble, job, world, outage_seconds=outage_seconds)
         case _:
             _trouble_store(trouble, job, world)
     return []
 
 
+def _trouble_endpoint(trouble: Trouble, job: KilledJob, world: World, *, outage_seconds: float) -> None:
+    if world.proxy is None:
+        raise RuntimeError(f"{trouble}: no endpoint reads the documents")
+    match trouble:
+        case Trouble.ENDPOINT_REFUSED:
+            world.proxy.refuse()
+            time.sleep(outage_seconds)
+            world.proxy.listen()
+        case Trouble.KEY_EXPIRED:
+            world.proxy.strike(Fault.UNAUTHORIZED, rate=1)
+            _require_code(trouble, job)
+            world.proxy.strike(rate=0)
+            _again(trouble, job)
+        case _:
+            fault = Fault.THROTTLED if trouble == Trouble.ENDPOINT_QUOTA else Fault.UNAVAILABLE
+            world.proxy.strike(fault, rate=1)
+            time.sleep(outage_seconds)
+            world.proxy.strike(rate=0)
+
+
 def _trouble_store(trouble: Trouble, job: KilledJob, world: World) -> None:
     if world.proxy is None:
-        raise RuntimeError(f"{trouble}: the output is in no store")
+        raise RuntimeError(f"{trouble}: no store holds output or documents")
     match trouble:
         case Trouble.STORE_FLAKY:
             world.proxy.strike(*FLAKY, rate=FAILING_SHARE)
@@ -127,6 +184,11 @@ def _trouble_store(trouble: Trouble, job: KilledJob, world: World) -> None:
             world.proxy.strike(Fault.UNAVAILABLE, Fault.RESET, rate=1)
             time.sleep(OUTAGE_SECONDS)
             world.proxy.strike(rate=0)
+        case Trouble.TEXTS_SILENT:
+            world.proxy.strike(Fault.SILENT, rate=1)
+            _require_code(trouble, job)
+            world.proxy.strike(rate=0)
+            _again(trouble, job)
         case Trouble.STORE_DOWN:
             world.proxy.strike(Fault.UNAVAILABLE, Fault.RESET, rate=1)
             _require_code(trouble, job)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from memagent_batch.domain.readings import Status
-from memagent_batch.storage.claim import table_files
+from memagent_batch.storage.claim import ANSWER_TABLES, stranger_files
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import MANIFEST_FILE
 from memagent_batch.storage.turn_log import TURNS_FOLDER
@@ -64,7 +64,7 @@ def read_report(
     addresses = Counter(tuple(row[name] for name in ADDRESS) for row in turns)
     ended = sorted(row["finished_at"].timestamp() for row in turns)
     later = _after_longest_gap([began, *(moment for moment in ended if moment > began)])
-    files = {(output / name).path for names in manifest["files"].values() for name in names}
+    strangers = stranger_files(output, manifest, tables=ANSWER_TABLES)
     statuses = [row["status"] for row in rows]
     return ChaosReport(
         trouble=trouble,
@@ -73,7 +73,7 @@ def read_report(
         failed=statuses.count(Status.FAILED),
         rows_lost=asked - len(readings),
         rows_doubled=readings.total() - len(readings),
-        counts_close=manifest["counts"]["answers_rows"] == len(rows) and files == set(table_files(output)),
+        counts_close=manifest["counts"]["answers_rows"] == len(rows) and not strangers,
         turns=len(addresses),
         turns_logged_twice=addresses.total() - len(addresses),
         seconds_to_recover=round(later - began, 1) if later is not None else None,

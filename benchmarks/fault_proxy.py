@@ -1,6 +1,7 @@
-"""An HTTP proxy on loopback that fails as object stores do: errors, throttling, resets, silence, lost answers.
+"""An HTTP proxy on loopback that fails as stores and endpoints do: errors, throttling, resets, silence, lost answers.
 
-It stands before a real S3 API. What it does is set from outside at any time: which faults, for what share of requests.
+It stands before a real S3 API or an endpoint. What it does is set from outside at any time: which faults, for what
+share of requests.
 """
 
 import asyncio
@@ -33,6 +34,8 @@ class Fault(StrEnum):
     """The store asks to slow down."""
     THROTTLED = "429"
     """The same, as other stores say it."""
+    UNAUTHORIZED = "401"
+    """The key is no longer good."""
     RESET = "reset"
     """The connection is cut before the store is asked."""
     LOST_ANSWER = "lost answer"
@@ -47,6 +50,7 @@ STATUS_LINES = {
     Fault.INTERNAL_ERROR: ("500 Internal Server Error", "InternalError"),
     Fault.UNAVAILABLE: ("503 Slow Down", "SlowDown"),
     Fault.THROTTLED: ("429 Too Many Requests", "SlowDown"),
+    Fault.UNAUTHORIZED: ("401 Unauthorized", "InvalidKey"),
 }
 
 
@@ -55,13 +59,15 @@ class FaultProxy:
     """Serves in a thread of its own while the block lasts."""
 
     upstream: str
-    """URL of the real store."""
+    """URL of the real store or endpoint."""
     rng: random.Random = field(default_factory=lambda: random.Random(0))
     """Draws which requests fail, and how."""
     faults: tuple[Fault, ...] = ()
     """What may happen."""
     rate: float = 0.0
     """Share of requests that it happens to, 0 to 1."""
+    slow_seconds: float = SLOW_SECONDS
+    """Time before a slow answer."""
     struck: Counter[Fault] = field(default_factory=Counter)
     """How often each did."""
     port: int = 0
@@ -122,7 +128,7 @@ class FaultProxy:
     async def _answer(self, fault: Fault | None, request: bytes, writer: asyncio.StreamWriter) -> None:
         if fault in STATUS_LINES:
             status, code = STATUS_LINES[fault]
-            body = f"<Error><Code>{code}</Code><Message>Please reduce your request rate.</Message></Error>".encode()
+            body = f"<Error><Code>{code}</Code><Message>{status}</Message></Error>".encode()
             if request.startswith(b"HEAD"):
                 body = b""
             writer.write(
@@ -138,7 +144,7 @@ class FaultProxy:
             if fault == Fault.LOST_ANSWER:
                 _reset(writer)
                 return
-            await asyncio.sleep(SLOW_SECONDS if fault == Fault.SLOW else 0)
+            await asyncio.sleep(self.slow_seconds if fault == Fault.SLOW else 0)
             writer.write(response)
             await writer.drain()
 

@@ -8,6 +8,7 @@ peak memory is its own. On a local disk, and with `--store s3` on an S3 API serv
 import argparse
 import asyncio
 import json
+import logging
 import math
 import multiprocessing
 import pickle
@@ -16,8 +17,11 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -25,6 +29,7 @@ from typing import Any
 import pyarrow as pa
 from moto.server import ThreadedMotoServer
 
+from benchmarks.fault_proxy import Fault, FaultProxy
 from benchmarks.peak_memory import peak_mib
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
@@ -35,9 +40,10 @@ from memagent_batch.storage.documents import INDEX_SCHEMA
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.plan import Plan
 from memagent_batch.storage.questions import QUESTION_SCHEMA
+from memagent_batch.storage.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.storage.tables import Projection, project
 from memagent_batch.storage.turn_index import read_turns, scan_log
-from memagent_batch.storage.turn_log import TURNS_FOLDER, TurnLogWriter, new_run_id
+from memagent_batch.storage.turn_log import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWriter, new_run_id, parquet_bytes
 
 FINGERPRINT = text_hash("a reader")
 QUESTION = "What colour is the sky?"
@@ -45,6 +51,11 @@ PROMPT_TOKENS = 1000
 COMPLETION_TOKENS = 200
 NUM_COMPLETIONS = 2000
 IN_FLIGHT = 64
+NIGHT_READINGS = 3
+NIGHT_TURNS = 4
+"""What a small flush holds: some readings, of some turns each."""
+FLUSHES_A_NIGHT = 150
+WRITE_THREADS = 8
 CHUNK_BYTES = 20_000
 """Text of one turn: a chunk of 5,000 tokens."""
 NEVER_SECONDS = 3600.0
@@ -57,11 +68,26 @@ def main() -> None:
     options.add_argument("--reading-turns", type=int, default=20, help="turns of a reading (default: 20)")
     options.add_argument("--file-turns", type=int, default=1000, help="turns of a log file (default: 1000)")
     options.add_argument("--parts", type=int, default=3, help="parts of the tables that are projected (default: 3)")
+    options.add_argument(
+        "--nights",
+        type=int,
+        nargs="+",
+        default=[],
+        help="instead: scan a log of so many small files, as nights leave",
+    )
     options.add_argument("--store", choices=["disk", "s3"], default="disk", help="where the log lies (default: disk)")
+    options.add_argument("--delay", type=float, default=0.0, help="seconds that each request to S3 takes longer")
     options.add_argument("--json", action="store_true", help="JSON lines only")
     known = options.parse_args()
-    for turns in known.turns:
-        with _store(known.store) as place, tempfile.NamedTemporaryFile() as parts:
+    for files in known.nights:
+        with _store(known.store, delay_seconds=known.delay) as (place, direct):
+            figures = {**_apart(_write_nights, direct, files), **_apart(_scan_nights, place, files)}
+        log = {"store": known.store, "delay_seconds": known.delay, "files": files}
+        print(json.dumps({"benchmark": "log_nights", **log, **figures}), flush=True)
+        if not known.json:
+            print(f"{files:,} log files: scanned in {figures['scan_nights_seconds']} s")
+    for turns in () if known.nights else known.turns:
+        with _store(known.store, delay_seconds=known.delay) as (place, _), tempfile.NamedTemporaryFile() as parts:
             shape = (place, turns // known.reading_turns, known.reading_turns)
             figures = {
                 **_apart(_write, *shape, known.file_turns),
@@ -120,6 +146,47 @@ async def _write_log(place: Location, num_readings: int, reading_turns: int, fil
     return log.num_bytes
 
 
+def _write_nights(place: Location, num_files: int) -> dict[str, Any]:
+    """Half as many files of turns as of outcomes, each as one flush leaves it: a few turns of a few readings."""
+    with ThreadPoolExecutor(WRITE_THREADS) as threads:
+        sizes = list(threads.map(partial(_write_night, place), range(num_files // 2)))
+    return {"bytes_per_file": round(statistics.mean(chain.from_iterable(sizes)))}
+
+
+def _write_night(place: Location, number: int) -> tuple[int, int]:
+    now = datetime.now(UTC)
+    run_id = f"2026{number // FLUSHES_A_NIGHT:05}"
+    addresses = [asdict(_address(number * NIGHT_READINGS + reading)) for reading in range(NIGHT_READINGS)]
+    about = [{**address, "run_id": run_id, "finished_at": now} for address in addresses]
+    completion = _completion([(number + token) % 50_000 for token in range(COMPLETION_TOKENS)])
+    turn = {
+        **{field.name: 0 for field in TURN_LOG if pa.types.is_integer(field.type)},
+        "kind": "update",
+        "prompt_hash": "0" * 16,
+        "engine_seconds": 0.1,
+        "finish_reason": "stop",
+        "token_ids": completion.token_ids,
+        "text": completion.text,
+    }
+    turns = [{**turn, **row, "path": f"update/{turn_number}"} for row in about for turn_number in range(NIGHT_TURNS)]
+    outcomes = [{**_result(NIGHT_TURNS), **row} for row in about]
+    sizes = []
+    for folder, rows, schema in ((TURNS_FOLDER, turns, TURN_LOG), (OUTCOMES_FOLDER, outcomes, OUTCOME_LOG)):
+        data = parquet_bytes(pa.Table.from_pylist(rows, schema=schema))
+        (place / f"{folder}/{run_id}-w-{number:06}.parquet").write_bytes(data)
+        sizes.append(len(data))
+    return (sizes[0], sizes[1])
+
+
+def _scan_nights(place: Location, num_files: int) -> dict[str, Any]:
+    timer = _Timer()
+    index = scan_log(place, reader_fingerprint=FINGERPRINT)
+    if len(index.outcomes) != num_files // 2 * NIGHT_READINGS:
+        raise RuntimeError(f"{num_files // 2 * NIGHT_READINGS} readings were logged, {len(index.outcomes)} found")
+    figures = timer.figures("scan_nights")
+    return {**figures, "files_per_second": round(num_files / figures["scan_nights_seconds"])}
+
+
 def _scan(place: Location, num_readings: int, reading_turns: int) -> dict[str, Any]:
     timer = _Timer()
     index = scan_log(place, reader_fingerprint=FINGERPRINT)
@@ -132,13 +199,13 @@ def _resume(place: Location, num_readings: int, reading_turns: int) -> dict[str,
     """Finds the turns of single documents, as a reader does that goes on with them."""
     index = scan_log(place, reader_fingerprint=FINGERPRINT)
     seconds = []
-    for document_hash in random.Random(2).sample(sorted(index.turn_files), 5):
+    for key in random.Random(2).sample(sorted(index.turn_files), 5):
         began = time.monotonic()
         read_turns(
             place,
-            index.turn_files[document_hash],
+            index.turn_files[key],
             reader_fingerprint=FINGERPRINT,
-            document_hashes=[document_hash],
+            document_hashes=[key[0]],
         )
         seconds.append(time.monotonic() - began)
     return {"resume_seconds_median": round(statistics.median(seconds), 3)}
@@ -152,14 +219,15 @@ def _part(place: Location, num_readings: int, reading_turns: int, num_parts: int
     parts = list(plan.parts(index))
     figures = timer.figures("part")
     step = max(len(parts) // num_parts, 1)
-    Path(chosen).write_bytes(pickle.dumps((parts[::step][:num_parts], plan.hashed_questions())))
+    Path(chosen).write_bytes(pickle.dumps(parts[::step][:num_parts]))
     size = math.ceil(num_readings / len(parts))
     in_order = [range(first, min(first + size, num_readings)) for first in range(0, num_readings, size)]
     return {
         "parts": len(parts),
         "files_per_part": _mean_files(part["turn_files"].to_pylist() for part in parts),
         "files_per_part_in_input_order": _mean_files(
-            [index.turn_files[_document_hash(number)] for number in numbers] for numbers in in_order
+            [index.turn_files[_document_hash(number), text_hash(QUESTION)] for number in numbers]
+            for numbers in in_order
         ),
         **figures,
     }
@@ -167,11 +235,11 @@ def _part(place: Location, num_readings: int, reading_turns: int, num_parts: int
 
 def _project(place: Location, chosen: str) -> dict[str, Any]:
     """Makes the tables of the chosen parts, as a task does that gets a part."""
-    parts, questions = pickle.loads(Path(chosen).read_bytes())
+    parts = pickle.loads(Path(chosen).read_bytes())
     timer = _Timer()
     num_turns = 0
     for part in parts:
-        tables = project(part, questions, projection=_projection(place))
+        tables = project(part, projection=_projection(place))
         if tables.missing:
             raise RuntimeError("the tables miss readings that were logged")
         num_turns += tables.memories.num_rows
@@ -278,22 +346,29 @@ class _Timer:
 
 
 @contextmanager
-def _store(kind: str) -> Iterator[Location]:
-    """An empty folder, or an empty bucket of a server that ends with the block."""
+def _store(kind: str, *, delay_seconds: float) -> Iterator[tuple[Location, Location]]:
+    """An empty folder, or an empty bucket of a server that ends with the block; reached with the delay, and without."""
     if kind == "disk":
         with tempfile.TemporaryDirectory() as folder:
-            yield Location(uri=f"{folder}/run")
+            yield (Location(uri=f"{folder}/run"),) * 2
         return
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
-    options = {"key": "test", "secret": "test", "client_kwargs": {"endpoint_url": f"http://{host}:{port}"}}
-    bucket = Location(uri="s3://log", storage_options=options)
+    url = f"http://{host}:{port}"
+    direct = Location(uri="s3://log/run", storage_options=_options(url))
     try:
-        bucket.fs.mkdir(bucket.path)
-        yield bucket / "run"
+        direct.fs.mkdir("log")
+        with FaultProxy(upstream=url, slow_seconds=delay_seconds) as proxy:
+            proxy.strike(Fault.SLOW, rate=1.0)
+            yield replace(direct, storage_options=_options(proxy.url)) if delay_seconds else direct, direct
     finally:
         server.stop()
+
+
+def _options(url: str) -> dict[str, Any]:
+    return {"key": "test", "secret": "test", "client_kwargs": {"endpoint_url": url}}
 
 
 if __name__ == "__main__":

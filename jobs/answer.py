@@ -7,6 +7,7 @@ from functools import partial
 
 from jobs.arguments import parse_settings, run_command
 from jobs.manuals import ANSWER
+from memagent_batch.masking import shown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,15 +24,17 @@ def _answer(arguments: Sequence[str]) -> None:
     )
     from memagent_batch.wiring import make_output
     from pipelines.answer import answer  # here, so that --help needs neither ray nor an engine
+    from pipelines.verdict import require_success
 
     manifest = answer(settings)
     if sys.stdout.isatty():
         from jobs.ending import ending
 
         print(f"\n{ending(make_output(settings), manifest)}")
-        return
-    said = {**manifest["counts"], "seconds": manifest["seconds"], "changes": manifest["changes"]}
-    print(json.dumps({"output": settings.output, **said}))
+    else:
+        said = {**manifest["counts"], "seconds": manifest["seconds"], "changes": manifest["changes"]}
+        print(json.dumps({"output": shown(settings.output), **said}))
+    require_success(manifest, max_failed_share=settings.max_failed_share)
 
 
 if __name__ == "__main__":

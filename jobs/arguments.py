@@ -15,17 +15,26 @@ from pydantic_settings.exceptions import SettingsError as SourceError
 from jobs.knobs import Manual, knob_parser, knob_values, knobs_of
 from jobs.mistakes import readable
 from jobs.options import HELP, HELP_ALL, remedy, wants_help
-from memagent_batch.errors import MemagentError, SettingsError, SupersededError, TerminatedError, UsageError
+from memagent_batch.errors import (
+    MemagentError,
+    SettingsError,
+    SupersededError,
+    TerminatedError,
+    TooManyFailedError,
+    UsageError,
+)
 from memagent_batch.events import Event, EventKind, begin_log, tell
 from memagent_batch.sections import JobSettings, LogFormat
 from memagent_batch.settings import Settings
 
 EXIT_FAILED = 1
-"""The run stopped, or its counts do not close; the same command goes on."""
+"""The run stopped, its counts do not close, or some readings could not be read now; the same command goes on."""
 EXIT_USAGE = 2
-"""The user's mistake; nothing was read."""
+"""The user's mistake."""
 EXIT_SUPERSEDED = 3
 """A newer attempt has claimed the output; this one must not be started again."""
+EXIT_TOO_MANY_FAILED = 4
+"""The run is closed and its tables are written, but too many readings failed, or all."""
 EXIT_INTERRUPTED = 130
 """SIGINT, as shells count it; the same command goes on."""
 EXIT_TERMINATED = 143
@@ -109,6 +118,9 @@ def run_command(command: Callable[[], object]) -> int:
     except TerminatedError as error:
         _tell_end(f"stopped: {error}", error, exit_code=EXIT_TERMINATED)
         return EXIT_TERMINATED
+    except TooManyFailedError as error:
+        _tell_end(f"failed: {error}", error, exit_code=EXIT_TOO_MANY_FAILED)
+        return EXIT_TOO_MANY_FAILED
     except MemagentError as error:
         _tell_end(f"failed: {error}", error, exit_code=EXIT_FAILED)
         return EXIT_FAILED
@@ -142,11 +154,20 @@ def _readable_file(config: Path | None) -> Path | None:
         raise SettingsError(f"--config: {config} is {'a folder; name a YAML file in it' if is_folder else 'not there'}")
     try:
         knobs = yaml.safe_load(config.read_text(encoding="utf-8"))
+    except yaml.MarkedYAMLError as error:
+        raise SettingsError(f"--config: {config} can't be read as YAML: {_without_content(error)}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SettingsError(f"--config: {config} can't be read as YAML: {' '.join(str(error).split())}") from error
     if not isinstance(knobs, dict | None):
         raise SettingsError(f"--config: {config} holds no knobs; write one on each line, as `name: value`")
     return config
+
+
+def _without_content(error: yaml.MarkedYAMLError) -> str:
+    """What is wrong and where, without the line itself, which may hold a secret."""
+    problem = (error.problem or "no YAML").partition("'")[0].strip()
+    mark = error.problem_mark
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else problem
 
 
 def _require_known_environment(kind: type[JobSettings]) -> None:

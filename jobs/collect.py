@@ -7,6 +7,7 @@ from functools import partial
 
 from jobs.arguments import parse_settings, run_command
 from jobs.manuals import COLLECT
+from memagent_batch.masking import shown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,7 +25,7 @@ def _collect(arguments: Sequence[str]) -> None:
     from pipelines.collect import collect  # here, so that --help needs neither ray nor an engine
 
     record = collect(settings)
-    print(json.dumps({"output": settings.output, **record["counts"], "mean_reward": record["mean_reward"]}))
+    print(json.dumps({"output": shown(settings.output), **record["counts"], "mean_reward": record["mean_reward"]}))
 
 
 if __name__ == "__main__":

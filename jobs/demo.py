@@ -50,7 +50,8 @@ def _show(folder: Path) -> None:
     counts = json.loads((folder / "run" / "manifest.json").read_text())["counts"]
     right = sum(row["right"] for row in rows)
     print(f"\n{right} of {len(rows)} right ({right / len(rows):.0%})")
-    print(f"asked {counts['asked']} = ok {counts['ok']} + failed {counts['failed']}; rows: {counts['answers_rows']}")
+    ends = f"ok {counts['ok']} + failed {counts['failed']} + not read {counts['not_read']}"
+    print(f"asked {counts['asked']} = {ends}; rows: {counts['answers_rows']}")
     print(f"answers {folder}/run/answers, memories {folder}/run/memories, manifest {folder}/run/manifest.json")
 
 

@@ -16,6 +16,7 @@ from jobs.options import OptionParser
 from jobs.screen import cut
 from memagent_batch.domain.differences import Change
 from memagent_batch.errors import SettingsError
+from memagent_batch.options import StorageOptions
 from memagent_batch.storage.differences import compare_runs
 from memagent_batch.storage.history import LATEST, PREVIOUS, PastRun, find_run
 from memagent_batch.storage.location import Location
@@ -63,7 +64,7 @@ def _diff(arguments: Sequence[str]) -> None:
     print(json.dumps(summary) if known.json else _sentence(summary))
 
 
-def _run(name: str, *, output: str | None, storage_options: dict[str, Any]) -> PastRun:
+def _run(name: str, *, output: str | None, storage_options: StorageOptions) -> PastRun:
     """The run that an argument names."""
     if output is None and name in {LATEST, PREVIOUS}:
         raise SettingsError("--output: missing; say where the runs wrote, or give two outputs")
@@ -126,6 +127,8 @@ def _said(row: dict[str, Any], side: str) -> str:
     status, answer = row[f"status_{side}"], row[f"answer_{side}"]
     if status is None:
         return "(not asked)"
+    if status == "not_read":
+        return "(not read)"
     if answer is None:
         return f"({status}, no answer)" if row[f"error_message_{side}"] is None else f"({row[f'error_message_{side}']})"
     return str(answer)

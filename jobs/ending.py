@@ -20,7 +20,7 @@ DOCUMENT_WIDTH, QUESTION_WIDTH, ANSWER_WIDTH = 24, 40, 48
 
 def ending(output: Location, manifest: Mapping[str, Any]) -> str:
     """Counts, sample answers, places and commands of a finished run."""
-    counts, folder = manifest["counts"], output.uri.rstrip("/")
+    counts, folder = manifest["counts"], str(output).rstrip("/")
     format_ = manifest["settings"]["table_format"]
     parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("ok", "failed", "not_read") if counts.get(name)]
     tables = (ANSWERS_FOLDER, MEMORIES_FOLDER)

@@ -11,6 +11,7 @@ from jobs.manuals import EVALUATE_UNUSED, MODEL
 from jobs.options import OptionParser, wants_help
 from jobs.variants import policy_variants, read_variants, vary
 from memagent_batch.errors import SettingsError
+from memagent_batch.masking import shown
 
 COMMAND = "memagent evaluate run"
 DESCRIPTION = "Reads a suite with one or several policies or models, and scores the answers."
@@ -39,23 +40,29 @@ def _run(arguments: Sequence[str]) -> None:
     knobs = policy_variants(known.policies) | listed or policy_variants([base.policy.kind])
     settings = {name: vary(base, changed, name=name) for name, changed in knobs.items()}
     from jobs.score_table import score_table
+    from memagent_batch.domain.scores import ScoreOn
     from memagent_batch.storage.foreign_suites import ForeignFormat
     from memagent_batch.storage.location import Location
-    from pipelines.evaluate import Variant, evaluate
+    from pipelines.evaluate import Variant, evaluate, require_variants
 
+    variants = [Variant(name=name, knobs=knobs[name], settings=settings[name]) for name in knobs]
+    output = Location(uri=base.output, storage_options=base.storage_options)
     scores = evaluate(
-        [Variant(name=name, knobs=knobs[name], settings=settings[name]) for name in knobs],
+        variants,
         suite=Location(uri=known.suite, storage_options=base.storage_options),
         foreign_format=ForeignFormat(known.format) if known.format else None,
-        output=Location(uri=base.output, storage_options=base.storage_options),
+        output=output,
+        score_on=ScoreOn(known.score_on),
     )
     print(score_table(scores))
-    output = base.output.rstrip("/")
-    print(f"\nevaluation {output}/evaluation.json, scores {output}/scores, runs {output}/runs")
-    print(f"draw them with: memagent evaluate report {output}")
+    place = shown(base.output.rstrip("/"))
+    print(f"\nevaluation {place}/evaluation.json, scores {place}/scores, runs {place}/runs")
+    print(f"draw them with: memagent evaluate report {place}")
+    require_variants(variants, output=output)
 
 
 def _options() -> OptionParser:
+    from memagent_batch.domain.scores import ScoreOn
     from memagent_batch.storage.foreign_suites import ForeignFormat
 
     options = OptionParser(prog=COMMAND, add_help=False)
@@ -63,6 +70,13 @@ def _options() -> OptionParser:
         "--suite", metavar="PATH", help="(required) Folder of `evaluate make`, or files of a foreign suite"
     )
     options.add_argument("--format", choices=[*ForeignFormat], help="whose suite it is (default: told by its records)")
+    options.add_argument(
+        "--score-on",
+        choices=[*ScoreOn],
+        default=ScoreOn.METRIC,
+        help="score the whole response, the answer taken out of it, or what each metric's authors score: the response "
+        "by `all` and `any` (RULER), the answer by the others (default: metric)",
+    )
     options.add_argument(
         "--policies", nargs="+", metavar="KIND", default=[], help="one variant for each kind of policy"
     )

@@ -18,6 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _score(arguments: Sequence[str]) -> None:
     known = _options().parse_args(arguments)
     from jobs.score_table import score_table
+    from memagent_batch.domain.scores import ScoreOn
     from memagent_batch.storage.foreign_suites import ForeignFormat
     from memagent_batch.storage.location import Location
     from pipelines.scoring import score_run, summarise
@@ -25,7 +26,11 @@ def _score(arguments: Sequence[str]) -> None:
     foreign_format = ForeignFormat(known.format) if known.format else None
     locate = partial(Location, storage_options=known.storage_options)
     scored = score_run(
-        locate(uri=known.answers), suite=locate(uri=known.suite), foreign_format=foreign_format, variant=known.variant
+        locate(uri=known.answers),
+        suite=locate(uri=known.suite),
+        foreign_format=foreign_format,
+        variant=known.variant,
+        score_on=ScoreOn(known.score_on),
     )
     if known.output:
         from memagent_batch.storage.turn_log import parquet_bytes
@@ -40,6 +45,7 @@ def _score(arguments: Sequence[str]) -> None:
 
 
 def _options() -> OptionParser:
+    from memagent_batch.domain.scores import ScoreOn
     from memagent_batch.storage.foreign_suites import ForeignFormat
 
     options = OptionParser(prog="memagent evaluate score", description=__doc__)
@@ -50,6 +56,13 @@ def _options() -> OptionParser:
     )
     options.add_argument("--suite", required=True, help="folder of `evaluate make`, or files of a foreign suite")
     options.add_argument("--format", choices=[*ForeignFormat], help="whose suite it is (default: told by its records)")
+    options.add_argument(
+        "--score-on",
+        choices=[*ScoreOn],
+        default=ScoreOn.METRIC,
+        help="score the whole response, the answer taken out of it, or what each metric's authors score: the response "
+        "by `all` and `any` (RULER), the answer by the others (default: metric)",
+    )
     options.add_argument("--variant", default="answers", help="name of what is scored (default: answers)")
     options.add_argument("--output", help="file to write the scores to, one row for each reading, as Parquet")
     options.add_argument("--json", action="store_true", help="print the cells as JSON")

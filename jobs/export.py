@@ -29,7 +29,7 @@ def _export(arguments: Sequence[str]) -> None:
     storage_options = known.storage_options
     rollouts, output = (Location(uri=uri, storage_options=storage_options) for uri in (known.rollouts, known.output))
     record = export(rollouts, output, to=known.to)
-    print(json.dumps({"output": known.output, "to": record["to"], **record["counts"]}))
+    print(json.dumps({"output": str(output), "to": record["to"], **record["counts"]}))
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ def _shown_default(knob: Knob) -> str:
     default = knob.info.default
     if knob.info.is_required():
         return " (required)"
-    if knob.kind is bool or default in (None, PydanticUndefined, "", ()):
+    if knob.kind is bool or _is_object(knob) or default in (None, PydanticUndefined, "", ()):
         return ""
     shown = ",".join(f"{part:g}" for part in default) if isinstance(default, tuple) else default
     return f" (default: {shown})"

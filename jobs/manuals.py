@@ -21,7 +21,14 @@ COLLECT = Manual(
 )
 EVALUATE_UNUSED = (*RUN[:3], "input", "rollouts", "table_format", "adopt_output")
 TRAIN = Manual(
-    common=("rollouts", "model", "output", "learner.questions_per_step", "learner.learning_rate", "learner.device"),
+    common=(
+        "rollouts",
+        "model",
+        "output",
+        "learner.questions_per_optimiser_step",
+        "learner.learning_rate",
+        "learner.device",
+    ),
     example="memagent train --rollouts rollouts/ --model my-model/ --output my-model-2/",
     page="docs/learning.md",
 )

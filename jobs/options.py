@@ -3,14 +3,17 @@
 import argparse
 import difflib
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from memagent_batch.errors import SettingsError
+from memagent_batch.options import StorageOptions
 
 HELP = frozenset({"-h", "--help"})
 HELP_ALL = "--help-all"
+STORAGE_VARIABLE = "MEMAGENT_STORAGE_OPTIONS"
 LIKENESS = 0.6
 """How alike, from 0 to 1, a name must be to the one that was written, to be offered in its place."""
 
@@ -48,8 +51,8 @@ class OptionParser(argparse.ArgumentParser):
 
     def add_storage_options(self) -> None:
         """Adds the option that reaches file systems which need arguments; its value is an object."""
-        text = "arguments of the fsspec file system, JSON; none by default"
-        self.add_argument("--storage-options", type=_object, metavar="JSON", default={}, help=text)
+        text = f"arguments of the fsspec file system, JSON; `ps` shows them, but not {STORAGE_VARIABLE}"
+        self.add_argument("--storage-options", type=parse_storage_options, metavar="JSON", default="{}", help=text)
 
     def error(self, message: str) -> NoReturn:
         """Says what is wrong, in place of argparse's usage.
@@ -73,13 +76,24 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=34)
 
 
-def _object(text: str) -> dict[str, Any]:
+def parse_storage_options(text: str) -> StorageOptions:
+    """The value of `--storage-options` of a command that has no other knobs, over that of the environment.
+
+    Raises:
+        SettingsError: one of them is not a JSON object.
+    """
+    in_environment = os.environ.get(STORAGE_VARIABLE, "{}")
+    options = _json_object(in_environment, name=f"environment variable {STORAGE_VARIABLE}")
+    return StorageOptions(options | _json_object(text, name="--storage-options"))
+
+
+def _json_object(text: str, *, name: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise SettingsError(f"--storage-options is not JSON: {error}") from error
+        raise SettingsError(f"{name} is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise SettingsError('--storage-options is not a JSON object; write it as {"key": "value"}')
+        raise SettingsError(f'{name} is not a JSON object; write it as {{"key": "value"}}')
     return value
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from jobs.arguments import run_command, run_named
 from jobs.options import OptionParser
 from memagent_batch.domain.built_in_prompts import BUILT_IN_PROMPTS
-from memagent_batch.domain.prompts import PromptSet
+from memagent_batch.domain.prompts import AnswerForm, PromptSet
 from memagent_batch.errors import OutputError
 from memagent_batch.storage.official_prompts import OfficialImport, import_official
 from memagent_batch.storage.prompt_files import load_prompt_set, prompt_set_json, save_prompt_set
@@ -20,8 +20,8 @@ SUBCOMMANDS = {
 }
 IMPORT = """
 
-The file is parsed and never run. It has the constants TEMPLATE and TEMPLATE_FINAL or TEMPLATE_FINAL_BOXED. Each text is
-compared with the hash of the published one."""
+The file is parsed and never run. Published texts are known by their hash, others by the constants TEMPLATE and
+TEMPLATE_FINAL or TEMPLATE_FINAL_BOXED."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,20 +92,19 @@ def import_prompts(file: Path, *, output: Path | None = None, name: str | None =
 
     Raises:
         PromptSetError: the code does not hold the texts.
-        OutputError: the file can't be written, or one with other content is in the default place.
+        OutputError: the file can't be written, or one with other content is there.
     """
     imported = import_official(file, name=name)
     target = output or Path(f"{imported.prompts.name}.json")
-    if output is None:
-        _require_free(target, content=prompt_set_json(imported.prompts))
+    _require_free(target, content=prompt_set_json(imported.prompts))
     save_prompt_set(imported.prompts, target)
     return _import_report(imported, target=target)
 
 
 def _require_free(target: Path, *, content: str) -> None:
-    """Refuses to replace a file that the user did not name and that says something else."""
+    """Refuses to replace a file that says something else."""
     if target.exists() and not (target.is_file() and target.read_bytes() == content.encode()):
-        raise OutputError(f"{target} is there already and holds something else; give --output, or another --name")
+        raise OutputError(f"{target} is there already and holds something else; remove it, or give another --output")
 
 
 def _import_report(imported: OfficialImport, *, target: Path) -> str:
@@ -113,14 +112,32 @@ def _import_report(imported: OfficialImport, *, target: Path) -> str:
         f"  {check.text:<16} {'published' if check.is_published else 'differs':<10} {check.sha256}  ({check.source})"
         for check in imported.checks
     ]
-    if imported.checkpoints:
-        verdict = (
-            f"All texts are the published ones; the checkpoints trained on them: {', '.join(imported.checkpoints)}"
+    return "\n".join(
+        [_summary(imported.prompts), "", "texts:", *checks, "", _verdict(imported), _use(imported, target)]
+    )
+
+
+def _verdict(imported: OfficialImport) -> str:
+    if not imported.is_published:
+        return "Some texts differ from the published ones; no published checkpoint was trained on them."
+    if not imported.checkpoints:
+        return (
+            "All texts are the published ones; the checkpoints were trained on the update text and the first memory, "
+            "but on another answer text, the boxed one."
         )
-    else:
-        verdict = "Some texts differ from the published ones; no published checkpoint was trained on them."
-    use = f"Written to {target}; use it with --prompt-set {target}"
-    return "\n".join([_summary(imported.prompts), "", "texts:", *checks, "", verdict, use])
+    return (
+        f"All texts are the published ones; {', '.join(imported.checkpoints)} were trained on update, first memory "
+        f"and the answer form {AnswerForm.BOXED_AS_TRAINED}, with the braces of \\boxed doubled. The official "
+        f"evaluator and quickstart show these checkpoints the form {AnswerForm.BOXED}."
+    )
+
+
+def _use(imported: OfficialImport, target: Path) -> str:
+    """How to use the set, with the form that it was trained with, or the only one that it has."""
+    forms = imported.prompts.answers
+    form = AnswerForm.BOXED_AS_TRAINED if imported.checkpoints else next(iter(forms))
+    option = "" if form is AnswerForm.BOXED else f" --answer-form {form}"
+    return f"Written to {target}; use it with --prompt-set {target}{option}"
 
 
 def _summary(prompts: PromptSet) -> str:

@@ -8,6 +8,7 @@ from functools import partial
 from jobs import train_loop
 from jobs.arguments import parse_knobs, run_command
 from jobs.manuals import TRAIN
+from memagent_batch.masking import shown
 from memagent_batch.train_settings import TrainSettings
 
 
@@ -31,7 +32,11 @@ def _train(arguments: Sequence[str]) -> None:
     from pipelines.train import train  # here, so that --help needs no torch
 
     record = train(settings)
-    print(json.dumps({name: record[name] for name in ("weights_version", "num_steps")} | {"output": settings.output}))
+    print(
+        json.dumps(
+            {name: record[name] for name in ("weights_version", "num_steps")} | {"output": shown(settings.output)}
+        )
+    )
 
 
 if __name__ == "__main__":

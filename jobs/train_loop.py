@@ -8,6 +8,7 @@ from functools import partial
 
 from jobs.arguments import parse_knobs, run_command
 from jobs.manuals import TRAIN_LOOP
+from memagent_batch.masking import shown
 from memagent_batch.train_settings import TrainLoopSettings
 
 
@@ -30,7 +31,7 @@ def _loop(arguments: Sequence[str]) -> None:
     from pipelines.train_loop import train_loop
 
     said = train_loop(settings, tasks=TableTasks(settings), held_out=read_held_out(settings))
-    print(json.dumps({"output": settings.output, **said}))
+    print(json.dumps({"output": shown(settings.output), **said}))
 
 
 def quiet_engine() -> None:

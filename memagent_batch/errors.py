@@ -1,11 +1,18 @@
 """The vocabulary of what can go wrong, named after the boundary that was crossed.
 
-Every error takes one message, pickles, and says in the message what is wrong, where, and what to do.
+Every error takes one message, pickles, and says in the message what is wrong, where, and what to do. URLs in a message
+are shown without their secrets, whoever wrote it.
 """
+
+from memagent_batch.masking import shown_text
 
 
 class MemagentError(Exception):
     """Base of every error that this project raises on purpose."""
+
+    def __init__(self, message: str) -> None:
+        """Masks the secrets of URLs in `message`, which may quote a file system's or an endpoint's own words."""
+        super().__init__(shown_text(message))
 
 
 class UsageError(MemagentError):
@@ -33,7 +40,7 @@ class ReadingError(MemagentError):
 
 
 class DocumentError(ReadingError):
-    """The text of one document can't be read: null, wrong encoding, gone since the plan was made."""
+    """The text of one document can't be read: null, wrong encoding."""
 
 
 class QuestionTooLongError(ReadingError):
@@ -50,6 +57,10 @@ class NotHeldError(ReadingError):
 
 class EngineRequestError(ReadingError):
     """The engine refused or failed one request, and goes on serving others."""
+
+
+class LogRowError(ReadingError):
+    """A turn or an outcome of one reading holds what the turn log can't: a number out of range, text that is none."""
 
 
 class NotReadError(MemagentError):

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from memagent_batch.masking import CONTROL, printable, shown_text
+
 LOGGER = logging.getLogger("memagent")
 
 
@@ -28,10 +30,16 @@ class EventKind(StrEnum):
     """How far the work is: readings, only where stderr is no terminal; steps of learning, always."""
     READING_FAILED = "reading_failed"
     """A reading became a `failed` row."""
+    READING_NOT_READ = "reading_not_read"
+    """A reading could not be read now; told once for each reason. The next run reads it."""
     ENGINE_DIED = "engine_died"
     """An engine can serve nothing more; its actor stops."""
     ENGINE_RESTARTED = "engine_restarted"
     """An engine is up again in the place of one that died, or of an actor or node that went away."""
+    ENDPOINT_AWAY = "endpoint_away"
+    """An endpoint has answered nothing usable for some seconds; all requests of the actor wait for it."""
+    ENDPOINT_BACK = "endpoint_back"
+    """It answers again; the readings go on."""
     PROBABILITIES_DIFFER = "probabilities_differ"
     """The learner gives what was drawn other probabilities than the engine that drew it."""
 
@@ -39,8 +47,10 @@ class EventKind(StrEnum):
 WARNINGS = frozenset(
     {
         EventKind.READING_FAILED,
+        EventKind.READING_NOT_READ,
         EventKind.ENGINE_DIED,
         EventKind.ENGINE_RESTARTED,
+        EventKind.ENDPOINT_AWAY,
         EventKind.PROBABILITIES_DIFFER,
     }
 )
@@ -62,7 +72,7 @@ class Event:
 def begin_log(*, as_json: bool) -> None:
     """From here on events go to stderr in that form."""
     handler = _Stderr()
-    handler.setFormatter(_JsonLines() if as_json else logging.Formatter("%(message)s"))
+    handler.setFormatter(_JsonLines() if as_json else _TextLines())
     LOGGER.handlers = [handler]
     LOGGER.setLevel(logging.INFO)
     LOGGER.propagate = False
@@ -82,6 +92,21 @@ class _Stderr(logging.Handler):
         sys.stderr.write(self.format(record) + "\n")
 
 
+class _TextLines(logging.Formatter):
+    """A message is one line; that of an end may be several, of which only the first begins at the margin.
+
+    So no text of a document, a file system or an endpoint looks like a line of this program.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        event: Event = record.__dict__["event"]
+        message = shown_text(event.message)
+        if event.kind != EventKind.RUN_STOPPED:
+            return printable(message)
+        first, *others = message.split("\n")
+        return "\n  ".join([printable(first), *(printable(line.removeprefix("  ")) for line in others)])
+
+
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         event: Event = record.__dict__["event"]
@@ -90,9 +115,9 @@ class _JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "event": event.kind,
             **event.fields,
-            "message": event.message,
+            "message": shown_text(event.message),
         }
-        return json.dumps(line, ensure_ascii=False)
+        return CONTROL.sub(lambda match: json.dumps(match[0])[1:-1], json.dumps(line, ensure_ascii=False))
 
 
 def _level(kind: EventKind) -> int:

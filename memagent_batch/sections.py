@@ -1,5 +1,6 @@
 """What settings are made of: the base of every group of knobs, and the groups of knobs that belong to learning."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
@@ -13,6 +14,7 @@ from pydantic_settings import (
 
 from memagent_batch.domain.advantages import Advantage
 from memagent_batch.domain.rewards import BUILT_IN_REWARDS, Overlong
+from memagent_batch.masking import shown
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
@@ -39,7 +41,11 @@ class LogFormat(StrEnum):
 class Section(BaseModel):
     """A group of knobs; unknown ones are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """The knobs for `repr` and `str`; URLs without secrets."""
+        return _shown_knobs(super().__repr_args__())
 
 
 class JobSettings(BaseSettings):
@@ -51,11 +57,16 @@ class JobSettings(BaseSettings):
         extra="forbid",
         frozen=True,
         use_attribute_docstrings=True,
+        hide_input_in_errors=True,
         protected_namespaces=(),
     )
 
     log_format: LogFormat = LogFormat.TEXT
     """How run start and end, progress, failed readings and engine deaths are written on stderr."""
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """The knobs for `repr` and `str`; URLs without secrets."""
+        return _shown_knobs(super().__repr_args__())
 
     @classmethod
     def settings_customise_sources(
@@ -76,8 +87,10 @@ class RolloutSettings(Section):
     group_size: Annotated[int, Field(ge=1)] = 8
     """Samples of each document and question; they form a group."""
     reward: str = "boxed"
-    """`boxed` (the boxed answer equals a reference, both normalised), a metric (all, any, em, f1, sub_em,
-    sub_em_either), or a function of yours as `package.module:function`, from (response, references) to a number."""
+    """`boxed` (the boxed text is a reference but for case, spaces and a little LaTeX: the published training's),
+    `boxed_normalised` (they are equal when both are normalised), a metric (all, any, em, f1, hotpotqa_f1,
+    sub_em, sub_em_either), or a function of yours as `package.module:function`, from (response, references) to a
+    number."""
     allow_reward_code: bool = False
     """Allows `reward` to name a function of yours, which is then imported and run."""
     reward_timeout_seconds: Seconds = 10
@@ -104,18 +117,23 @@ class RolloutSettings(Section):
 class LearnerSettings(Section):
     """How weights are updated: Multi-Conv DAPO with AdamW. Defaults are the published ones where there are such."""
 
-    questions_per_step: Count = 128
+    questions_per_optimiser_step: Count = 8
     """Questions (groups) whose samples make one step of the optimiser."""
     clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """How far below 1 the ratio of a token's probabilities, now to when it was drawn, still counts."""
     clip_high: Annotated[float, Field(gt=0)] = 0.2
     """How far above 1 it still counts."""
+    dual_clip: Annotated[float, Field(gt=1)] | None = 3.0
+    """Largest ratio that counts where the advantage is negative (dual clip); null for no limit."""
     kl_weight: Annotated[float, Field(ge=0)] = 0.001
     """Weight of the divergence from the reference, which is a second model in memory; 0 loads none."""
+    kl_limit: Annotated[float, Field(gt=0)] | None = 10.0
+    """Largest estimate of a token's divergence that counts, nats; above it the token has no gradient from it. Null for
+    no limit."""
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
     """Learning rate after the warm-up."""
     warmup_steps: Annotated[int, Field(ge=0)] = 20
-    """Steps in which the learning rate rises evenly to its full height."""
+    """Steps of the optimiser in which the learning rate rises evenly to its full height."""
     betas: tuple[float, float] = (0.9, 0.999)
     """Decay of AdamW's two averages."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
@@ -147,6 +165,9 @@ class LearnerSettings(Section):
 class LoopSettings(Section):
     """How long `memagent train loop` goes on, and what it keeps."""
 
+    questions_per_step: Count = 128
+    """Questions whose samples are collected before the weights are updated; all where there are fewer. The update is a
+    step of the optimiser for every `learner.questions_per_optimiser_step` of them."""
     max_steps: Count | None = None
     """Steps after which it ends; those of earlier runs of the same command are counted."""
     max_minutes: Annotated[float, Field(gt=0)] | None = None
@@ -161,3 +182,13 @@ class LoopSettings(Section):
     """Keep the model of every so manieth step; the last one is always kept."""
     seed: int = 0
     """Source of the order in which questions are taken."""
+
+
+def _shown_knobs(knobs: Iterable[tuple[str | None, Any]]) -> Iterable[tuple[str | None, Any]]:
+    return [(name, _shown(value)) for name, value in knobs]
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_shown, value))
+    return shown(value) if type(value) is str else value

@@ -6,12 +6,14 @@ overridden alone by the environment or the command line.
 
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_serializer, model_validator
+from pydantic import Field, JsonValue, SecretStr, field_serializer, field_validator, model_validator
 from pydantic_settings import NoDecode
 
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.prompts import AnswerForm
+from memagent_batch.options import StorageKnob, StorageOptions
 from memagent_batch.sections import Count, JobSettings, RolloutSettings, Seconds, Section, Texts
 
 
@@ -118,27 +120,44 @@ class VllmSettings(Section):
     """Guesses tokens ahead where decoding is greedy and no log-probabilities are kept; draws are never guessed."""
     turn_timeout_seconds: Seconds = 1800
     """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
-    engine_args: dict[str, Any] = Field(default_factory=dict)
-    """Further arguments of vLLM's AsyncEngineArgs, as they are."""
+    engine_args: dict[str, Any] = Field(default_factory=dict, repr=False)
+    """Further arguments of vLLM's AsyncEngineArgs, as they are. Of secrets such as `hf_token` a hash is recorded."""
 
 
 class OpenAISettings(Section):
-    """An OpenAI-compatible endpoint."""
+    """An OpenAI-compatible endpoint that takes token-id prompts at /completions."""
 
     base_url: str = "http://127.0.0.1:8000/v1"
-    """Address up to /v1."""
+    """Address up to /v1; a query in it, such as `?api-version=`, goes with every request."""
     api_key: SecretStr | None = None
-    """Bearer token; better given as MEMAGENT_OPENAI__API_KEY than in a file."""
+    """Bearer token; better given as MEMAGENT_OPENAI__API_KEY than in a file. Never recorded."""
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    """Further headers of every request, such as `api-key`; better given as MEMAGENT_OPENAI__HEADERS (a JSON object)
+    than in a file. Never recorded."""
     max_concurrency: Count = 64
     """Requests under way at once, a replica."""
     timeout_seconds: Seconds = 600
-    """Longest wait for one response."""
+    """Longest time for one response, from its request to its last byte."""
     max_retries: Annotated[int, Field(ge=0)] = 6
-    """Tries after the first, on 408, 409, 429, 5xx, resets and time-outs."""
+    """Tries of a request after the first, on 408, 409, 5xx, cut connections and time-outs, while the endpoint answers
+    others; then its reading fails."""
     backoff_seconds: Seconds = 1.0
     """First pause between tries; doubled each time up to 60 s, with jitter; `Retry-After` goes before it."""
-    extra_body: dict[str, Any] = Field(default_factory=dict)
-    """Further fields of every request body, as they are."""
+    outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
+    """Longest time that all readings wait for an endpoint that is away, restarts or is out of quota (429). What is left
+    then is not read, and the next run reads it."""
+    extra_body: dict[str, Any] = Field(default_factory=dict, repr=False)
+    """Further fields of every request body, as they are; they go before the neutral sampling fields of each request. A
+    hash of them is recorded."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _check_base_url(cls, url: str) -> str:
+        try:
+            _ = urlsplit(url).port
+        except ValueError:  # its message quotes a part of the password
+            raise ValueError("is no URL; write / and @ of a password as %2F and %40") from None
+        return url
 
 
 class SimulatedSettings(Section):
@@ -181,7 +200,7 @@ class Settings(JobSettings):
 
     documents: Annotated[Texts, NoDecode, Field(min_length=1)]
     """Documents: one or several files, folders or globs of Parquet, JSONL, CSV, Arrow or text files; paths or any
-    fsspec URLs. Ids of text files are their paths below the folder that holds all of them."""
+    fsspec URLs, all on one file system. Ids of text files are their paths below the folder that holds all of them."""
     questions: str | None = None
     """Question list: a Parquet, JSONL, CSV, Arrow or text file (one question a line). Rows with a `document_id` are
     bound to that document, the others are asked of every document."""
@@ -189,8 +208,9 @@ class Settings(JobSettings):
     """A question for every document, given here; can be repeated."""
     output: str
     """Where log, tables and manifest go: a folder or any fsspec URL. The same output again goes on where it stopped."""
-    storage_options: dict[str, Any] = Field(default_factory=dict)
-    """Arguments of the fsspec file system, such as endpoint_url or key, for inputs and output. Never recorded."""
+    storage_options: StorageKnob = StorageOptions()
+    """Arguments of the fsspec file system, such as endpoint_url or key, for inputs and output. Never recorded; secrets
+    are better given as MEMAGENT_STORAGE_OPTIONS (JSON) or in the job file than on the command line."""
     input: InputSettings = InputSettings()
     """Where texts and questions stand in the input."""
 
@@ -206,6 +226,9 @@ class Settings(JobSettings):
     prompt_set: str | None = None
     """Name of a built-in prompt set, or a file that `memagent prompts import` wrote. By default `gated` for the policy
     of that name, else `default`."""
+    chat_template_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
+    """What the chat template is given, by its own words. `enable_thinking: false` is given where it knows that word,
+    unless another value stands here."""
     answer_form: AnswerForm = AnswerForm.BOXED
     """How the model is asked to mark its answer."""
     extraction: Extraction = Extraction.AUTO
@@ -235,6 +258,9 @@ class Settings(JobSettings):
     """File format of `answers` and `memories`."""
     retry_failed: bool = False
     """Read failed readings again, and nothing else that is done."""
+    max_failed_share: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Largest share of failed readings with which the command ends well; above it, or where all failed, it writes its
+    tables and ends with exit code 4."""
     adopt_output: bool = False
     """Take over an output that was written for other documents or questions; what still fits is not read again."""
 

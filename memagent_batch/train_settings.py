@@ -1,9 +1,6 @@
 """Knobs of `memagent train` and `memagent train loop`."""
 
-from typing import Any
-
-from pydantic import Field
-
+from memagent_batch.options import StorageKnob, StorageOptions
 from memagent_batch.sections import JobSettings, LearnerSettings, LoopSettings
 from memagent_batch.settings import Settings
 
@@ -13,7 +10,7 @@ class TrainSettings(JobSettings):
 
     rollouts: str
     """Output of `memagent collect`: a folder or any fsspec URL."""
-    storage_options: dict[str, Any] = Field(default_factory=dict)
+    storage_options: StorageKnob = StorageOptions()
     """Arguments of the fsspec file system of the rollouts. Never recorded."""
     model: str
     """Folder of the model that the rollouts were drawn with; `tiny` is the policy that comes with the project."""

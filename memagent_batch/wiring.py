@@ -16,9 +16,11 @@ from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.domain.readings import Policy
 from memagent_batch.engines.bm25 import Bm25
 from memagent_batch.engines.engine import Engine, RenewableEngine
+from memagent_batch.engines.openai_protocol import NEUTRAL
 from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.engines.weights import model_sha256
-from memagent_batch.errors import PromptSetError, SettingsError
+from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
+from memagent_batch.masking import recorded
 from memagent_batch.settings import EngineKind, Settings
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.prompt_files import load_prompt_set
@@ -37,7 +39,7 @@ class ReaderIdentity:
     fingerprint: str
     """Hash of the parts, 64 hex digits."""
     parts: dict[str, Any]
-    """The parts, as the manifest shows them."""
+    """The parts, as the manifest shows them: a hash in place of each secret, which the fingerprint is made of."""
 
 
 def model_folder(settings: Settings) -> str:
@@ -73,7 +75,11 @@ def make_prompt_set(settings: Settings) -> PromptSet:
 
 def make_prompt_tokens(settings: Settings) -> PromptTokens:
     """The prompt set as the model's tokeniser writes it."""
-    return make_tokenizer(settings).prompt_tokens(make_prompt_set(settings), answer_form=settings.answer_form)
+    return make_tokenizer(settings).prompt_tokens(
+        make_prompt_set(settings),
+        answer_form=settings.answer_form,
+        chat_template_kwargs=settings.chat_template_kwargs,
+    )
 
 
 def make_policy(settings: Settings) -> Policy:
@@ -138,6 +144,11 @@ def make_renewable_engine(settings: Settings) -> RenewableEngine:
     )
 
 
+def make_documents(settings: Settings) -> list[Location]:
+    """Where the documents are. All places are on one file system, so that each leads to the files of all."""
+    return [Location(uri=uri, storage_options=settings.storage_options) for uri in settings.documents]
+
+
 def make_output(settings: Settings) -> Location:
     """The run's location."""
     return Location(uri=settings.output, storage_options=settings.storage_options)
@@ -149,23 +160,37 @@ def identify_reader(settings: Settings) -> ReaderIdentity:
     Raises:
         SettingsError: the prompts and budgets can't fit the window, or the model has no tokeniser or weights.
     """
-    tokenizer = make_tokenizer(settings)
-    require_window(settings, prompts=make_prompt_tokens(settings))
+    tokenizer, prompts = make_tokenizer(settings), make_prompt_tokens(settings)
+    require_window(settings, prompts=prompts)
     parts = {
         "model": settings.model,
         "model_sha256": _weights(settings),
         "weights_version": settings.weights_version,
         "tokenizer_sha256": tokenizer.sha256,
-        "chat_template_sha256": tokenizer.chat_template_sha256,
+        "chat_template_sha256": tokenizer.chat_template.sha256,
         "prompt_set": make_prompt_set(settings).name,
         "prompt_set_sha256": make_prompt_set(settings).sha256,
         "answer_form": settings.answer_form.value,
         "policy": _policy(settings),
         "sampling": _sampling(settings),
         "engine": _engine(settings),
+        **_thoughts(settings, opens_thought=prompts.opens_thought),
     }
     hashed = {name: value for name, value in parts.items() if name != "model" or settings.engine == EngineKind.OPENAI}
-    return ReaderIdentity(fingerprint=fingerprint(hashed), parts=parts)
+    return ReaderIdentity(fingerprint=fingerprint(hashed), parts=recorded(parts))
+
+
+def require_reader(settings: Settings, *, fingerprint: str) -> None:
+    """Checks that model, tokeniser and prompt set are those that a run began with; they may be edited meanwhile.
+
+    Raises:
+        RunFailedError: they are not, and turns would be kept under the name of another reader.
+    """
+    if identify_reader(settings).fingerprint != fingerprint:
+        raise RunFailedError(
+            f"the model {settings.model!r}, its tokeniser or the prompt set was edited since the run began, or another "
+            "one lies on this node; put the same files on every node. The same command then begins with what is there"
+        )
 
 
 def require_window(settings: Settings, *, prompts: PromptTokens) -> None:
@@ -193,6 +218,14 @@ def _policy(settings: Settings) -> dict[str, Any]:
     return {name: value for name, value in knobs.items() if name != "passage_tokens"}
 
 
+def _thoughts(settings: Settings, *, opens_thought: bool) -> dict[str, Any]:
+    """What decides the results of a reasoning model; nothing for others, whose fingerprint stays as it always was."""
+    tokenizer = make_tokenizer(settings)
+    values = tokenizer.chat_template.values(settings.chat_template_kwargs)
+    thinks = opens_thought or tokenizer.has_thought_tags
+    return ({"chat_template_kwargs": values} if values else {}) | ({"thoughts": "cut off"} if thinks else {})
+
+
 def _weights(settings: Settings) -> str:
     """Hash of the weights; empty where they can't be seen from here, and `weights_version` speaks for them."""
     return model_sha256(model_folder(settings)) if settings.engine == EngineKind.VLLM else ""
@@ -212,6 +245,6 @@ def _engine(settings: Settings) -> dict[str, Any]:
         case EngineKind.VLLM:
             return {"kind": "vllm", "dtype": settings.vllm.dtype, "engine_args": settings.vllm.engine_args}
         case EngineKind.OPENAI:
-            return {"kind": "openai", "extra_body": settings.openai.extra_body}
+            return {"kind": "openai", "extra_body": settings.openai.extra_body, "neutral_fields": NEUTRAL}
         case EngineKind.SIMULATED:
             return {"kind": "simulated", "completion_tokens": settings.simulated.completion_tokens}

@@ -6,7 +6,6 @@ from typing import Any
 import pyarrow as pa
 import ray
 
-from memagent_batch.errors import SupersededError
 from memagent_batch.ray_data.leaving import OrderlyLeave
 from memagent_batch.ray_data.metrics import RunMetrics
 from memagent_batch.ray_data.pool import actor_pool, replica_gpus
@@ -14,12 +13,14 @@ from memagent_batch.ray_data.progress import ProgressLine, start_board
 from memagent_batch.ray_data.reader import Reader, ReaderTask
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import tokenise
-from memagent_batch.ray_data.write import write_tables
+from memagent_batch.ray_data.write import REPORT, write_tables
 from memagent_batch.settings import Settings
 from memagent_batch.storage.calls import group_documents
-from memagent_batch.storage.claim import clear_tables, remove_tables, require_claim
+from memagent_batch.storage.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.storage.history import keep_last_run, recorded_plan
 from memagent_batch.storage.manifest import claim_output
+from memagent_batch.storage.not_read import collect_not_read
+from memagent_batch.storage.parts import kept_parts
 from memagent_batch.storage.plan import Plan, count_pending
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
 from memagent_batch.wiring import identify_reader, make_output
@@ -38,31 +39,29 @@ def answer(settings: Settings) -> dict[str, Any]:
     output = make_output(settings)
     claim_output(output, settings)
     reader = identify_reader(settings)
-    try:
-        with ray_session():
-            plan = make_plan(settings)
-            metrics = RunMetrics(settings)
-            run = begin_run(output, settings, reader=reader, plan=plan)
-            before = keep_last_run(output)
-            metrics.start()
-            index = scan_log(output, reader_fingerprint=reader.fingerprint)
-            bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
-            read_documents(bundles, settings=settings, run=run, metrics=metrics)
-            index = scan_log(output, reader_fingerprint=reader.fingerprint)
-            clear_tables(output, run_id=run.run_id)
-            reports = write(plan, index, run=run)
-            manifest = close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
-            metrics.close()
-            return manifest
-    except SupersededError:
-        remove_tables(output, run_id=run.run_id)
-        raise
+    with ray_session():
+        plan = make_plan(settings)
+        metrics = RunMetrics(settings)
+        run = begin_run(output, settings, reader=reader, plan=plan)
+        before = keep_last_run(output)
+        metrics.start()
+        index = scan_log(output, reader_fingerprint=reader.fingerprint)
+        bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
+        not_read = read_documents(bundles, settings=settings, run=run, metrics=metrics)
+        index = scan_log(output, reader_fingerprint=reader.fingerprint)
+        reports = write(plan, index, run=run, not_read=not_read)
+        manifest = close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
+        metrics.close()
+        return manifest
 
 
-def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, metrics: RunMetrics) -> None:
-    """Reads what the log does not answer yet, in this order. Every reading is in the log when this returns."""
+def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, metrics: RunMetrics) -> pa.Table:
+    """Reads what the log does not answer yet, in this order. All that was read is in the log when this returns.
+
+    Returns the readings that could not be read now, as rows of `OUTCOME_LOG`.
+    """
     if not bundles:
-        return
+        return collect_not_read([])
     calls = group_documents(bundles, readings_in_flight=settings.pool.replicas * settings.pool.readings_in_flight)
     board = start_board()
     task = ReaderTask(
@@ -92,17 +91,22 @@ def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, met
         ProgressLine(board, metrics=metrics, run_id=run.run_id, asked=run.asked, pending=pending),
         OrderlyLeave(board, require_claim=partial(require_claim, run.output, run_id=run.run_id)),
     ):
-        for _ in rows.iter_batches(batch_size=None, batch_format="pyarrow"):
-            pass
+        return collect_not_read(rows.iter_batches(batch_size=None, batch_format="pyarrow"))
 
 
-def write(plan: Plan, index: TurnIndex, *, run: Run) -> list[dict[str, Any]]:
-    """Projects plan and log into the tables; returns a report for each part."""
-    rows = ray.data.from_arrow(run.parts(plan, index)).map_batches(
-        write_tables,
-        fn_kwargs={"projection": run.projection},
-        batch_size=None,
-        batch_format="pyarrow",
-        num_cpus=CPU_SHARE,
-    )
-    return [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
+def write(plan: Plan, index: TurnIndex, *, run: Run, not_read: pa.Table) -> list[dict[str, Any]]:
+    """Projects plan and log into the tables, beside those that are shown; returns a report for each part.
+
+    Parts that are as they were in the last finished run keep their files.
+    """
+    kept = kept_parts(run.output, columns=set(REPORT.names) - {"missing"})
+    remove_leftovers(run.output, tables=ANSWER_TABLES, run_id=run.run_id)
+    with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
+        rows = ray.data.from_arrow(run.parts(plan, index, not_read=not_read)).map_batches(
+            partial(write_tables, projection=run.projection, kept=kept),
+            batch_size=None,
+            batch_format="pyarrow",
+            num_cpus=CPU_SHARE,
+        )
+        batches = rows.iter_batches(batch_size=None, batch_format="pyarrow")
+        return [row for batch in batches for row in batch.to_pylist()]

@@ -1,21 +1,24 @@
 """Begins and closes a run: `run.json` at the start, its manifest and its place in history when the counts close."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.errors import CountsError
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
+from memagent_batch.errors import CountsError, StorageError
 from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.masking import shown
 from memagent_batch.ray_data.write import SUMS
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import read_asked, write_asked
 from memagent_batch.storage.changes import find_changes, removed_documents
-from memagent_batch.storage.claim import publish_manifest, require_claim
+from memagent_batch.storage.claim import ANSWER_TABLES, publish, removed_on_failure, require_claim
 from memagent_batch.storage.history import PastRun, write_plan, write_record_manifest
 from memagent_batch.storage.location import Location, storage_errors
 from memagent_batch.storage.manifest import (
@@ -24,13 +27,15 @@ from memagent_batch.storage.manifest import (
     RunRecord,
     asked_documents,
     asked_questions,
-    masked,
     package_versions,
     public_settings,
     read_json,
     write_run_record,
 )
+from memagent_batch.storage.not_read import attach_not_read
+from memagent_batch.storage.parts import PARTS
 from memagent_batch.storage.plan import Plan
+from memagent_batch.storage.schemas import OUTCOME_LOG
 from memagent_batch.storage.tables import (
     ANSWERS_FOLDER,
     MEMORIES_FOLDER,
@@ -41,10 +46,18 @@ from memagent_batch.storage.tables import (
 )
 from memagent_batch.storage.turn_index import TurnIndex
 from memagent_batch.storage.turn_log import new_run_id
-from memagent_batch.wiring import ReaderIdentity, make_prompt_set
+from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens
 
 SHOWN_MISSING = 20
 """Missing readings that an error names."""
+SHOWN_REASONS = 3
+"""Reasons of failed readings, and of those that were not read, that the manifest and the last lines name."""
+
+COUNT_THREADS = 16
+"""Footers of table files read at once."""
+
+CLAIM_TRIES = 5
+"""Other attempts that may claim the output between the look at `run.json` and the writing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,31 +81,21 @@ class Run:
     projection: Projection
     """How rows are made of the log."""
 
-    def parts(self, plan: Plan, index: TurnIndex) -> list[pa.Table]:
-        """The plan in numbered parts, one for each file of the tables."""
+    def parts(self, plan: Plan, index: TurnIndex, *, not_read: pa.Table | None = None) -> list[pa.Table]:
+        """The plan in numbered parts, one for each file of the tables, with the readings that were not read."""
+        parts = attach_not_read(plan.parts(index), OUTCOME_LOG.empty_table() if not_read is None else not_read)
         return [
             part.append_column("part", pa.array([number] * part.num_rows, pa.int64()))
-            for number, part in enumerate(plan.parts(index))
+            for number, part in enumerate(parts)
         ]
 
 
 def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, plan: Plan) -> Run:
     """Writes `run.json`: from here on the location belongs to this job, and in it to this run."""
-    with storage_errors(output.uri):
-        before = read_json(output / RUN_FILE)
-    run_id, started_at = new_run_id(after=before["run_id"] if before else ""), datetime.now(UTC)
-    record = RunRecord(
-        run_id=run_id,
-        started_at=started_at.isoformat(),
-        documents=asked_documents(settings),
-        questions=asked_questions(settings),
-        asked=plan.num_readings,
-        reader_fingerprint=reader.fingerprint,
-        settings=public_settings(settings),
-    )
-    write_run_record(output, record)
+    started_at = datetime.now(UTC)
+    run_id = _claim(output, settings, reader=reader, plan=plan, started_at=started_at)
     write_asked(output, plan.hashed_questions(), run_id=run_id)
-    fields = {"run_id": run_id, "asked": plan.num_readings, "output": masked(settings.output)}
+    fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(settings.output)}
     tell(Event(kind=EventKind.RUN_STARTED, message=f"run {run_id}: {plan.num_readings} readings asked", fields=fields))
     prompts = make_prompt_set(settings)
     projection = Projection(
@@ -104,6 +107,7 @@ def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, p
         keep_word=prompts.keep_word,
         extraction=settings.extraction,
         table_format=settings.table_format,
+        opens_thought=make_prompt_tokens(settings).opens_thought,
     )
     return Run(
         run_id=run_id,
@@ -115,6 +119,26 @@ def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, p
         began_seconds=time.monotonic(),
         projection=projection,
     )
+
+
+def _claim(output: Location, settings: Settings, *, reader: ReaderIdentity, plan: Plan, started_at: datetime) -> str:
+    """Writes `run.json` under an id that sorts behind the one that it replaces, whatever the clocks say."""
+    place = output / RUN_FILE
+    for _ in range(CLAIM_TRIES):
+        with storage_errors(place.uri):
+            version, before = place.version(), read_json(place)
+        record = RunRecord(
+            run_id=new_run_id(after=before["run_id"] if before else ""),
+            started_at=started_at.isoformat(),
+            documents=asked_documents(settings),
+            questions=asked_questions(settings),
+            asked=plan.num_readings,
+            reader_fingerprint=reader.fingerprint,
+            settings=public_settings(settings),
+        )
+        if write_run_record(output, record, version=version):
+            return record.run_id
+    raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")
 
 
 def close_run(
@@ -132,23 +156,24 @@ def close_run(
         CountsError: the files do not hold one row for each reading asked for; names the missing ones.
         SupersededError: a newer attempt holds the claim; no manifest was written.
     """
-    counts = _require_closed(run, reports)
     questions = read_asked(run.output, run_id=run.run_id)
     removed = removed_documents(recorded, run_id=run.run_id, before=before)
-    removed_file = _write_removed(run, removed)
-    files = {**_files(reports), REMOVED_FOLDER: [removed_file]}
+    with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
+        counts = _require_closed(run, reports)
+        removed_file = _kept_removed(run, removed, before=before) or _write_removed(run, removed)
     manifest = {
         **_manifest(run, reports, counts=counts),
-        "files": files,
+        "files": {**_files(reports), REMOVED_FOLDER: [removed_file]},
         "changes": asdict(find_changes(recorded, questions, before=before)),
+        PARTS: [{name: value for name, value in report.items() if name != "missing"} for report in reports],
     }
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
     write_plan(past)
-    publish_manifest(run.output, manifest, run_id=run.run_id, files=list(chain.from_iterable(files.values())))
+    publish(run.output, manifest, tables=ANSWER_TABLES, run_id=run.run_id)
     write_record_manifest(past)
-    message = f"run {run.run_id} closed: {counts['ok']} ok, {counts['failed']} failed"
+    message = _closing_line(run.run_id, counts, manifest["reasons"])
     fields = {"run_id": run.run_id, **counts, "seconds": manifest["seconds"]}
     tell(Event(kind=EventKind.RUN_CLOSED, message=message, fields=fields))
     return manifest
@@ -156,13 +181,18 @@ def close_run(
 
 def _require_closed(run: Run, reports: Sequence[dict[str, Any]]) -> dict[str, int]:
     """The counts, if they close."""
-    counts = _counts(run, reports)
+    expected = _expected_rows(reports)
+    rows = _rows(run, list(expected))
+    counts = _counts(run, reports, rows=rows)
     missing = [reading for report in reports for reading in report["missing"]]
-    if missing or counts["asked"] != counts["ok"] + counts["failed"] or counts["asked"] != counts["answers_rows"]:
+    ended = counts["ok"] + counts["failed"] + counts["not_read"]
+    if missing or rows != expected or not counts["asked"] == ended == counts["answers_rows"]:
         require_claim(run.output, run_id=run.run_id)  # else a newer attempt may have removed this one's files
         shown = "; ".join(missing[:SHOWN_MISSING])
+        wrong = [name for name in expected if rows[name] != expected[name]]
+        files = f" {len(wrong)} table files are gone or changed: {'; '.join(wrong[:SHOWN_MISSING])}." if wrong else ""
         raise CountsError(
-            f"the counts do not close: {counts}. {len(missing)} readings have no outcome in the log: {shown}. "
+            f"the counts do not close: {counts}. {len(missing)} readings have no outcome in the log: {shown}.{files} "
             "Run the same command again to read them"
         )
     return counts
@@ -173,6 +203,7 @@ def _manifest(run: Run, reports: Sequence[dict[str, Any]], *, counts: dict[str, 
         "format": FORMAT,
         "run_id": run.run_id,
         "counts": counts,
+        "reasons": {status.value: _reasons(reports, status) for status in (Status.FAILED, Status.NOT_READ)},
         "totals": {name: sum(report[name] for report in reports) for name in SUMS},
         "reader_fingerprint": run.reader.fingerprint,
         "reader": run.reader.parts,
@@ -184,8 +215,34 @@ def _manifest(run: Run, reports: Sequence[dict[str, Any]], *, counts: dict[str, 
     }
 
 
+def _reasons(reports: Sequence[dict[str, Any]], status: Status) -> list[dict[str, Any]]:
+    """The most frequent reasons of one status, as `Reason`."""
+    found = (Reason(**reason) for report in reports for reason in report[f"{status.value}_reasons"])
+    return [asdict(reason) for reason in most_frequent(found, limit=SHOWN_REASONS)]
+
+
+def _closing_line(run_id: str, counts: dict[str, int], reasons: dict[str, list[dict[str, Any]]]) -> str:
+    """The counts, and behind them why readings have no answer."""
+    parts = [f"{counts['ok']} ok"]
+    for status, name in ((Status.FAILED, "failed"), (Status.NOT_READ, "not read")):
+        why = sum_up(Reason(**reason) for reason in reasons[status.value])
+        if why or status == Status.FAILED:
+            parts.append(f"{counts[status.value]} {name}" + (f" ({why})" if why else ""))
+    return f"run {run_id} closed: {', '.join(parts)}"
+
+
 def _files(reports: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
     return {name: [report[f"{name}_file"] for report in reports] for name in (ANSWERS_FOLDER, MEMORIES_FOLDER)}
+
+
+def _kept_removed(run: Run, removed: pa.Table, *, before: PastRun | None) -> str | None:
+    """The file of the last run, where it is there and would hold the same rows."""
+    if before is None or not before.removed.equals(removed):
+        return None
+    names: list[str] = before.manifest["files"].get(REMOVED_FOLDER, [])
+    if len(names) != 1 or not names[0].endswith(f".{run.settings.table_format.value}"):
+        return None
+    return names[0] if _rows(run, names) == {names[0]: removed.num_rows} else None
 
 
 def _write_removed(run: Run, removed: pa.Table) -> str:
@@ -195,19 +252,30 @@ def _write_removed(run: Run, removed: pa.Table) -> str:
     return name
 
 
-def _counts(run: Run, reports: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Readings asked, ok and failed, beside the rows that the files themselves hold."""
-    ok = sum(report["num_ok"] for report in reports)
+def _counts(run: Run, reports: Sequence[dict[str, Any]], *, rows: Mapping[str, int | None]) -> dict[str, int]:
+    """Readings asked, ok, failed and not read, beside the rows that the files themselves hold."""
+    ok, not_read = (sum(report[name] for report in reports) for name in ("num_ok", "num_not_read"))
     return {
         "asked": run.asked,
         "ok": ok,
-        "failed": sum(report["num_answers"] for report in reports) - ok,
-        "answers_rows": _rows(run, [report["answers_file"] for report in reports]),
-        "memories_rows": _rows(run, [report["memories_file"] for report in reports]),
+        "failed": sum(report["num_answers"] for report in reports) - ok - not_read,
+        "not_read": not_read,
+        "answers_rows": sum(rows[report["answers_file"]] or 0 for report in reports),
+        "memories_rows": sum(rows[report["memories_file"]] or 0 for report in reports),
     }
 
 
-def _rows(run: Run, files: Sequence[str]) -> int:
-    """Rows of the run's own files: what an older attempt left among them is removed with the manifest's writing."""
-    with storage_errors(run.output.uri):
-        return count_rows(run.output, [(run.output / file).path for file in files])
+def _expected_rows(reports: Sequence[dict[str, Any]]) -> dict[str, int | None]:
+    """Rows of each file, as its task reported them."""
+    return {
+        report[f"{table}_file"]: report[f"num_{table}"]
+        for report in reports
+        for table in (ANSWERS_FOLDER, MEMORIES_FOLDER)
+    }
+
+
+def _rows(run: Run, files: Sequence[str]) -> dict[str, int | None]:
+    """Rows of files by their own footers; None where a file is gone."""
+    with storage_errors(run.output.uri), ThreadPoolExecutor(COUNT_THREADS) as threads:
+        counts = threads.map(lambda name: count_rows(run.output / name), files)
+        return dict(zip(files, counts, strict=True))

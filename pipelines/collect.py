@@ -7,21 +7,20 @@ import pyarrow as pa
 import ray
 
 from memagent_batch.domain.policies.shared import SharedPolicy
-from memagent_batch.domain.rewards import BUILT_IN_REWARDS
 from memagent_batch.errors import CountsError, InputError, SettingsError
 from memagent_batch.ray_data.groups import COUNTS
-from memagent_batch.ray_data.rewarder import import_reward
+from memagent_batch.ray_data.rewarder import require_reward
 from memagent_batch.ray_data.rollouts import RolloutTask, project_rollouts
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
-from memagent_batch.sections import RolloutSettings
 from memagent_batch.settings import Settings
-from memagent_batch.storage.claim import clear, require_claim
-from memagent_batch.storage.rollouts import ROLLOUTS_FILE, ROLLOUTS_FOLDER, write_record
+from memagent_batch.storage.claim import ROLLOUT_TABLES, publish, remove_leftovers, removed_on_failure, require_claim
+from memagent_batch.storage.rollouts import make_record
 from memagent_batch.storage.turn_index import scan_log
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
 from pipelines.close import SHOWN_MISSING
 from pipelines.plan import make_plan
+from pipelines.verdict import require_read, require_success
 
 
 def collect(settings: Settings) -> dict[str, Any]:
@@ -30,6 +29,8 @@ def collect(settings: Settings) -> dict[str, Any]:
     Raises:
         UsageError: the user's mistake, found before an engine starts.
         CountsError: the tables do not hold one row for each reading, or a sample that ended can't be replayed.
+        NotReadError: some samples could not be read now; no rollouts were written.
+        TooManyFailedError: too many samples failed; the rollouts are written.
         SupersededError: a newer attempt has claimed the output.
     """
     sampled = sampled_settings(settings)
@@ -37,7 +38,10 @@ def collect(settings: Settings) -> dict[str, Any]:
     with ray_session():
         require_references(sampled)
         manifest = answer(sampled)
-        return write_rollouts_table(sampled, manifest)
+        require_read(manifest)  # a group without one of its samples would have another baseline
+        record = write_rollouts_table(sampled, manifest)
+    require_success(manifest, max_failed_share=settings.max_failed_share)
+    return record
 
 
 def sampled_settings(settings: Settings) -> Settings:
@@ -68,16 +72,6 @@ def sampled_settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"sampling": drawn})
 
 
-def require_reward(knobs: RolloutSettings) -> None:
-    """Refuses a reward of the user's that can't be imported.
-
-    Raises:
-        SettingsError: names it.
-    """
-    if knobs.reward not in BUILT_IN_REWARDS:
-        import_reward(knobs.reward)
-
-
 def require_references(settings: Settings) -> None:
     """Refuses a run of which no question could be rewarded.
 
@@ -93,7 +87,7 @@ def require_references(settings: Settings) -> None:
 
 
 def write_rollouts_table(settings: Settings, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Projects the log into `rollouts/`, and writes `rollouts.json` when all of it is there.
+    """Projects the log into `rollouts/`; `rollouts.json` then shows it in the place of the rollouts before.
 
     Args:
         settings: as the readings had them.
@@ -103,9 +97,22 @@ def write_rollouts_table(settings: Settings, manifest: Mapping[str, Any]) -> dic
         CountsError: a sample that ended can't be replayed; names it.
         SupersededError: a newer attempt has claimed the output; none of its files was touched.
     """
-    run_id = manifest["run_id"]
+    run_id, output = manifest["run_id"], make_output(settings)
+    remove_leftovers(output, tables=ROLLOUT_TABLES, run_id=run_id)
+    with removed_on_failure(output, tables=ROLLOUT_TABLES, run_id=run_id):
+        reports = _project(settings, run_id=run_id)
+        require_claim(output, run_id=run_id)
+        counts = {name: sum(report[name] for report in reports) for name in (*COUNTS, "reward_sum")}
+        _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
+    files = [name for report in reports for name in report["files"]]
+    record = make_record(counts, files, settings=settings, run_id=run_id)
+    publish(output, record, tables=ROLLOUT_TABLES, run_id=run_id)
+    return record
+
+
+def _project(settings: Settings, *, run_id: str) -> list[dict[str, Any]]:
+    """Writes the files of `rollouts`; returns a report for each part of the plan."""
     output, reader = make_output(settings), identify_reader(settings)
-    clear(output, run_id=run_id, record=ROLLOUTS_FILE, folders=(ROLLOUTS_FOLDER,))
     index = scan_log(output, reader_fingerprint=reader.fingerprint)
     parts = [
         part.append_column("part", pa.array([number] * part.num_rows, pa.int64()))
@@ -118,12 +125,7 @@ def write_rollouts_table(settings: Settings, manifest: Mapping[str, Any]) -> dic
         batch_format="pyarrow",
         num_cpus=CPU_SHARE,
     )
-    reports = [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
-    require_claim(output, run_id=run_id)
-    counts = {name: sum(report[name] for report in reports) for name in (*COUNTS, "reward_sum")}
-    _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
-    files = [name for report in reports for name in report["files"]]
-    return write_record(output, counts, files, settings=settings, run_id=run_id)
+    return [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
 
 
 def _require_all(counts: Mapping[str, int], missing: Sequence[str], *, manifest: Mapping[str, Any]) -> None:

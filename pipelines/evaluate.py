@@ -2,12 +2,14 @@
 
 import hashlib
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import MemagentError
 from memagent_batch.settings import InputSettings, Settings
 from memagent_batch.storage.answer_tables import read_answers
@@ -30,6 +32,7 @@ from memagent_batch.storage.turn_log import parquet_bytes
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
 from pipelines.scoring import score_answers
+from pipelines.verdict import require_read, require_success
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,12 @@ class Suite:
 
 
 def evaluate(
-    variants: Sequence[Variant], *, suite: Location, foreign_format: ForeignFormat | None, output: Location
+    variants: Sequence[Variant],
+    *,
+    suite: Location,
+    foreign_format: ForeignFormat | None,
+    output: Location,
+    score_on: ScoreOn = ScoreOn.METRIC,
 ) -> pa.Table:
     """Reads and scores the suite with each variant, and returns the scores of all, a table of `SCORES`.
 
@@ -81,10 +89,32 @@ def evaluate(
         sys.stderr.write(f"variant {number} of {len(variants)}: {variant.name}\n")
         if known is None or not is_finished(known, variant, fingerprint=fingerprint, suite=ready):
             known = read_variant(variant, suite=ready, before=known)
-        scores.append(score_variant(variant, suite=ready, place=output / known.scores))
+        scores.append(score_variant(variant, suite=ready, place=output / known.scores, score_on=score_on))
+        known = replace(known, score_on=score_on.value)
         evaluation = evaluation.with_variant(known)
         write_evaluation(output, evaluation)
     return pa.concat_tables(scores)
+
+
+def require_variants(variants: Sequence[Variant], *, output: Location) -> None:
+    """Returns where no variant of a finished evaluation failed in too many readings.
+
+    Raises:
+        TooManyFailedError: one did; names it.
+    """
+    for variant in variants:
+        manifest = read_json(output / RUNS_FOLDER / variant.name / MANIFEST_FILE)
+        with naming(variant):
+            require_success(manifest or {}, max_failed_share=variant.settings.max_failed_share)
+
+
+@contextmanager
+def naming(variant: Variant) -> Iterator[None]:
+    """Puts the variant's name before what the block raises."""
+    try:
+        yield
+    except MemagentError as error:
+        raise type(error)(f"variant {variant.name!r}: {error}") from error
 
 
 def load_suite(place: Location) -> Suite:
@@ -121,6 +151,7 @@ def is_finished(record: VariantRecord, variant: Variant, *, fingerprint: str, su
         and manifest["reader_fingerprint"] == fingerprint
         and manifest["settings"] == public_settings(variant.settings)
         and record.suite_sha256 == suite.sha256
+        and not manifest["counts"].get("not_read")
         and not (variant.settings.retry_failed and manifest["counts"]["failed"])
     )
 
@@ -130,11 +161,11 @@ def read_variant(variant: Variant, *, suite: Suite, before: VariantRecord | None
 
     Raises:
         MemagentError: as the main job does, with the variant's name.
+        NotReadError: some readings could not be read now; nothing is scored.
     """
-    try:
+    with naming(variant):
         manifest = answer(variant.settings)
-    except MemagentError as error:
-        raise type(error)(f"variant {variant.name!r}: {error}") from error
+        require_read(manifest)
     spent = before.seconds if before and before.reader_fingerprint == manifest["reader_fingerprint"] else 0.0
     return VariantRecord(
         name=variant.name,
@@ -151,10 +182,10 @@ def read_variant(variant: Variant, *, suite: Suite, before: VariantRecord | None
     )
 
 
-def score_variant(variant: Variant, *, suite: Suite, place: Location) -> pa.Table:
+def score_variant(variant: Variant, *, suite: Suite, place: Location, score_on: ScoreOn) -> pa.Table:
     """Scores a variant's answers and writes them; a table of `SCORES`."""
     answers = read_answers(make_output(variant.settings))
     samples = variant.settings.sampling.samples
-    scores = score_answers(suite.questions, answers, variant=variant.name, samples=samples)
+    scores = score_answers(suite.questions, answers, variant=variant.name, samples=samples, score_on=score_on)
     place.write_bytes(parquet_bytes(scores))
     return scores

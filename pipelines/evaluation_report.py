@@ -38,8 +38,8 @@ def write_report(output: Location, *, target: Location) -> dict[str, Any]:
         (target / f"{picture.name}.png").write_bytes(picture.png)
     (target / PAGE_FILE).write_bytes(render(page, pictures=pictures))
     return {
-        "page": (target / PAGE_FILE).uri,
-        "pictures": [(target / f"{picture.name}.png").uri for picture in pictures],
+        "page": str(target / PAGE_FILE),
+        "pictures": [str(target / f"{picture.name}.png") for picture in pictures],
         "questions": page.num_questions,
         "readings": page.scores.num_rows,
         "failures": sum(view.failures.total for view in page.variants),

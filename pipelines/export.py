@@ -1,6 +1,7 @@
 """Exporting rollouts: the table of `memagent collect` in, files that another trainer reads out. Streams; no Ray."""
 
-from collections.abc import Mapping
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,9 +18,9 @@ from memagent_batch.bridges.skyrl import SkyrlBridge
 from memagent_batch.bridges.trl import TrlBridge
 from memagent_batch.bridges.verl import AGENT_LOOP_FILE, VerlBridge
 from memagent_batch.domain.advantages import Advantage
-from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import masked, write_json
+from memagent_batch.storage.manifest import reaching, read_json, write_json
 from memagent_batch.storage.rollouts_reader import read_rollouts_record, read_samples
 
 BRIDGES: Mapping[str, Bridge] = {"verl": VerlBridge(), "trl": TrlBridge(), "skyrl": SkyrlBridge()}
@@ -29,7 +30,10 @@ BRIDGES: Mapping[str, Bridge] = {"verl": VerlBridge(), "trl": TrlBridge(), "skyr
 def export(rollouts: Location, output: Location, *, to: str) -> dict[str, Any]:
     """Writes a rollouts table for the trainer `to`, and returns what `export.json` says.
 
+    An export that is there is replaced once the new one's turns are whole.
+
     Raises:
+        OutputError: the output holds something that is no export.
         SettingsError: there is no such trainer, or it can't make the table's advantages.
         InputError: the table is not whole, or holds nothing to learn from.
     """
@@ -38,25 +42,21 @@ def export(rollouts: Location, output: Location, *, to: str) -> dict[str, Any]:
     bridge, table = BRIDGES[to], read_rollouts_record(rollouts)
     advantage = Advantage(table["rollouts"]["advantage"])
     bridge.settings(_exported(ExportCounts(), output=output, advantage=advantage))  # refuses before anything is written
-    for name in (EXPORT_FILE, PROMPTS_FILE, TURNS_FOLDER, OVERRIDES_FILE, AGENT_LOOP_FILE):
-        (output / name).delete()
-    writer = ExportWriter(output, bridge=bridge)
-    for sample in read_samples(rollouts, files=table["files"]):
-        writer.add(sample)
-    writer.close()
-    if not writer.counts.samples:
-        raise InputError(
-            f"{rollouts.uri}: none of its {writer.counts.samples_left_out} samples has an advantage: all "
-            "failed or have no reward; see error_message in answers/ and reward_error in rollouts/, and collect again "
-            "with --retry-failed"
-        )
+    _require_own(output)
+    export_id = uuid.uuid4().hex[:12]
+    try:
+        writer, prompts = _write_turns(rollouts, output, bridge=bridge, files=table["files"], export_id=export_id)
+    except BaseException:
+        _remove_turns(output, of_export=lambda name: export_id in name)
+        raise
     settings = bridge.settings(_exported(writer.counts, output=output, advantage=advantage))
+    (output / PROMPTS_FILE).write_bytes(prompts)
     for name, text in settings.items():
         (output / name).write_bytes(text.encode())
     record = {
         "format": EXPORT_FORMAT,
         "to": to,
-        "rollouts": masked(rollouts.uri),
+        "rollouts": str(rollouts),
         "run_id": table["run_id"],
         "advantage": advantage,
         "counts": writer.counts.as_record(),
@@ -65,7 +65,57 @@ def export(rollouts: Location, output: Location, *, to: str) -> dict[str, Any]:
         "finished_at": datetime.now(UTC).isoformat(),
     }
     write_json(output / EXPORT_FILE, record)
+    _remove_turns(output, of_export=lambda name: name.startswith("part-") and export_id not in name)
+    for name in {OVERRIDES_FILE, AGENT_LOOP_FILE} - settings.keys():
+        (output / name).delete()
     return record
+
+
+def _require_own(output: Location) -> None:
+    """Refuses a place that holds anything but an export.
+
+    Raises:
+        OutputError: names what is there.
+    """
+    with reaching(output):
+        record = read_json(output / EXPORT_FILE)
+        files = [] if record else output.files()
+    if files:
+        raise OutputError(
+            f"output: {output.uri} holds other files ({files[0]}, {len(files)} in all) and no {EXPORT_FILE}; choose an "
+            "empty folder"
+        )
+    if record and record.get("format") != EXPORT_FORMAT:
+        raise OutputError(
+            f"output: {EXPORT_FILE} in {output.uri} has the format {record.get('format')!r}, this version writes "
+            f"{EXPORT_FORMAT!r}; choose an empty folder"
+        )
+
+
+def _write_turns(
+    rollouts: Location, output: Location, *, bridge: Bridge, files: Sequence[str], export_id: str
+) -> tuple[ExportWriter, bytes]:
+    """Writes the turns beside those of an older export; returns the writer and the content of `PROMPTS_FILE`.
+
+    Raises:
+        InputError: the table holds nothing to learn from.
+    """
+    writer = ExportWriter(output, bridge=bridge, export_id=export_id)
+    for sample in read_samples(rollouts, files=files):
+        writer.add(sample)
+    prompts = writer.close()
+    if not writer.counts.samples:
+        raise InputError(
+            f"{rollouts.uri}: none of its {writer.counts.samples_left_out} samples has an advantage: all "
+            "failed or have no reward; see error_message in answers/ and reward_error in rollouts/, and collect again "
+            "with --retry-failed"
+        )
+    return writer, prompts
+
+
+def _remove_turns(output: Location, *, of_export: Callable[[str], bool]) -> None:
+    folder = output / TURNS_FOLDER
+    folder.delete_files([path for path in folder.files(temporary=True) if of_export(path.rsplit("/", 1)[-1])])
 
 
 def _exported(counts: ExportCounts, *, output: Location, advantage: Advantage) -> Exported:

@@ -21,7 +21,14 @@ from memagent_batch.storage.questions import read_questions, require_known_docum
 from memagent_batch.storage.schemas import ANSWERS
 from memagent_batch.storage.shards import list_shards
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
-from memagent_batch.wiring import identify_reader, make_output, make_policy, make_prompt_tokens, make_tokenizer
+from memagent_batch.wiring import (
+    identify_reader,
+    make_documents,
+    make_output,
+    make_policy,
+    make_prompt_tokens,
+    make_tokenizer,
+)
 
 
 def plan_run(settings: Settings) -> dict[str, Any]:
@@ -40,7 +47,7 @@ def make_plan(settings: Settings) -> Plan:
     Raises:
         InputError: a file, column or row can't be used; names it.
     """
-    documents = [Location(uri=uri, storage_options=settings.storage_options) for uri in settings.documents]
+    documents = make_documents(settings)
     listed = Location(uri=settings.questions, storage_options=settings.storage_options) if settings.questions else None
     require_carry_columns(settings.input, reserved=ANSWERS.names)
     questions = read_questions(listed, ask=settings.ask)
@@ -53,7 +60,7 @@ def make_plan(settings: Settings) -> Plan:
     index = pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
     if not index.num_rows:
         raise InputError(f"documents: the files at {', '.join(settings.documents)} hold no document")
-    require_unique_ids(index)
+    require_unique_ids(index, documents=documents[0])
     require_known_documents(questions, index)
     plan = Plan(index, questions, samples=settings.sampling.samples, as_lists=settings.policy.kind == SharedPolicy.kind)
     if not plan.questions.num_rows:

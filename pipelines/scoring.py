@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from memagent_batch.domain.intervals import mean_interval
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.scores import Metric, score
+from memagent_batch.domain.scores import Metric, ScoreOn, score, scored_text
 from memagent_batch.errors import InputError
 from memagent_batch.storage.answer_tables import read_answers
 from memagent_batch.storage.foreign_suites import ForeignFormat
@@ -60,7 +60,7 @@ class CellSummary:
     num_failed: int
     """Readings that failed; each scores 0."""
     num_unanswered: int
-    """Readings that ended without an answer in their response; each scores 0."""
+    """Readings that ended without anything to score; each scores 0."""
     num_missing: int
     """Readings without a row among the answers; each scores 0."""
     mean_turns: float | None
@@ -85,7 +85,14 @@ class ScoredRun:
     """Rows of answers to questions that the suite does not ask; they are in no score."""
 
 
-def score_run(answers: Location, *, suite: Location, foreign_format: ForeignFormat | None, variant: str) -> ScoredRun:
+def score_run(
+    answers: Location,
+    *,
+    suite: Location,
+    foreign_format: ForeignFormat | None,
+    variant: str,
+    score_on: ScoreOn = ScoreOn.METRIC,
+) -> ScoredRun:
     """Scores an answers table; a question was read as often as the one that was read most.
 
     Args:
@@ -93,6 +100,7 @@ def score_run(answers: Location, *, suite: Location, foreign_format: ForeignForm
         suite: Folder of a suite, or files of a foreign one.
         foreign_format: Whose suite it is; told by its records if None.
         variant: Name of what is scored.
+        score_on: Which text of a reading is scored.
 
     Raises:
         InputError: suite or answers can't be read, or do not belong together.
@@ -100,12 +108,16 @@ def score_run(answers: Location, *, suite: Location, foreign_format: ForeignForm
     questions = read_any_questions(suite, foreign_format=foreign_format)
     table = read_answers(answers)
     samples = 1 + max(table["sample"].to_pylist())
-    scores = score_answers(questions, table, variant=variant, samples=samples)
+    if score_on is ScoreOn.RESPONSE and table["response"].null_count == table.num_rows:
+        raise InputError(f"{answers.uri} has no responses to score; add a column `response`, or score on `answer`")
+    scores = score_answers(questions, table, variant=variant, samples=samples, score_on=score_on)
     num_known = sum(status != MISSING for status in scores["status"].to_pylist())
     return ScoredRun(scores=scores, num_strangers=table.num_rows - num_known)
 
 
-def score_answers(questions: pa.Table, answers: pa.Table, *, variant: str, samples: int) -> pa.Table:
+def score_answers(
+    questions: pa.Table, answers: pa.Table, *, variant: str, samples: int, score_on: ScoreOn = ScoreOn.METRIC
+) -> pa.Table:
     """A table of `SCORES`: each question of the suite in its order, each of its samples.
 
     Args:
@@ -113,6 +125,7 @@ def score_answers(questions: pa.Table, answers: pa.Table, *, variant: str, sampl
         answers: A table of `ANSWER_COLUMNS`; rows that the suite does not ask for are left out.
         variant: Name for the column `variant`.
         samples: Readings of each question; one without a row is `missing`.
+        score_on: Which text of a reading is scored.
 
     Raises:
         InputError: a reading has two rows, or most of the rows are of questions that are not in the suite.
@@ -121,7 +134,12 @@ def score_answers(questions: pa.Table, answers: pa.Table, *, variant: str, sampl
     asked = questions.to_pylist()
     require_same_suite(asked, answered)
     rows = [
-        _score_row(question, answered.get((question["document_id"], question["question_id"], sample)), sample=sample)
+        _score_row(
+            question,
+            answered.get((question["document_id"], question["question_id"], sample)),
+            sample=sample,
+            score_on=score_on,
+        )
         for question in asked
         for sample in range(samples)
     ]
@@ -167,10 +185,12 @@ def _by_reading(answers: pa.Table) -> dict[tuple[str, str, int], Row]:
     return rows
 
 
-def _score_row(question: Row, answer: Row | None, *, sample: int) -> Row:
-    given = answer["answer"] if answer and answer["status"] == Status.OK else None
-    given = given if given and given.strip() else None
-    metrics = {metric.value: score(metric, given, question["references"]) for metric in Metric}
+def _score_row(question: Row, answer: Row | None, *, sample: int, score_on: ScoreOn) -> Row:
+    ended = answer if answer and answer["status"] == Status.OK else {}
+    texts = {name: text if (text := ended.get(name)) and text.strip() else None for name in ("answer", "response")}
+    scored = {metric: scored_text(metric, **texts, score_on=score_on) for metric in Metric}
+    metrics = {metric.value: score(metric, scored[metric].text, question["references"]) for metric in Metric}
+    own = scored[Metric(question["metric"])]
     costs = dict.fromkeys(COSTS, 0) if answer is None else {name: answer[name] for name in COSTS}
     kept = {name: value for name, value in question.items() if name in SCORES.names}
     return {
@@ -179,9 +199,10 @@ def _score_row(question: Row, answer: Row | None, *, sample: int) -> Row:
         **costs,
         "sample": sample,
         "score": metrics[question["metric"]],
+        "scored_on": own.basis.value,
         "status": answer["status"] if answer else MISSING,
-        "answered": given is not None,
-        "answer": given,
+        "answered": own.text is not None,
+        "answer": texts["answer"],
         "num_document_tokens": answer and answer["num_document_tokens"],
     }
 

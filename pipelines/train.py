@@ -14,15 +14,16 @@ import pyarrow.compute as pc
 from memagent_batch.bridges.exports import require_logprobs
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.engines.weights import model_sha256, weights_version
-from memagent_batch.errors import InputError, OutputError, SettingsError
+from memagent_batch.errors import InputError, LearningError, OutputError, SettingsError
 from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.masking import recorded, shown
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import masked, package_versions
+from memagent_batch.storage.manifest import package_versions
 from memagent_batch.storage.rollouts_reader import read_groups, read_rollouts_record
 from memagent_batch.train_settings import TrainSettings
 from memagent_batch.wiring import resolve_model
 from pipelines.learner.batches import COLUMNS, conversations
-from pipelines.learner.learner import Learner, load_learner
+from pipelines.learner.learner import Learner, StepFigures, load_learner
 from pipelines.learner.network import sync, write_model
 
 TRAINING_FORMAT = "memagent-training/1"
@@ -36,7 +37,7 @@ def train(settings: TrainSettings) -> dict[str, Any]:
 
     Raises:
         UsageError: the user's mistake, found before anything is learnt.
-        LearningError: an update gave no finite number.
+        LearningError: an update gave no finite number, or the rewards of every group are equal.
     """
     model, output = model_folder(settings.model), local_folder(settings.output)
     reference = model_folder(settings.reference) if settings.reference else model
@@ -52,12 +53,20 @@ def train(settings: TrainSettings) -> dict[str, Any]:
     partial = output.with_name(output.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    learn(learner, first, groups, settings=settings, num_groups=num_kept(collected), metrics=partial / METRICS_FILE)
-    if not learner.num_steps:
+    metrics = partial / METRICS_FILE
+    num_teaching = learn(learner, first, groups, settings=settings, num_groups=num_kept(collected), metrics=metrics)
+    if not num_teaching:
         shutil.rmtree(partial)
+    if not learner.num_steps:
         raise InputError(
             f"{table.uri}: no sample has an advantage and a response to learn from: all failed or have no reward; see "
             "status and reward_error in rollouts/, and collect again"
+        )
+    if not num_teaching:
+        raise LearningError(
+            f"{table.uri}: nothing to learn: the rewards of every group are equal (mean {collected['mean_reward']:g}), "
+            "so every advantage is 0; no model was written. Collect more samples of each question, other questions, or "
+            "with another reward"
         )
     record = training_record(settings, model=model, collected=collected, learner=learner)
     version = write_model(learner.network, partial, like=model, record=record)
@@ -75,44 +84,63 @@ def learn(
     settings: TrainSettings,
     num_groups: int,
     metrics: Path,
-) -> None:
-    """One epoch, in the order of the table; a line of metrics for each step."""
-    held, num_read = [first], 1
+) -> int:
+    """One epoch, in the order of the table; a line of metrics for each step.
+
+    Returns:
+        The conversations with another advantage than 0.
+    """
+    held, num_read, num_teaching = [first], 1, 0
     for group in groups:
         num_read += 1
-        if len(held) == settings.learner.questions_per_step:
-            take_step(learner, held, metrics=metrics, done=f"{num_read - 1} of {num_groups} questions")
+        if len(held) == settings.learner.questions_per_optimiser_step:
+            num_teaching += take_step(learner, held, metrics=metrics, done=f"{num_read - 1} of {num_groups} questions")
             held = []
         held.append(group)
-    take_step(learner, held, metrics=metrics, done=f"{num_read} of {num_groups} questions")
+    return num_teaching + take_step(learner, held, metrics=metrics, done=f"{num_read} of {num_groups} questions")
 
 
-def take_step(learner: Learner, groups: Sequence[pa.Table], *, metrics: Path, done: str) -> None:
-    """One step over some groups; where none of their samples has an advantage, there is none."""
+def take_step(learner: Learner, groups: Sequence[pa.Table], *, metrics: Path, done: str) -> int:
+    """One step over some groups; where none of their samples has an advantage, there is none.
+
+    Returns:
+        The conversations with another advantage than 0.
+    """
     line = step_line(learner, groups)
     if line is None:
-        return
+        return 0
     with metrics.open("a", encoding="utf-8") as log:
         log.write(json.dumps(line) + "\n")
     tell(Event(kind=EventKind.PROGRESS, message=f"step {line['step']}: {told(line)}; {done}", fields=line))
+    return int(line["num_teaching_conversations"])
 
 
 def step_line(learner: Learner, groups: Sequence[pa.Table]) -> dict[str, Any] | None:
     """One step, and what metrics say of it; None where there is nothing to learn from."""
-    figures = learner.step([item for group in groups for item in conversations(group)])
+    figures = learn_from(learner, groups)
     if figures is None:
         return None
-    rounded = {name: round(value, 9) if isinstance(value, float) else value for name, value in asdict(figures).items()}
     mean = mean_reward(pa.concat_tables(list(groups)))
-    return {"step": learner.num_steps, "num_groups": len(groups), "mean_reward": mean, **rounded}
+    return {"step": learner.num_steps, "num_groups": len(groups), "mean_reward": mean, **rounded(figures)}
+
+
+def learn_from(learner: Learner, groups: Sequence[pa.Table]) -> StepFigures | None:
+    """One step of the optimiser over some groups; None where they hold no token to learn from."""
+    return learner.step([item for group in groups for item in conversations(group)])
+
+
+def rounded(figures: StepFigures) -> dict[str, Any]:
+    """A step's figures as metrics hold them."""
+    return {name: round(value, 9) if isinstance(value, float) else value for name, value in asdict(figures).items()}
 
 
 def told(line: dict[str, Any]) -> str:
     """A step's figures in one line, for people."""
     kl = "" if line["kl"] is None else f", kl {line['kl']:.5f}"
+    equal = "" if line["num_teaching_conversations"] else "; rewards of every question are equal, which teaches nothing"
     return (
         f"reward {line['mean_reward']:.3f}, loss {line['loss']:+.5f}{kl}, "
-        f"clipped {line['clip_fraction']:.2%}, gradient {line['gradient_norm']:.3f}, {line['seconds']:.0f} s"
+        f"clipped {line['clip_fraction']:.2%}, gradient {line['gradient_norm']:.3f}, {line['seconds']:.0f} s{equal}"
     )
 
 
@@ -161,13 +189,13 @@ def training_record(
     settings: TrainSettings, *, model: Path, collected: dict[str, Any], learner: Learner
 ) -> dict[str, Any]:
     """Where new weights come from."""
-    knobs = settings.model_dump(mode="json", exclude={"storage_options"})
+    knobs = recorded(settings.model_dump(mode="json", exclude={"storage_options"}))
     return {
         "format": TRAINING_FORMAT,
         "parent": {"model": settings.model, "model_sha256": model_sha256(str(model))},
-        "rollouts": {"uri": masked(settings.rollouts), "run_id": collected["run_id"], "counts": collected["counts"]},
+        "rollouts": {"uri": shown(settings.rollouts), "run_id": collected["run_id"], "counts": collected["counts"]},
         "num_steps": learner.num_steps,
-        "settings": {**knobs, "rollouts": masked(settings.rollouts)},
+        "settings": knobs,
         "versions": package_versions(),
         "finished_at": datetime.now(UTC).isoformat(),
     }
@@ -198,6 +226,6 @@ def local_folder(output: str) -> Path:
     """
     if "://" in output:
         raise SettingsError(
-            f"output: weights are written to a folder of this machine, not to {masked(output)}; copy them from there"
+            f"output: weights are written to a folder of this machine, not to {shown(output)}; copy them from there"
         )
     return Path(output)

@@ -7,21 +7,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import torch
 
 from memagent_batch.engines.engine import RenewableEngine
 from memagent_batch.errors import SettingsError
 from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.ray_data.rewarder import require_reward
 from memagent_batch.settings import Settings
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.rollouts_reader import read_groups, read_rollouts_record
 from memagent_batch.storage.turn_log import new_run_id
 from memagent_batch.train_settings import TrainLoopSettings
 from memagent_batch.wiring import identify_reader, make_renewable_engine
-from pipelines.collect import require_reward, sampled_settings
+from pipelines.collect import sampled_settings
 from pipelines.learner.batches import COLUMNS
 from pipelines.learner.curve import draw_curve
-from pipelines.learner.learner import Learner, choose_device, load_learner
+from pipelines.learner.learner import Learner, StepFigures, choose_device, load_learner, together
 from pipelines.learner.network import sync, write_model
 from pipelines.learner.sampling import Sampler, mean_reward_of, write_step_rollouts
 from pipelines.learner.steps import (
@@ -34,7 +36,7 @@ from pipelines.learner.steps import (
     write_metrics,
 )
 from pipelines.learner.tasks import Task, Tasks
-from pipelines.train import TRAINING_FORMAT, local_folder, model_folder, step_line, told
+from pipelines.train import TRAINING_FORMAT, learn_from, local_folder, model_folder, rounded, told
 
 MOST_DIFFERENCE = {True: 0.01, False: 1.0}
 """Of a drawn token's log-probability, learner against engine, that rounding explains: in float32, and otherwise."""
@@ -133,27 +135,38 @@ def update_step(settings: TrainLoopSettings, learner: Learner, step: Step, *, be
     collected = read_rollouts_record(step.place)
     columns = (*COLUMNS, "sample", "reward")
     groups = list(read_groups(step.place, files=collected["files"], columns=columns))
-    line = step_line(learner, groups) if groups else None
+    figures = optimiser_steps(learner, groups, size=settings.learner.questions_per_optimiser_step)
     shutil.rmtree(step.model, ignore_errors=True)  # half-written by a process that was killed here
     record = {"format": TRAINING_FORMAT, "parent": {"model": settings.model}, "num_steps": learner.num_steps}
     write_model(learner.network, step.model, like=model_folder(settings.model), record=record)
     torch.save(learner.state(), step.state)
     sync(step.state)
     counts = collected["counts"]
-    figures = {
-        **(line or {}),
+    line = {
+        **(rounded(together(figures)) if figures else {}),
+        "num_groups": len(groups),
+        "engine_difference": round(figures[0].max_logprob_change, 9) if figures else None,
         "step": step.number,
         "optimiser_steps": learner.num_steps,
         "mean_reward": collected["mean_reward"],
         **{name: counts[name] for name in ("groups", "dropped_groups", "samples", "failed_samples")},
         "step_seconds": round(time.monotonic() - began, 3),
     }
-    step.write_update(figures)
-    if line is None:
-        _tell(step, "no group taught anything", figures)
+    step.write_update(line)
+    if not figures:
+        _tell(step, "no group taught anything", line)
     else:
-        _tell(step, told(figures), figures)
-        _warn_of_difference(settings, step, line["max_logprob_change"])
+        _tell(step, told(line), line)
+        _warn_of_difference(settings, step, figures[0].max_logprob_change)
+
+
+def optimiser_steps(learner: Learner, groups: Sequence[pa.Table], *, size: int) -> list[StepFigures]:
+    """A step of the optimiser for every `size` groups, in their order; those without a token to learn from make none.
+
+    The first one's ratios compare learner and engine, since no weight has moved by then.
+    """
+    steps = [learn_from(learner, groups[start : start + size]) for start in range(0, len(groups), size)]
+    return [figures for figures in steps if figures is not None]
 
 
 def _warn_of_difference(settings: TrainLoopSettings, step: Step, difference: float) -> None:
@@ -165,7 +178,7 @@ def _warn_of_difference(settings: TrainLoopSettings, step: Step, difference: flo
             f"(expected: at most {MOST_DIFFERENCE[in_float32]:g}); check that both have the same model, dtype and "
             "sampling before you use what is learnt"
         )
-        fields = {"step": step.number, "max_logprob_change": difference}
+        fields = {"step": step.number, "engine_difference": difference}
         tell(Event(kind=EventKind.PROBABILITIES_DIFFER, message=message, fields=fields))
 
 

@@ -134,7 +134,7 @@ def loop_settings(known: argparse.Namespace) -> TrainLoopSettings:
         vllm=VllmSettings(cpu_kv_cache_gib=1, dtype="float32"),
         rollouts=RolloutSettings(group_size=SAMPLES, drop_equal=True),
         learner=LearnerSettings(
-            questions_per_step=QUESTIONS,
+            questions_per_optimiser_step=QUESTIONS,
             learning_rate=4e-4,
             warmup_steps=1,
             weight_decay=0.0,

@@ -10,22 +10,26 @@ import pyarrow.parquet as pq
 
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
-from memagent_batch.ray_data.write import write_tables
+from memagent_batch.ray_data.write import REPORT, write_tables
 from memagent_batch.settings import Settings
-from memagent_batch.storage.claim import clear_tables
+from memagent_batch.storage.claim import ANSWER_TABLES, remove_leftovers
 from memagent_batch.storage.documents import INDEX_SCHEMA
 from memagent_batch.storage.history import keep_last_run, recorded_plan
 from memagent_batch.storage.location import Location
+from memagent_batch.storage.parts import kept_parts
 from memagent_batch.storage.plan import Plan
 from memagent_batch.storage.questions import QUESTION_SCHEMA
 from memagent_batch.storage.schemas import OUTCOME_LOG
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
 from memagent_batch.storage.turn_log import OUTCOMES_FOLDER, parquet_bytes
+from memagent_batch.tables import table_files
 from memagent_batch.wiring import ReaderIdentity
 from pipelines.close import Run, begin_run, close_run
 
 FAILS = "fails"
 """A document with this in its text is read to no end."""
+AWAY = "away"
+"""A document with this in its text can't be fetched in a night in which texts are away."""
 
 
 class Killed(Exception):  # noqa: N818 - not an error
@@ -48,6 +52,7 @@ class Nights:
         reader: str = "f",
         killed_at: str = "",
         mended: bool = False,
+        away: bool = False,
         **knobs: Any,
     ) -> dict[str, Any]:
         """One night. A document whose text is None can't be read.
@@ -59,6 +64,7 @@ class Nights:
             reader: The reader fingerprint.
             killed_at: Where the run dies.
             mended: Whether what failed is read again, and answered.
+            away: Whether documents with `AWAY` in their texts can't be fetched.
             knobs: Further settings.
 
         Raises:
@@ -68,23 +74,26 @@ class Nights:
         plan = plan_of(documents, questions, bound=bound, samples=settings.sampling.samples)
         run = begin_run(self.output, settings, reader=ReaderIdentity(fingerprint=reader, parts={}), plan=plan)
         before = keep_last_run(self.output)
-        self._read(run, plan, {text_hash(text): text for text in documents.values() if text}, mended=mended)
+        texts = {text_hash(text): text for text in documents.values() if text}
+        not_read = self._read(run, plan, texts, mended=mended, away=away)
         _die_at("reading", killed_at)
         index = scan_log(self.output, reader_fingerprint=reader)
-        clear_tables(self.output, run_id=run.run_id)
+        remove_leftovers(self.output, tables=ANSWER_TABLES, run_id=run.run_id)
         _die_at("tables", killed_at)
+        kept = kept_parts(self.output, columns=set(REPORT.names) - {"missing"})
         reports = [
-            row for part in run.parts(plan, index) for row in write_tables(part, projection=run.projection).to_pylist()
+            row
+            for part in run.parts(plan, index, not_read=not_read)
+            for row in write_tables(part, projection=run.projection, kept=kept).to_pylist()
         ]
         _die_at("manifest", killed_at)
         return close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
 
     def table(self, name: str) -> list[dict[str, Any]]:
         """The rows of a table."""
-        folder = self.output / name
         rows: list[dict[str, Any]] = []
-        for path in folder.files():
-            with folder.at(path).open() as stream:
+        for path in table_files(self.output.uri, name, storage_options=self.output.storage_options):
+            with Location(uri=path, storage_options=self.output.storage_options).open() as stream:
                 read = pq.read_table if path.endswith(".parquet") else pa.feather.read_table
                 rows += read(stream).to_pylist()
         return rows
@@ -93,28 +102,31 @@ class Nights:
         """Present answers by document and question."""
         return {(row["document_id"], row["question_id"]): row["answer"] for row in self.table("answers")}
 
-    def _read(self, run: Run, plan: Plan, texts: Mapping[str, str], *, mended: bool) -> None:
+    def _read(self, run: Run, plan: Plan, texts: Mapping[str, str], *, mended: bool, away: bool) -> pa.Table:
         index: TurnIndex = scan_log(self.output, reader_fingerprint=run.reader.fingerprint)
         questions = plan.hashed_questions().to_pylist()
-        rows = []
+        rows: list[dict[str, Any]] = []
+        not_read: list[dict[str, Any]] = []
         for bundle in plan.pending(index, retry_failed=mended):
             for document in bundle.to_pylist():
                 for reading in document["readings"]:
                     text = texts[document["document_hash"]]
                     failed = FAILS in text and not mended
-                    rows.append(
+                    unread = away and AWAY in text
+                    (not_read if unread else rows).append(
                         {
                             "run_id": run.run_id,
                             "document_hash": document["document_hash"],
                             "question_hash": questions[reading["question"]]["question_hash"],
                             "sample": reading["sample"],
                             "reader_fingerprint": run.reader.fingerprint,
-                            **_outcome(text, failed=failed),
+                            **(_not_read(text) if unread else _outcome(text, failed=failed)),
                         }
                     )
         if rows:
             name = f"{OUTCOMES_FOLDER}/{run.run_id}-w-000001.parquet"
             (self.output / name).write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=OUTCOME_LOG)))
+        return pa.Table.from_pylist(not_read, schema=OUTCOME_LOG)
 
 
 def plan_of(
@@ -154,6 +166,11 @@ def _outcome(text: str, *, failed: bool) -> dict[str, Any]:
     if failed:
         said = {"status": Status.FAILED, "error_type": "E", "error_message": "the engine refused it"}
     return {**zeros, **said, "engine_seconds": 0.0, "finished_at": datetime.now(UTC), "model": "m"}
+
+
+def _not_read(text: str) -> dict[str, Any]:
+    said = {"status": Status.NOT_READ, "error_type": "TextUnavailableError", "error_message": f"'{text}' is away"}
+    return {**_outcome(text, failed=True), **said}
 
 
 def _die_at(point: str, killed_at: str) -> None:

@@ -28,6 +28,44 @@ def test_tell_as_text_is_the_message(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == "reading failed: document 'd'\n"
 
 
+FORGED = "the endpoint answered 400: bad\x1b[2J\x1b[1;1H\r\nrun 1 closed: 9 ok\x85run 2 closed\u2028run 3 closed\u202e"
+
+
+def test_tell_as_text_foreign_words_neither_steer_a_terminal_nor_look_like_a_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    begin_log(as_json=False)
+    tell(Event(kind=EventKind.READING_FAILED, message=f"reading failed: {FORGED}"))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.isprintable()
+    assert r"bad\x1b[2J" in line
+
+
+def test_tell_an_end_of_several_lines_only_the_first_begins_at_the_margin(capsys: pytest.CaptureFixture[str]) -> None:
+    begin_log(as_json=False)
+    tell(Event(kind=EventKind.RUN_STOPPED, message=f"error: one: bad\n  two: bad\n{FORGED}"))
+    first, *others = capsys.readouterr().err.splitlines()
+    assert (first, others[0]) == ("error: one: bad", "  two: bad")
+    assert all(line.startswith("  ") and line.isprintable() for line in others)
+
+
+def test_tell_as_json_holds_the_message_whole_in_characters_that_steer_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    begin_log(as_json=True)
+    tell(Event(kind=EventKind.READING_FAILED, message=FORGED, fields={"document_id": FORGED}))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.isprintable()
+    assert json.loads(line)["message"] == json.loads(line)["document_id"] == FORGED
+
+
+def test_tell_hides_what_a_url_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    for as_json in (False, True):
+        begin_log(as_json=as_json)
+        tell(Event(kind=EventKind.ENGINE_DIED, message="no answer of http://svc:hunter2@host/v1?sig=hunter2"))
+    assert "hunter2" not in capsys.readouterr().err
+
+
 async def test_board_keeps_events_until_they_are_taken() -> None:
     board = ProgressBoard()
     await board.tell([FAILED])

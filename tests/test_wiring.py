@@ -1,5 +1,6 @@
-from memagent_batch.settings import Settings, Speculation, VllmSettings
-from memagent_batch.wiring import identify_reader
+from memagent_batch.domain.addresses import fingerprint
+from memagent_batch.settings import EngineKind, OpenAISettings, Settings, Speculation, VllmSettings
+from memagent_batch.wiring import ReaderIdentity, identify_reader
 
 
 def fingerprint_of(**vllm: str) -> str:
@@ -16,3 +17,27 @@ def test_policies_that_come_with_the_project_are_two_and_read_alike() -> None:
 def test_reader_fingerprint_is_the_same_whether_tokens_are_guessed_or_not() -> None:
     assert len({fingerprint_of(speculation=speculation) for speculation in Speculation}) == 1
     assert fingerprint_of(dtype="float32") != fingerprint_of()
+
+
+def test_reader_fingerprint_of_an_endpoint_covers_the_fields_of_its_requests() -> None:
+    settings = Settings(documents="docs", ask=("Who?",), output="run", engine=EngineKind.OPENAI)
+    other = settings.model_copy(update={"openai": OpenAISettings(extra_body={"min_p": 0.1})})
+    readers = [identify_reader(each) for each in (settings, other)]
+    assert readers[0].fingerprint != readers[1].fingerprint
+    assert readers[0].parts["engine"]["neutral_fields"]["repetition_penalty"] == 1
+
+
+def test_reader_fingerprint_counts_a_secret_that_its_parts_do_not_show() -> None:
+    """Recorded as a hash; the fingerprint is made of what the engine gets, as the logs of earlier versions have it."""
+
+    def identify(token: str) -> ReaderIdentity:
+        vllm = VllmSettings(engine_args={"hf_token": token, "max_num_batched_tokens": 512})
+        return identify_reader(Settings(documents="docs", ask=("Who?",), output="run", vllm=vllm))
+
+    reader, other = identify("hunter2"), identify("hunter3")
+    assert "hunter2" not in str(reader.parts)
+    assert reader.parts["engine"]["engine_args"]["max_num_batched_tokens"] == 512
+    assert reader.fingerprint != other.fingerprint
+    engine = reader.parts["engine"] | {"engine_args": {"hf_token": "hunter2", "max_num_batched_tokens": 512}}
+    parts = {name: value for name, value in reader.parts.items() if name != "model"} | {"engine": engine}
+    assert reader.fingerprint == fingerprint(parts)

@@ -64,11 +64,11 @@ class ExportCounts:
 class ExportWriter:
     """Writes the samples of a table, group by group; files appear whole or not at all."""
 
-    def __init__(self, output: Location, *, bridge: Bridge) -> None:
-        """Starts an empty export."""
+    def __init__(self, output: Location, *, bridge: Bridge, export_id: str) -> None:
+        """Starts an empty export; names of its files of turns hold `export_id`, so that no other export has them."""
         self._output = output
         self._bridge = bridge
-        self._turns = _RowGroups(output, schema=bridge.turns)
+        self._turns = _RowGroups(output, schema=bridge.turns, export_id=export_id)
         self._prompts = io.BytesIO()
         self._prompt_writer = pq.ParquetWriter(self._prompts, bridge.prompts, compression="zstd")
         self._prompt_rows: list[dict[str, Any]] = []
@@ -97,13 +97,13 @@ class ExportWriter:
         require_logprobs(learnt)
         self._write(learnt, num_turns=rows.num_rows)
 
-    def close(self) -> None:
-        """Writes what is held."""
+    def close(self) -> bytes:
+        """Writes the turns that are held, and returns the content of `PROMPTS_FILE`."""
         self._end_group()
         self._turns.close()
         self._flush_prompts()
         self._prompt_writer.close()
-        (self._output / PROMPTS_FILE).write_bytes(self._prompts.getvalue())
+        return self._prompts.getvalue()
 
     def _write(self, learnt: pa.Table, *, num_turns: int) -> None:
         number = self._group.num_samples if self._group else 0
@@ -157,8 +157,9 @@ class ExportWriter:
 class _RowGroups:
     """Files of turns with one row group for each sample; no group of samples lies in two files."""
 
-    def __init__(self, output: Location, *, schema: pa.Schema) -> None:
+    def __init__(self, output: Location, *, schema: pa.Schema, export_id: str) -> None:
         self._output = output
+        self._export_id = export_id
         self._schema = schema
         self._sink = io.BytesIO()
         self._writer: pq.ParquetWriter | None = None
@@ -168,7 +169,7 @@ class _RowGroups:
 
     @property
     def _file(self) -> str:
-        return f"{TURNS_FOLDER}/part-{len(self.files):05d}.parquet"
+        return f"{TURNS_FOLDER}/part-{len(self.files):05d}-{self._export_id}.parquet"
 
     def write(self, rows: pa.Table) -> tuple[str, int]:
         """Returns the file and the row group that hold the rows."""

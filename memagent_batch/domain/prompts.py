@@ -6,11 +6,12 @@ them; the slots are filled with token ids, so that no text of a document, questi
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from string import Formatter
 
+from memagent_batch.domain.thoughts import after_thoughts
 from memagent_batch.domain.turns import Completion
 from memagent_batch.errors import PromptSetError
 
@@ -31,6 +32,8 @@ class AnswerForm(StrEnum):
 
     BOXED = "boxed"
     r"""The answer stands in `\boxed{...}`."""
+    BOXED_AS_TRAINED = "boxed-as-trained"
+    r"""The same, with the `\boxed{{}}` that the trainer of the published checkpoints showed them."""
     SENTENCE = "sentence"
     """The answer follows the words "the answer is"."""
 
@@ -63,6 +66,9 @@ QUOTES = " \t\r\n.\"'`*"
 
 Piece = str | Slot
 """A fixed text, or a slot."""
+
+Encode = Callable[[str], Sequence[int]]
+"""Token ids of a short text, read as plain text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +122,13 @@ class PromptSet:
         return self._text_of(self.answers, form)
 
     def direct_text(self, form: AnswerForm) -> str:
-        """Text of the direct turn in this form.
+        """Text of the direct turn in this form; no checkpoint was trained on such a turn.
 
         Raises:
             PromptSetError: the set does not have the form.
         """
+        if form is AnswerForm.BOXED_AS_TRAINED and form not in self.direct:
+            form = AnswerForm.BOXED
         return self._text_of(self.direct, form)
 
     def _text_of(self, texts: Mapping[AnswerForm, str], form: AnswerForm) -> str:
@@ -215,24 +223,44 @@ class PromptTokens:
     """The memory before the first chunk."""
     control_token_ids: frozenset[int]
     """Tokens that steer a model and never belong in a memory."""
+    encode: Encode
+    """Tokenises what a reasoning model says after a thought; nothing else that a model writes is tokenised again."""
     gap: tuple[int, ...] = ()
     """What stands between two parts of a document in one prompt."""
     keep_word: str = ""
     """What the model writes to keep its memory as it is; empty where it always writes it anew."""
+    opens_thought: bool = False
+    """Whether the chat template ends each prompt inside a thought, so that completions begin there."""
 
     def remember(self, memory: Memory, completion: Completion) -> Memory:
-        """The memory after an `update` turn: what the model wrote, without control tokens."""
-        if keeps_memory(completion.text, keep_word=self.keep_word):
+        """The memory after an `update` turn: what the model wrote, without thoughts and control tokens."""
+        text = new_memory(completion.text, keep_word=self.keep_word, opens_thought=self.opens_thought)
+        if text is None:
             return memory
+        if text != completion.text:
+            return Memory(token_ids=self.encode(text), text=text)
         plain = [token for token in completion.token_ids if token not in self.control_token_ids]
-        return Memory(token_ids=plain, text=completion.text)
+        return Memory(token_ids=plain, text=text)
+
+    def response(self, completion: Completion) -> str:
+        """What an `answer` or `direct` turn says after its thoughts; empty where it ended inside one."""
+        return after_thoughts(completion.text, opens_thought=self.opens_thought) or ""
 
 
-def keeps_memory(text: str, *, keep_word: str) -> bool:
-    """Whether an `update` turn that wrote this leaves the memory as it was.
+def new_memory(text: str, *, keep_word: str, opens_thought: bool) -> str | None:
+    """The memory that an `update` turn wrote; None where it leaves the memory as it was.
 
-    A completion without any text does: notes are never lost to a model that said nothing. And so does the keep word of
-    a gated prompt set, however it is quoted or ended.
+    A completion without any text leaves it, and so does one that ends inside a thought: notes are never lost to a model
+    that said nothing. So does the keep word of a gated prompt set, however it is quoted or ended.
+
+    Args:
+        text: text of the completion.
+        keep_word: the word that keeps the memory; empty where there is none.
+        opens_thought: whether the prompt ended inside a thought.
     """
-    said = text.strip(QUOTES).casefold()
-    return not text.strip() or (bool(keep_word) and said == keep_word.casefold())
+    written = after_thoughts(text, opens_thought=opens_thought)
+    if written is None or not written.strip():
+        return None
+    if keep_word and written.strip(QUOTES).casefold() == keep_word.casefold():
+        return None
+    return written

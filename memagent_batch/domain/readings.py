@@ -17,6 +17,8 @@ class Status(StrEnum):
     """Read to the end and answered."""
     FAILED = "failed"
     """Not finished; `error_type` and `error_message` say why."""
+    NOT_READ = "not_read"
+    """Could not be read now, for a cause that passes, which they say too; the next run reads it. Never in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +26,7 @@ class Outcome:
     """What a policy brings back from a document."""
 
     response: str
-    """The whole text of the answer turn."""
+    """The text of the answer turn after its thoughts; empty where it ended inside one."""
     finish_reason: FinishReason
     """Why the answer turn ended."""
     memory: Memory

@@ -9,7 +9,8 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -28,11 +29,41 @@ class Metric(StrEnum):
     EM = "em"
     """Whether it equals one of them, both normalised."""
     F1 = "f1"
-    """Harmonic mean of token precision and recall, both normalised; the best over the references."""
+    """Harmonic mean of token precision and recall, both normalised; the best over the references (SQuAD)."""
+    HOTPOTQA_F1 = "hotpotqa_f1"
+    """As `f1`, but 0 where either is `yes`, `no` or `noanswer` and they are not equal (HotpotQA, MemAgent)."""
     SUB_EM = "sub_em"
     """Whether it contains one of them, both normalised."""
     SUB_EM_EITHER = "sub_em_either"
     """As `sub_em`, or is contained in one: the official evaluator's, by which an empty answer is right."""
+
+
+class ScoreOn(StrEnum):
+    """Which text of a reading is scored."""
+
+    METRIC = "metric"
+    """The one that the metric's authors score: the response by `all` and `any` (RULER), the answer by the others."""
+    RESPONSE = "response"
+    """The whole response of the answer turn."""
+    ANSWER = "answer"
+    """The answer that was taken out of it."""
+
+
+RULER_METRICS = (Metric.ALL, Metric.ANY)
+"""Metrics whose authors score the whole response."""
+
+CLOSED_ANSWERS = ("yes", "no", "noanswer")
+"""Answers that HotpotQA's F1 takes whole or not at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredText:
+    """What of a reading a metric scores."""
+
+    basis: ScoreOn
+    """`response` or `answer`."""
+    text: str | None
+    """It; None where there is none."""
 
 
 def score(metric: Metric, answer: str | None, references: Sequence[str]) -> float:
@@ -46,23 +77,28 @@ def score(metric: Metric, answer: str | None, references: Sequence[str]) -> floa
     """
     if answer is None or not references:
         return 0.0
-    match metric:
-        case Metric.ALL:
-            return sum(_contains(answer, reference) for reference in references) / len(references)
-        case Metric.ANY:
-            return float(any(_contains(answer, reference) for reference in references))
-        case Metric.EM:
-            return float(any(_equals(answer, reference) for reference in references))
-        case Metric.F1:
-            return max(_f1(answer, reference) for reference in references)
-        case Metric.SUB_EM:
-            return float(any(_contains_normalised(answer, reference) for reference in references))
-        case Metric.SUB_EM_EITHER:
-            return float(any(_contains_either(answer, reference) for reference in references))
+    if metric is Metric.ALL:
+        return sum(_contains(answer, reference) for reference in references) / len(references)
+    return max(float(_AGAINST_ONE[metric](answer, reference)) for reference in references)
+
+
+def scored_text(metric: Metric, *, response: str | None, answer: str | None, score_on: ScoreOn) -> ScoredText:
+    """The text that a metric scores. By `ScoreOn.METRIC`, an answers table without responses is scored on its answers.
+
+    Args:
+        metric: How it is scored.
+        response: The whole response; None where there is none.
+        answer: The answer that was taken out of it; None where there is none.
+        score_on: Which of them.
+    """
+    basis = score_on
+    if basis is ScoreOn.METRIC:
+        basis = ScoreOn.RESPONSE if metric in RULER_METRICS and (response or not answer) else ScoreOn.ANSWER
+    return ScoredText(basis=basis, text=response if basis is ScoreOn.RESPONSE else answer)
 
 
 def normalise(text: str) -> str:
-    """The text as `em`, `f1` and the two `sub_em` compare it; empty for `the` or `...`."""
+    """The text as `em`, the two F1 and the two `sub_em` compare it; empty for `the` or `...`."""
     lowered = _fold(text)
     plain = "".join(character for character in lowered if not _is_deleted(character))
     return " ".join(ARTICLES.sub(" ", plain).split())
@@ -97,6 +133,13 @@ def _f1(answer: str, reference: str) -> float:
     return 2 * common / (len(answered) + len(wanted))
 
 
+def _hotpotqa_f1(answer: str, reference: str) -> float:
+    answered, wanted = normalise(answer), normalise(reference)
+    if answered != wanted and (answered in CLOSED_ANSWERS or wanted in CLOSED_ANSWERS):
+        return 0.0
+    return _f1(answer, reference)
+
+
 def _contains_normalised(answer: str, reference: str) -> bool:
     wanted = normalise(reference)
     return bool(wanted) and wanted in normalise(answer)
@@ -105,3 +148,14 @@ def _contains_normalised(answer: str, reference: str) -> bool:
 def _contains_either(answer: str, reference: str) -> bool:
     answered, wanted = normalise(answer), normalise(reference)
     return wanted in answered or answered in wanted
+
+
+_AGAINST_ONE: dict[Metric, Callable[[str, str], float]] = {
+    Metric.ANY: _contains,
+    Metric.EM: _equals,
+    Metric.F1: _f1,
+    Metric.HOTPOTQA_F1: _hotpotqa_f1,
+    Metric.SUB_EM: _contains_normalised,
+    Metric.SUB_EM_EITHER: _contains_either,
+}
+"""Score of an answer against one reference, by each metric that counts the best of them."""

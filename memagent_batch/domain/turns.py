@@ -52,7 +52,7 @@ class Completion:
     token_ids: Sequence[int]
     """Exactly the tokens that the engine returned, an end token included where it returned one."""
     text: str
-    """Their text, without control tokens."""
+    """Their text, without control tokens but for the tags of thoughts."""
     finish_reason: FinishReason
     """Why it ended."""
     logprobs: Sequence[float] | None = None

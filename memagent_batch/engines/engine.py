@@ -1,6 +1,6 @@
 """What an engine is: prompts in, completions out."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import PromptTooLongError
@@ -19,11 +19,34 @@ class Engine(Protocol):
         Raises:
             PromptTooLongError: prompt and budget exceed the window; nothing was sent.
             EngineRequestError: this request failed; others go on.
+            EngineUnavailableError: an endpoint has been away for too long; this reading is for the next run.
+            EngineRefusedError: an endpoint refuses every request, as with an expired key.
             EngineDeadError: the engine can serve nothing more.
         """
 
     async def stop(self) -> None:
         """Frees what the engine holds; no process of it is left."""
+
+
+class Outage(Protocol):
+    """Whether an endpoint is away."""
+
+    @property
+    def away_seconds(self) -> float:
+        """How long it has been away; 0 where it is there."""
+
+    @property
+    def failure(self) -> str:
+        """The last sign of its absence."""
+
+
+@runtime_checkable
+class RemoteEngine(Engine, Protocol):
+    """An engine outside this process, which may be away for a while."""
+
+    @property
+    def outage(self) -> Outage:
+        """What is known of that."""
 
 
 class RenewableEngine(Engine, Protocol):

@@ -1,44 +1,46 @@
 """An OpenAI-compatible endpoint as an engine: token ids go to `/completions`. The only layer that tries again."""
 
 import asyncio
-import time
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import httpx
 from pydantic import ValidationError
 
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
 from memagent_batch.engines.engine import require_fit
+from memagent_batch.engines.openai_client import OpenAIClient
 from memagent_batch.engines.openai_protocol import (
     Choice,
     CompletionResponse,
     ModelList,
-    error_message,
+    Usage,
+    extension_fields,
+    first_error,
+    holds_choices,
+    refused_fields,
     request_body,
 )
-from memagent_batch.engines.retries import Backoff, is_retried, parse_retry_after
+from memagent_batch.engines.outage import CircuitBreaker, Failure
+from memagent_batch.engines.retries import Backoff
 from memagent_batch.engines.tokenizer import Tokenizer
-from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
+from memagent_batch.errors import EngineDeadError, EngineRefusedError, EngineRequestError, EngineStartError
 from memagent_batch.settings import OpenAISettings, SamplingSettings
 
-CONNECT_SECONDS = 10.0
-"""Longest wait for a connection; more means that nobody listens there."""
+PROBE_SECONDS = 60.0
+"""Longest wait for the one token of a probe; an endpoint that takes longer has no room for a reading either."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Failure:
-    """A try that another one may mend."""
-
-    error: EngineDeadError | EngineRequestError
-    """What is raised if no try is left."""
-    retry_after_seconds: float | None = None
-    """The pause that the endpoint asked for, seconds."""
+KEY_REMEDY = "set MEMAGENT_OPENAI__API_KEY (or openai.headers) to a key that may use it"
+ADDRESS_REMEDY = (
+    "check model and openai.base_url (up to /v1): the endpoint must take prompts of token ids at /completions, as the "
+    "servers of vLLM and SGLang do; one that offers only chat can't be used"
+)
 
 
 class OpenAIEngine:
-    """An endpoint that takes token-id prompts at /v1/completions, such as `vllm serve`."""
+    """An endpoint that takes token-id prompts at /completions, such as `vllm serve`.
+
+    That the endpoint is away never means a dead engine: every request waits for it; see `CircuitBreaker`.
+    """
 
     def __init__(
         self,
@@ -63,152 +65,182 @@ class OpenAIEngine:
         self._window_tokens = window_tokens
         self._sampling = sampling
         self._tokenizer = tokenizer
-        self._key = settings.api_key.get_secret_value() if settings.api_key else ""
         self._backoff = Backoff(max_retries=settings.max_retries, first_seconds=settings.backoff_seconds)
         self._free = asyncio.Semaphore(settings.max_concurrency)
-        self._extensions: dict[str, Any] = {"return_token_ids": True}
-        self._client: httpx.AsyncClient | None = None
+        self._extensions = extension_fields(sampling)
+        self._client: OpenAIClient | None = None
+        self.outage = CircuitBreaker(self._probe, backoff=self._backoff, longest_seconds=settings.outage_seconds)
+        """Whether the endpoint is away, and for how long."""
 
     async def start(self) -> None:
-        """Opens the client and asks the endpoint for its models.
+        """Opens the client, looks for the model, and asks for one token as every reading will.
 
         Raises:
-            EngineStartError: the endpoint can't be reached, refuses the key, or does not serve the model.
+            EngineStartError: the endpoint can't be reached, refuses the key, does not serve the model, or does not
+                complete prompts of token ids.
         """
-        self._client = self._new_client()
-        try:
-            response = await self._send("GET", "models")
-        except (EngineDeadError, EngineRequestError) as error:
-            raise EngineStartError(f"{error}; check that it runs, and openai.base_url (up to /v1)") from error
-        if response.status_code in (401, 403):
-            raise EngineStartError(self._said(response) + "; set MEMAGENT_OPENAI__API_KEY to a key that may use it")
-        if response.status_code != 200:
-            raise EngineStartError(self._said(response) + "; openai.base_url must lead to an OpenAI API, up to /v1")
-        self._require_model(response)
+        self._client = OpenAIClient(self._settings)
+        await self._require_model()
+        await self._require_completion()
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
-        """The completion of one prompt; see `Engine.complete`."""
+        """The completion of one prompt; see `Engine.complete`.
+
+        Raises:
+            EngineUnavailableError: the endpoint is away for longer than `openai.outage_seconds`.
+            EngineRefusedError: it refuses this request and any other one.
+        """
         require_fit(prompt, window_tokens=self._window_tokens)
-        body = request_body(prompt, model=self._model, sampling=self._sampling, seed=seed)
         async with self._free:
-            began = time.monotonic()
-            response = await self._post(body)
-            seconds = time.monotonic() - began
-        if response.status_code != 200:
-            raise EngineRequestError(f"turn {prompt.path}: {self._said(response)}")
-        return self._completion(response, prompt=prompt, seconds=seconds)
+            response = await self.outage.answer(lambda: self._ask(prompt, seed=seed))
+            if response.status_code != 200:
+                await self._require_served()
+                raise EngineRequestError(f"turn {prompt.path}: {self._open_client().refusal(response)}")
+        return self._completion(response, prompt=prompt)
 
     async def stop(self) -> None:
         """Closes the connections."""
         client, self._client = self._client, None
         if client is not None:
-            await client.aclose()
+            await client.close()
 
-    def _new_client(self) -> httpx.AsyncClient:
-        if not (self._key.isascii() and self._key.isprintable()):
-            raise EngineStartError("openai.api_key holds characters that no HTTP header can carry; set it anew")
-        url = self._settings.base_url.rstrip("/")
-        if not url.startswith(("http://", "https://")):
-            raise EngineStartError("openai.base_url must begin with http:// or https://")
-        return httpx.AsyncClient(
-            base_url=url,
-            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
-            timeout=httpx.Timeout(self._settings.timeout_seconds, connect=CONNECT_SECONDS),
-            limits=httpx.Limits(max_connections=self._settings.max_concurrency),
+    def _open_client(self) -> OpenAIClient:
+        if self._client is None:
+            raise EngineDeadError("the endpoint's client is not open: it was not started, or was stopped")
+        return self._client
+
+    async def _ask(
+        self, prompt: Prompt, *, seed: int, longest_seconds: float | None = None
+    ) -> httpx.Response | Failure:
+        """One try for a completion. A success that holds none, such as a page of a gateway, counts as a failure."""
+        body = request_body(prompt, model=self._model, sampling=self._sampling, seed=seed)
+        client = self._open_client()
+        response = await client.send(
+            "POST",
+            "completions",
+            body=body | self._extensions | self._settings.extra_body,
+            longest_seconds=longest_seconds,
         )
+        if isinstance(response, Failure) or response.status_code != 200 or holds_choices(response.content):
+            return response
+        return Failure(message=f"{client.refusal(response)}; that is no completion")
 
-    def _require_model(self, response: httpx.Response) -> None:
+    def _probe_prompt(self) -> Prompt:
+        token_ids = self._tokenizer.encode("Are you there?")
+        return Prompt(path="probe", kind=TurnKind.ANSWER, token_ids=token_ids, max_tokens=1)
+
+    async def _probe(self) -> Failure | None:
+        """Asks for one token, with all fields of a real request; None where there is an answer of any kind."""
+        result = await self._ask(self._probe_prompt(), seed=0, longest_seconds=PROBE_SECONDS)
+        return result if isinstance(result, Failure) else None
+
+    async def _require_served(self) -> None:
+        """Tells a refusal that concerns one request from one that concerns all, such as that of an expired key.
+
+        Raises:
+            EngineRefusedError: a probe is refused too.
+        """
+        response = await self.outage.answer(lambda: self._ask(self._probe_prompt(), seed=0))
+        if response.status_code != 200:
+            remedy = KEY_REMEDY if response.status_code in (401, 403) else ADDRESS_REMEDY
+            raise EngineRefusedError(
+                f"{self._open_client().refusal(response)}; {remedy}, then run the same command again"
+            )
+
+    async def _at_start(self, send: Callable[[], Awaitable[httpx.Response | Failure]]) -> httpx.Response:
+        """The first response that is no passing failure; few tries, since a wrong address must show soon."""
+        attempt = 0
+        while isinstance(result := await send(), Failure):
+            pause = self._backoff.pause_seconds(attempt, retry_after_seconds=result.retry_after_seconds)
+            attempt += 1
+            if pause is None:
+                raise EngineStartError(
+                    f"{result.message} ({attempt} tries); check that it runs, and openai.base_url (up to /v1)"
+                )
+            await asyncio.sleep(pause)
+        return result
+
+    async def _require_model(self) -> None:
+        """Looks for the model in GET /models. An endpoint that has no such list is taken at its first completion."""
+        client = self._open_client()
+        response = await self._at_start(lambda: client.send("GET", "models"))
+        if response.status_code in (401, 403):
+            raise EngineStartError(f"{client.refusal(response)}; {KEY_REMEDY}")
         try:
             models = {model.id: model for model in ModelList.model_validate_json(response.content).data}
-        except ValidationError as error:
-            raise EngineStartError(f"{self._where()} does not answer GET /models as an OpenAI API does") from error
+        except ValidationError:
+            return
         if self._model not in models:
             served = ", ".join(sorted(models)) or "none"
-            raise EngineStartError(f"{self._where()} does not serve the model {self._model}; it serves: {served}")
+            raise EngineStartError(f"{client.name} does not serve the model {self._model}; it serves: {served}")
         window = models[self._model].max_model_len
         if window is not None and window < self._window_tokens:
             raise EngineStartError(
-                f"{self._where()} serves {self._model} with a window of {window} tokens, below "
+                f"{client.name} serves {self._model} with a window of {window} tokens, below "
                 f"window_tokens={self._window_tokens}; lower window_tokens or serve it with a longer one"
             )
 
-    async def _post(self, body: dict[str, Any]) -> httpx.Response:
-        """The response to a completion request; a field that only vLLM knows is dropped for good where refused."""
-        extensions = self._extensions
-        response = await self._send("POST", "completions", body=body | extensions | self._settings.extra_body)
-        if extensions and response.status_code in (400, 422) and b"return_token_ids" in response.content:
-            self._extensions = {}
-            return await self._send("POST", "completions", body=body | self._settings.extra_body)
-        return response
+    async def _require_completion(self) -> None:
+        """Asks for one token as every reading will, and finds out which extension fields the endpoint refuses."""
+        prompt = self._probe_prompt()
+        response = await self._at_start(lambda: self._ask(prompt, seed=0))
+        while refused := refused_fields(response.status_code, response.content, self._extensions):
+            if self._sampling.logprobs:
+                raise EngineStartError(
+                    f"{self._open_client().refusal(response)}; without {' and '.join(refused)} it is not known what "
+                    "the recorded log-probabilities belong to: serve the model with vLLM, or record none "
+                    "(sampling.logprobs=false; `memagent collect` needs them)"
+                )
+            self._extensions = {name: value for name, value in self._extensions.items() if name not in refused}
+            response = await self._at_start(lambda: self._ask(prompt, seed=0))
+        if response.status_code != 200:
+            remedy = KEY_REMEDY if response.status_code in (401, 403) else ADDRESS_REMEDY
+            raise EngineStartError(f"{self._open_client().refusal(response)}; {remedy}")
+        try:
+            self._completion(response, prompt=prompt)
+        except EngineRequestError as error:
+            raise EngineStartError(f"{error}; no reading could be trusted") from error
 
-    async def _send(self, method: str, path: str, *, body: dict[str, Any] | None = None) -> httpx.Response:
-        """The first response that is no passing failure.
+    def _completion(self, response: httpx.Response, *, prompt: Prompt) -> Completion:
+        """The response as a completion of the prompt.
 
         Raises:
-            EngineDeadError: no connection, at no try.
-            EngineRequestError: all tries ended in a passing failure, the last one in a response or a time-out.
+            EngineRequestError: it holds what can't be right: numbers out of range, a text without tokens, more tokens
+                than asked for, another prompt than was sent.
         """
-        if self._client is None:
-            raise EngineDeadError("the endpoint's client is not open: it was not started, or was stopped")
-        attempt = 0
-        while True:
-            result = await self._try(self._client, method, path, body=body)
-            if isinstance(result, httpx.Response):
-                return result
-            pause = self._backoff.pause_seconds(attempt, retry_after_seconds=result.retry_after_seconds)
-            if pause is None:
-                raise type(result.error)(f"{result.error} ({attempt + 1} tries)")
-            attempt += 1
-            await asyncio.sleep(pause)
-
-    async def _try(
-        self, client: httpx.AsyncClient, method: str, path: str, *, body: dict[str, Any] | None
-    ) -> httpx.Response | _Failure:
-        """One try; the place where httpx's errors and the passing statuses become ours."""
-        try:
-            response = await client.request(method, path, json=body)
-        except (httpx.ReadTimeout, httpx.WriteTimeout):
-            seconds = self._settings.timeout_seconds
-            return _Failure(error=EngineRequestError(f"{self._where()} gave no answer within {seconds:g} s"))
-        except httpx.TransportError as error:
-            return _Failure(error=EngineDeadError(f"{self._where()} can't be reached: {type(error).__name__}: {error}"))
-        if not is_retried(response.status_code):
-            return response
-        return _Failure(
-            error=EngineRequestError(self._said(response)),
-            retry_after_seconds=parse_retry_after(response.headers.get("Retry-After"), now=datetime.now(UTC)),
-        )
-
-    def _completion(self, response: httpx.Response, *, prompt: Prompt, seconds: float) -> Completion:
+        turn = f"turn {prompt.path}: {self._open_client().name}"
         try:
             body = CompletionResponse.model_validate_json(response.content)
         except ValidationError as error:
-            raise EngineRequestError(f"turn {prompt.path}: {self._said(response)}; that is no completion") from error
+            raise EngineRequestError(f"{turn} sent what is no completion: {first_error(error)}") from error
         choice, usage = body.choices[0], body.usage
-        if choice.finish_reason not in tuple(FinishReason):
-            raise EngineRequestError(f"turn {prompt.path}: {self._where()} ended it with `{choice.finish_reason}`")
+        _require_plausible(choice, usage, prompt=prompt, turn=turn)
         token_ids = self._tokenizer.encode(choice.text) if choice.token_ids is None else choice.token_ids
         details = usage.prompt_tokens_details if usage else None
         return Completion(
             token_ids=token_ids,
             text=choice.text,
-            finish_reason=FinishReason(choice.finish_reason),
+            finish_reason=FinishReason(choice.finish_reason or ""),
             logprobs=_logprobs(choice, num_tokens=len(token_ids)) if self._sampling.logprobs else None,
-            num_prompt_tokens=(usage.prompt_tokens if usage else None) or len(prompt.token_ids),
+            num_prompt_tokens=len(prompt.token_ids),
             num_cached_prompt_tokens=(details.cached_tokens if details else None) or 0,
-            engine_seconds=seconds,
+            engine_seconds=response.elapsed.total_seconds(),
         )
 
-    def _where(self) -> str:
-        """The endpoint for messages, without a password that its address may hold."""
-        return f"the endpoint {httpx.URL(self._settings.base_url).copy_with(userinfo=b'')}"
 
-    def _said(self, response: httpx.Response) -> str:
-        """A refusal in the server's own words; the key, should it repeat it, taken out."""
-        message = error_message(response.content)
-        if self._key:
-            message = message.replace(self._key, "***")
-        return f"{self._where()} answered {response.status_code}: {message}"
+def _require_plausible(choice: Choice, usage: Usage | None, *, prompt: Prompt, turn: str) -> None:
+    if choice.finish_reason not in tuple(FinishReason):
+        raise EngineRequestError(f"{turn} ended it with `{choice.finish_reason}`")
+    if choice.token_ids == [] and choice.text:
+        raise EngineRequestError(f"{turn} sent a text without its tokens")
+    if choice.token_ids is not None and len(choice.token_ids) > prompt.max_tokens:
+        raise EngineRequestError(f"{turn} sent {len(choice.token_ids)} tokens where {prompt.max_tokens} were asked for")
+    counted = usage.prompt_tokens if usage else None
+    if counted and counted != len(prompt.token_ids):
+        raise EngineRequestError(
+            f"{turn} read a prompt of {counted} tokens where {len(prompt.token_ids)} were sent: it cuts prompts or "
+            "adds to them; serve the model with a window of at least window_tokens, and without tokens of its own"
+        )
 
 
 def _logprobs(choice: Choice, *, num_tokens: int) -> list[float]:
@@ -217,6 +249,11 @@ def _logprobs(choice: Choice, *, num_tokens: int) -> list[float]:
     Raises:
         EngineRequestError: the server sent another number of them, or no tokens to which they belong.
     """
+    if choice.token_ids is None:
+        raise EngineRequestError(
+            "the endpoint sent log-probabilities without the tokens that they belong to; use one that returns token "
+            "ids, such as vLLM's, or set sampling.logprobs=false"
+        )
     logprobs = [value for value in (choice.logprobs.token_logprobs if choice.logprobs else []) if value is not None]
     if len(logprobs) != num_tokens:
         raise EngineRequestError(

@@ -1,6 +1,7 @@
 """The part of the OpenAI completions protocol that is used: the request's body, the responses' fields."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -10,11 +11,22 @@ from memagent_batch.settings import SamplingSettings
 MESSAGE_CHARS = 500
 """Most characters of a server's own message that an error repeats."""
 
+NEUTRAL = {"top_k": -1, "min_p": 0, "repetition_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0}
+"""Sampling fields that change nothing. Every request names them: where one is left out, vLLM's server takes the value
+of the model's `generation_config.json`."""
+
+RETURN_TOKEN_IDS = "return_token_ids"
+"""vLLM's extension that returns the tokens of a completion beside its text."""
+
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+TokenCount = Annotated[int, Field(ge=0, lt=2**31)]
+Logprob = Annotated[float, Field(allow_inf_nan=False)]
+
 
 class Logprobs(BaseModel):
     """Log-probabilities of a choice."""
 
-    token_logprobs: list[float | None] = []
+    token_logprobs: list[Logprob | None] = []
     """One for each token."""
 
 
@@ -25,7 +37,7 @@ class Choice(BaseModel):
     """The text."""
     finish_reason: str | None = None
     """Why it ended."""
-    token_ids: list[int] | None = None
+    token_ids: list[TokenId] | None = None
     """Its tokens; vLLM's extension."""
     logprobs: Logprobs | None = None
     """Present where asked for."""
@@ -34,14 +46,14 @@ class Choice(BaseModel):
 class PromptTokensDetails(BaseModel):
     """What is known of the prompt's tokens."""
 
-    cached_tokens: int | None = None
+    cached_tokens: TokenCount | None = None
     """Tokens that a prefix cache held."""
 
 
 class Usage(BaseModel):
     """Token counts."""
 
-    prompt_tokens: int | None = None
+    prompt_tokens: TokenCount | None = None
     """Tokens of the prompt."""
     prompt_tokens_details: PromptTokensDetails | None = None
     """Present where the server tells."""
@@ -73,7 +85,7 @@ class ModelList(BaseModel):
 
 
 def request_body(prompt: Prompt, *, model: str, sampling: SamplingSettings, seed: int) -> dict[str, Any]:
-    """Body of `POST /completions`; knobs that an endpoint may not know are left out where they change nothing."""
+    """Body of `POST /completions` with the fields that every endpoint knows."""
     body: dict[str, Any] = {
         "model": model,
         "prompt": list(prompt.token_ids),
@@ -88,6 +100,28 @@ def request_body(prompt: Prompt, *, model: str, sampling: SamplingSettings, seed
     if sampling.logprobs:
         body["logprobs"] = 0
     return body
+
+
+def extension_fields(sampling: SamplingSettings) -> dict[str, Any]:
+    """Fields that some endpoints refuse, and that may be left out there: none of them is a knob that the user set."""
+    fields = NEUTRAL | {RETURN_TOKEN_IDS: True}
+    return {name: value for name, value in fields.items() if name != "top_k" or sampling.top_k <= 0}
+
+
+def refused_fields(status: int, body: bytes, fields: Iterable[str]) -> list[str]:
+    """Of these fields, the ones that a refusal names."""
+    return [name for name in fields if status in (400, 422) and name.encode() in body]
+
+
+def holds_choices(body: bytes) -> bool:
+    """Whether a successful response is meant as a completion, and not as the page or error of a gateway."""
+    return b'"choices"' in body
+
+
+def first_error(error: ValidationError) -> str:
+    """Where a body departs from the protocol, and how; without the value, which may be long."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def error_message(body: bytes) -> str:

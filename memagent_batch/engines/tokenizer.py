@@ -5,7 +5,8 @@ Runs in CPU tasks for documents and in the actor for prompt pieces; never on the
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,7 +26,9 @@ from memagent_batch.domain.prompts import (
     TokenTemplate,
     split_slots,
 )
+from memagent_batch.domain.thoughts import CLOSING, OPENING, ends_in_thought
 from memagent_batch.engines.byte_places import BytePlaces
+from memagent_batch.engines.chat_template import ChatTemplate
 from memagent_batch.engines.weights import names_folder
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
 
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
 
 SEGMENT_CHARS = 65_536
 """Characters tokenised in one call; bounds what the tokeniser's per-token records take (some 100 bytes a token)."""
+
+SIGN_CHARS = 1024
+"""Characters before the end of such a piece in which a sign is looked for where the text has no white space."""
 
 CONTEXT_TOKENS = 8
 """Tokens of a prompt that are decoded before what follows it: more than the control tokens that end a chat template."""
@@ -68,15 +74,13 @@ class Tokenizer:
         self._full = _load(model)
         backend = json.loads(self._full.backend_tokenizer.to_str())
         self.sha256 = hashlib.sha256(json.dumps(backend, sort_keys=True).encode()).hexdigest()
+        self.chat_template = ChatTemplate(tokenizer=self._full, model=model)
         self._plain = _plain_tokenizer(backend)
         self._places = BytePlaces.of(backend)
         self._inner = _inner_tokenizer(backend)
         self._control = _control_token_ids(backend, self._plain)
-
-    @property
-    def chat_template_sha256(self) -> str:
-        """Hash of the chat template, as 64 hex digits."""
-        return hashlib.sha256(str(self._full.chat_template).encode()).hexdigest()
+        self._unsaid = _unsaid_token_ids(backend, self._control)
+        self.has_thought_tags = any(token["content"] in (OPENING, CLOSING) for token in backend["added_tokens"])
 
     @property
     def control_token_ids(self) -> frozenset[int]:
@@ -118,26 +122,42 @@ class Tokenizer:
         return str(self._full.decode(plain, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
     def continuation(self, token_ids: Sequence[int], *, after: Sequence[int]) -> str:
-        """Text of tokens that follow others, without special tokens and without a last character that is cut in two.
+        """Text of tokens that follow others, without a last character that is cut in two.
 
-        The last of the tokens before decide whether a word that comes next begins with a space.
+        It has no control tokens, but for the tags of thoughts. The last of the tokens before decide whether a word that
+        comes next begins with a space.
         """
-        before = list(after[-CONTEXT_TOKENS:])
+        before = self._said(after[-CONTEXT_TOKENS:])
         decode = self._full.backend_tokenizer.decode
-        text = str(decode([*before, *token_ids], skip_special_tokens=True))
-        return text[len(decode(before, skip_special_tokens=True)) :].rstrip("\ufffd")
+        text = str(decode([*before, *self._said(token_ids)], skip_special_tokens=False))
+        return text[len(decode(before, skip_special_tokens=False)) :].rstrip("\ufffd")
 
-    def prompt_tokens(self, prompts: PromptSet, *, answer_form: AnswerForm) -> PromptTokens:
-        """The prompt set as this tokeniser and its chat template write it."""
+    def prompt_tokens(
+        self, prompts: PromptSet, *, answer_form: AnswerForm, chat_template_kwargs: Mapping[str, Any] = {}
+    ) -> PromptTokens:
+        """The prompt set as this tokeniser and its chat template write it.
+
+        Args:
+            prompts: the prompt set.
+            answer_form: how the model is asked to mark its answer.
+            chat_template_kwargs: what the user gives the chat template.
+        """
+        values = self.chat_template.values(chat_template_kwargs)
+        mark = SLOT_MARKS[Slot.QUESTION]
         return PromptTokens(
-            update=self._template(prompts.update),
-            answer=self._template(prompts.answer_text(answer_form)),
-            direct=self._template(prompts.direct_text(answer_form)),
+            update=self._template(prompts.update, values),
+            answer=self._template(prompts.answer_text(answer_form), values),
+            direct=self._template(prompts.direct_text(answer_form), values),
             first_memory=Memory(token_ids=self.encode(prompts.first_memory), text=prompts.first_memory),
             control_token_ids=self._control,
+            encode=PlainText(model=self.model),
             gap=tuple(self.encode(GAP)),
             keep_word=prompts.keep_word,
+            opens_thought=ends_in_thought(self.chat_template.render(mark, values=values).rpartition(mark)[2]),
         )
+
+    def _said(self, token_ids: Sequence[int]) -> list[int]:
+        return [token for token in token_ids if token not in self._unsaid]
 
     def _encode_segment(self, segment: str, *, start: int) -> TokenisedText:
         try:
@@ -155,9 +175,9 @@ class Tokenizer:
         token_chars = np.fromiter((first for first, _ in slow.offsets), np.int64)
         return TokenisedText(token_ids=np.asarray(slow.ids, np.int32), token_chars=token_chars)
 
-    def _template(self, text: str) -> TokenTemplate:
+    def _template(self, text: str, values: Mapping[str, Any]) -> TokenTemplate:
         marked = "".join(SLOT_MARKS[piece] if isinstance(piece, Slot) else piece for piece in split_slots(text))
-        pieces = _split_marks(self._render(marked))
+        pieces = _split_marks(self.chat_template.render(marked, values=values))
         found = sorted(piece for piece in pieces if isinstance(piece, Slot))
         if found != sorted(piece for piece in split_slots(text) if isinstance(piece, Slot)):
             raise PromptSetError(
@@ -170,19 +190,21 @@ class Tokenizer:
             )
         )
 
-    def _render(self, content: str) -> str:
-        """One user message as the chat template shows it, up to where the model begins to write."""
-        from jinja2 import TemplateError
-
-        message = {"role": "user", "content": content}
-        try:
-            return str(self._full.apply_chat_template([message], tokenize=False, add_generation_prompt=True))
-        except TemplateError as error:
-            raise SettingsError(f"model: the chat template of {self.model} shows no user message: {error}") from error
-
     def _encode_piece(self, piece: str, *, is_first: bool) -> tuple[int, ...]:
         tokenizer = self._full.backend_tokenizer if is_first else self._inner
         return tuple(tokenizer.encode(piece, add_special_tokens=False).ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainText:
+    """A tokeniser's `encode`, as a value that is small to send to another process."""
+
+    model: str
+    """Folder or hub name of the tokeniser."""
+
+    def __call__(self, text: str) -> list[int]:
+        """Token ids of a short text, read as plain text."""
+        return load_tokenizer(self.model).encode(text)
 
 
 @lru_cache(maxsize=2)
@@ -273,6 +295,16 @@ def _control_token_ids(backend: dict[str, Any], plain: "tokenizers.Tokenizer") -
     )
 
 
+def _unsaid_token_ids(backend: dict[str, Any], control: frozenset[int]) -> frozenset[int]:
+    """Control tokens that no text shows: all but the tags of thoughts, and white space."""
+    shown = {
+        token["id"]
+        for token in backend["added_tokens"]
+        if token["content"] in (OPENING, CLOSING) or (not token["special"] and token["content"].isspace())
+    }
+    return control - shown
+
+
 def _segments(text: str) -> Iterator[tuple[int, str]]:
     """Pieces of at most SEGMENT_CHARS with their first character, cut where the tokeniser cuts words anyway."""
     start = 0
@@ -283,11 +315,27 @@ def _segments(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _word_end(text: str, start: int, end: int) -> int:
-    """Last place before `end` where white space follows a letter or digit; `end` itself where there is none."""
+    """Last place before `end` where a word ends: before white space, else before a sign, else between characters."""
     for place in range(end - 1, start, -1):
         if text[place] in " \n" and text[place - 1].isalnum():
             return place
-    return end
+    nearest = range(end, max(start, end - SIGN_CHARS), -1)
+    for place in nearest:
+        if text[place - 1].isalnum() and _ends_word(text[place]):
+            return place
+    return next((place for place in nearest if _begins_character(text, place)), end)
+
+
+def _ends_word(character: str) -> bool:
+    """Whether words end before it. An apostrophe may belong to the word before it."""
+    return character not in "'’" and (character.isspace() or unicodedata.category(character)[0] in "PS")
+
+
+def _begins_character(text: str, place: int) -> bool:
+    """Whether no normalisation makes one character of what stands on both sides."""
+    character = text[place]
+    ends_hangul_syllable = "\u1160" <= character <= "\u11ff"
+    return not (ends_hangul_syllable or unicodedata.combining(character))
 
 
 def _split_marks(rendered: str) -> list[Piece]:

@@ -57,6 +57,8 @@ class PlannedDocument:
     """Log files that hold turns of it."""
     error: str | None
     """Why it can't be read, if so."""
+    is_unavailable: bool
+    """Whether that passes: the text could not be fetched, or is another one by now."""
 
 
 def planned_documents(call: pa.Table) -> list[PlannedDocument]:
@@ -75,4 +77,5 @@ def _planned_document(row: pa.Table) -> PlannedDocument:
         readings=[(reading["question"], reading["sample"]) for reading in values["readings"]],
         turn_files=values["turn_files"],
         error=values["error"],
+        is_unavailable=values["is_unavailable"],
     )

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import ray
 
-from memagent_batch.errors import MemagentError, StorageError, SupersededError, TerminatedError
+from memagent_batch.errors import MemagentError, SupersededError, TerminatedError
 
 CLAIM_SECONDS = 5.0
 """Pause between looks at the claim while readings go on."""
@@ -127,14 +127,21 @@ class OrderlyLeave:
             KeyboardInterrupt() if number == signal.SIGINT else Leave(TerminatedError(TERMINATED))
         )
         self._wake.set()
+        if not self._thread.is_alive() and not self._over.is_set():
+            raise self._told  # nobody is there to have the readers flush
 
     def _watch(self) -> None:
         while not self._over.is_set() and self._told is None and not self._is_superseded():
             self._wake.wait(CLAIM_SECONDS)
         if self._over.is_set():
             return
-        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):  # no cluster is left: nothing to wait for
-            ray.get(self._board.leave.remote(), timeout=FLUSH_SECONDS)
+        try:
+            with contextlib.suppress(ray.exceptions.RayError, TimeoutError):  # no cluster is left: nothing to wait for
+                ray.get(self._board.leave.remote(), timeout=FLUSH_SECONDS)
+        finally:  # whatever else the board may answer, the run must end
+            self._insist()
+
+    def _insist(self) -> None:
         self._leaving = self._told
         while not self._over.is_set():
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
@@ -146,8 +153,8 @@ class OrderlyLeave:
         except SupersededError as error:
             self._told = Leave(error)
             return True
-        except StorageError:
-            return False  # an outage: whoever writes next says so
+        except MemagentError:
+            return False  # an outage, or a `run.json` that can't be read: whoever writes next says so
         return False
 
 

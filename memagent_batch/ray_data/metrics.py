@@ -18,6 +18,7 @@ TAGS = ("model", "policy")
 COUNTERS = {
     "readings": ("memagent_readings", "readings that ended, failed ones included"),
     "failed": ("memagent_failed_readings", "readings that ended as a failed row"),
+    "not_read": ("memagent_not_read_readings", "readings that could not be read now, and wait for the next run"),
     "turns": ("memagent_turns", "turns that the engine ran; turns held by the log are not counted"),
     "prompt_tokens": ("memagent_prompt_tokens", "prompt tokens of those turns"),
     "cached_tokens": ("memagent_cached_prompt_tokens", "of these, tokens that the engine's prefix cache held"),

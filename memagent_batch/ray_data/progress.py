@@ -9,13 +9,14 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import ray
 from tqdm import tqdm
 
+from memagent_batch.domain.reasons import Reason
 from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.ray_data.metrics import COUNTERS, RunMetrics
 from memagent_batch.storage.plan import PendingWork
@@ -52,6 +53,7 @@ class ProgressBoard:
         self._seen: dict[str, float] = {}
         self._events: list[Event] = []
         self._num_left_out = 0
+        self._told: set[str] = set()
 
     async def add(self, counts: dict[str, int]) -> None:
         """Adds a reader's counts since its last report."""
@@ -80,10 +82,18 @@ class ProgressBoard:
             await asyncio.sleep(POLL_SECONDS)
 
     async def tell(self, events: Sequence[Event]) -> None:
-        """Keeps events for the driver."""
+        """Keeps events for the driver; of readings that were not read, the first one for each reason."""
+        news = [event for event in events if event.kind != EventKind.READING_NOT_READ or self._is_new_reason(event)]
         room = KEPT_EVENTS - len(self._events)
-        self._events.extend(events[:room])
-        self._num_left_out += len(events[room:])
+        self._events.extend(news[:room])
+        self._num_left_out += len(news[room:])
+
+    def _is_new_reason(self, event: Event) -> bool:
+        fields = event.fields
+        key = Reason(error_type=fields["error_type"], error_message=fields["error_message"]).key
+        is_new = key not in self._told and len(self._told) < KEPT_EVENTS
+        self._told.update({key} if is_new else ())
+        return is_new
 
     async def take_events(self) -> list[Event]:
         """The events since the last call, and one more that says how many were left out."""
@@ -115,6 +125,7 @@ class ProgressLine:
         self._said = self._began
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True, name="progress")
+        self._absence = Absence()
         self._terminal = sys.stderr.isatty()
         self._bar: Any = None
 
@@ -151,25 +162,52 @@ class ProgressLine:
         seconds = time.monotonic() - self._began
         done = self._done + sums["readings"]
         self._metrics.show(sums, asked=self._asked, to_do=self._asked - done)
+        self._absence.look(events, turns=sums["turns"])
         if events:
             with tqdm.external_write_mode(file=sys.stderr):
                 for event in events:
                     tell(event)
         tokens = sums["prompt_tokens"] + sums["completion_tokens"]
         rate = f"{sums['turns']} turns, {tokens / seconds:,.0f} tokens/s, {sums['failed']} failed"
+        rate += f", {sums['not_read']} not read" if sums["not_read"] else ""
         share = sums["document_chars"] / self._pending_chars
+        away = self._absence.text()
         to_go = f"{_duration(seconds / share - seconds)} to go" if 0 < share < 1 else ""
         if self._bar is not None:
             self._bar.bar_format = "readings {n_fmt}/{total_fmt} |{bar}| {elapsed} {postfix}"
             self._bar.n = done
-            self._bar.set_postfix_str(", ".join(part for part in (rate, to_go) if part))
+            self._bar.set_postfix_str(", ".join(part for part in (rate, away, to_go) if part))
         elif last or time.monotonic() - self._said >= LOG_SECONDS:
             self._said = time.monotonic()
-            parts = [f"readings {done}/{self._asked}", rate, _duration(seconds), to_go]
+            parts = [f"readings {done}/{self._asked}", rate, _duration(seconds), away, to_go]
             self._tell(", ".join(part for part in parts if part), **(sums | {"readings": done, "asked": self._asked}))
 
     def _tell(self, message: str, **fields: int) -> None:
         tell(Event(kind=EventKind.PROGRESS, message=message, fields={"run_id": self._run_id, **fields}))
+
+
+class Absence:
+    """Whether the endpoint is away, by what the readers tell of it; all of them ask the same one."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """It is there."""
+        self._clock = clock
+        self._since: float | None = None
+        self._turns = 0
+
+    def look(self, events: Sequence[Event], *, turns: int) -> None:
+        """Takes what was told since the last look, and the turns of all readers so far: where they grow, it answers."""
+        if turns != self._turns:
+            self._since, self._turns = None, turns
+        for event in events:
+            if event.kind == EventKind.ENDPOINT_AWAY and self._since is None:
+                self._since = self._clock() - event.fields["away_seconds"]
+            elif event.kind == EventKind.ENDPOINT_BACK:
+                self._since = None
+
+    def text(self) -> str:
+        """What the line says of it; nothing where it is there."""
+        return "" if self._since is None else f"endpoint away for {_duration(self._clock() - self._since)}"
 
 
 def _duration(seconds: float) -> str:

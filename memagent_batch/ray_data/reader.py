@@ -1,11 +1,12 @@
 """The actor: one engine, many readings at once on one event loop, everything that ends kept in the turn log."""
 
 import asyncio
+import contextlib
 import os
 import threading
 import uuid
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -18,7 +19,18 @@ from memagent_batch.domain.generation import Recording, Sharing, Tally
 from memagent_batch.domain.policies.shared import SharedPolicy
 from memagent_batch.domain.readings import Policy, Status
 from memagent_batch.engines.engine import Engine
-from memagent_batch.errors import DocumentError, EngineDeadError, MemagentError, QuestionTooLongError, ReadingError
+from memagent_batch.errors import (
+    DocumentError,
+    EngineDeadError,
+    EngineRefusedError,
+    LogRowError,
+    MemagentError,
+    NotReadError,
+    QuestionTooLongError,
+    ReadingError,
+    StorageError,
+    TextUnavailableError,
+)
 from memagent_batch.events import Event, EventKind
 from memagent_batch.ray_data.documents import DocumentChunks, PlannedDocument, planned_documents
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
@@ -29,9 +41,17 @@ from memagent_batch.ray_data.reporter import Reporter
 from memagent_batch.ray_data.suspects import Suspects
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import LIST_HASH, first_questions, question_lists, read_asked
+from memagent_batch.storage.not_read import ENDED
 from memagent_batch.storage.turn_index import ReadingKey, Row, read_turns, scan_turn_files
-from memagent_batch.storage.turn_log import TurnLogWriter
-from memagent_batch.wiring import make_engine, make_output, make_policy, make_prompt_tokens, make_tokenizer
+from memagent_batch.storage.turn_log import TurnLogWriter, require_outcome
+from memagent_batch.wiring import (
+    make_engine,
+    make_output,
+    make_policy,
+    make_prompt_tokens,
+    make_tokenizer,
+    require_reader,
+)
 
 LAST_FLUSH_SECONDS = 30.0
 """Longest wait for the log's last flush when the engine has died."""
@@ -57,41 +77,35 @@ class Reader:
     """Ray Data UDF: tokenised documents in, one row for each ended reading out. Lives as long as its engine."""
 
     def __init__(self, task: ReaderTask) -> None:
-        """Loads tokeniser and prompts; the engine starts with the first document, on the loop that serves it."""
+        """Takes the task; all that may fail begins with the first document, since Ray loses what is raised here."""
         self._task = task
         self._settings = task.settings
-        self._tokenizer = make_tokenizer(self._settings)
-        self._prompts = make_prompt_tokens(self._settings)
-        self._policy = make_policy(self._settings)
         self._output = make_output(self._settings)
-        self._questions = read_asked(self._output, run_id=task.run_id)
-        listed = LIST_HASH in self._questions.schema.names
-        self._lists = question_lists(self._questions) if listed else {}
-        self._first_questions = first_questions(self._questions) if listed else frozenset()
         self._writer = writer_before_restarts()
         self._writer_id = f"{self._writer}{uuid.uuid4().hex[:12]}"
         self._started = Once(self._start)
+        self._kept = Once(self._keep)
         self._loop: asyncio.AbstractEventLoop | None = None
         heed_actor_sigterm(self._leave)
 
     async def __call__(self, batch: pa.Table) -> pa.Table:
-        """Reads a document, or some small ones, for all their questions; in: a row of `CALL`, out: a row a reading.
+        """Reads a document, or some small ones, for all their questions; in: a row of `CALL`, out: rows of `ENDED`.
 
         Never raises for what concerns a reading alone.
         """
         engine = await self._started()
-        readings, document_ids = [], []
+        readings = []
         for document in planned_documents(batch):
             held = Once(partial(self._held, document))
             shared = defaultdict[ReadingAddress, SharedTurns](SharedTurns)
             for question, sample in document.readings:
                 readings.append(self._read(engine, document, held, shared, question, sample))
-                document_ids.append(document.document_id)
-        return pa.table({"document_id": document_ids, "status": pa.array(await asyncio.gather(*readings))})
+        return pa.Table.from_pylist(await asyncio.gather(*readings), schema=ENDED)
 
     async def _start(self) -> Engine:
         settings = self._settings
         self._loop = asyncio.get_running_loop()
+        self._load()
         self._slots = asyncio.Semaphore(settings.pool.readings_in_flight)
         self._log = TurnLogWriter(
             self._output, run_id=self._task.run_id, writer_id=self._writer_id, settings=settings.log
@@ -107,12 +121,23 @@ class Reader:
         )
         engine = make_engine(settings)
         await engine.start()
-        self._reporter.count_engine_start(run_id=self._task.run_id)
+        self._reporter.count_engine_start(engine, run_id=self._task.run_id)
         self._background = [
             asyncio.create_task(self._reporter.report()),
             asyncio.create_task(self._flush_when_left()),
         ]
         return engine
+
+    def _load(self) -> None:
+        """Tokeniser, prompts, policy and questions."""
+        require_reader(self._settings, fingerprint=self._task.reader_fingerprint)
+        self._tokenizer = make_tokenizer(self._settings)
+        self._prompts = make_prompt_tokens(self._settings)
+        self._policy = make_policy(self._settings)
+        self._questions = read_asked(self._output, run_id=self._task.run_id)
+        listed = LIST_HASH in self._questions.schema.names
+        self._lists = question_lists(self._questions) if listed else {}
+        self._first_questions = first_questions(self._questions) if listed else frozenset()
 
     async def _held(self, document: PlannedDocument) -> dict[ReadingKey, dict[str, Row]]:
         """Turns of the document that the log holds: of earlier runs, and of this run's actors before this one."""
@@ -132,7 +157,7 @@ class Reader:
         shared: defaultdict[ReadingAddress, SharedTurns],
         question: int,
         sample: int,
-    ) -> str:
+    ) -> Row:
         reporter, address = self._reporter, self._address(document, question, sample)
         list_address = self._list_address(address, question)
         reporter.waiting += 1
@@ -149,19 +174,27 @@ class Reader:
                 turns=shared[list_address].by_path,
             )
             tally = Tally(generate=generate, with_shared=address.question_hash in self._first_questions)
-            result = await self._result(engine, document, question, tally)
+            result = await self._result(engine, document, question, tally, address=address)
             reporter.in_flight -= 1
-        durable = asyncio.ensure_future(self._log.record_outcome(address, result))
+        return await self._ended(document, address, result, question=question)
+
+    async def _ended(
+        self, document: PlannedDocument, address: ReadingAddress, result: dict[str, Any], *, question: int
+    ) -> Row:
+        """Keeps and tells how a reading ended; returns its row of `ENDED` when that and its turns are durable."""
+        reporter, status = self._reporter, result["status"]
+        read = status != Status.NOT_READ
+        durable = asyncio.ensure_future(self._log.record_outcome(address, result) if read else self._log.settle())
         if reporter.in_flight == 0:
             self._log.flush_soon()
         await durable
-        failed = result["status"] == Status.FAILED
-        reporter.count_reading(failed=failed)
-        if failed:
-            reporter.tell(self._failed_reading(document, result, question=question, sample=sample))
+        reporter.count_reading(status)
+        if status != Status.OK:
+            reporter.tell(self._without_answer(document, result, question=question, sample=address.sample))
         if reporter.in_flight == 0:
             await reporter.settle()
-        return str(result["status"])
+        row = None if read else {"run_id": self._task.run_id, **asdict(address), **result}
+        return {"document_id": document.document_id, "status": str(status), "not_read": row}
 
     def _address(self, document: PlannedDocument, question: int, sample: int) -> ReadingAddress:
         return ReadingAddress(
@@ -177,8 +210,10 @@ class Reader:
             return address
         return replace(address, question_hash=self._questions[LIST_HASH][question].as_py())
 
-    async def _result(self, engine: Engine, document: PlannedDocument, question: int, tally: Tally) -> dict[str, Any]:
-        """The reading's row of the outcome log. The one place where an exception becomes a failed reading."""
+    async def _result(
+        self, engine: Engine, document: PlannedDocument, question: int, tally: Tally, *, address: ReadingAddress
+    ) -> dict[str, Any]:
+        """The reading's row of the outcome log. The one place where an exception becomes the end of a reading."""
         counting = Recording(generate=tally, record=self._reporter.count_turn)
         started_at = datetime.now(UTC)
         found: dict[str, Any] = {"status": Status.OK}
@@ -195,11 +230,16 @@ class Reader:
             await self._die(engine, error)
         except ReadingError as error:
             found = failure(error)
+        except NotReadError as error:
+            found = failure(error) | {"status": Status.NOT_READ}
+        except EngineRefusedError:
+            await self._kept()
+            raise
         except MemagentError:
             raise
         except Exception as error:  # noqa: BLE001 - a policy's own fault concerns the reading alone; its row shows it
             found = failure(error)
-        return {
+        result = {
             **found,
             **tally.counts(),
             "num_document_tokens": document.chunks.num_tokens,
@@ -208,10 +248,11 @@ class Reader:
             "finished_at": datetime.now(UTC),
             "model": self._settings.model,
         }
+        return fitting(result, address=address)
 
     def _chunks(self, document: PlannedDocument) -> DocumentChunks:
         if document.error is not None:
-            raise DocumentError(document.error)
+            raise (TextUnavailableError if document.is_unavailable else DocumentError)(document.error)
         return document.chunks
 
     def _policy_for(self, row: int) -> Policy:
@@ -230,22 +271,32 @@ class Reader:
             )
         return token_ids
 
-    def _failed_reading(
+    def _without_answer(
         self, document: PlannedDocument, result: dict[str, Any], *, question: int, sample: int
     ) -> Event:
         question_id = self._questions["question_id"][question].as_py()
         error = f"{result['error_type']}: {result['error_message']}"
+        not_read = result["status"] == Status.NOT_READ
+        end = "not read" if not_read else "failed"
         return Event(
-            kind=EventKind.READING_FAILED,
-            message=f"reading failed: document {document.document_id!r}, question {question_id!r}: {error}",
+            kind=EventKind.READING_NOT_READ if not_read else EventKind.READING_FAILED,
+            message=f"reading {end}: document {document.document_id!r}, question {question_id!r}: {error}",
             fields={
                 "run_id": self._task.run_id,
                 "document_id": document.document_id,
                 "question_id": question_id,
                 "sample": sample,
                 "error_type": result["error_type"],
+                "error_message": result["error_message"],
             },
         )
+
+    async def _keep(self) -> None:
+        """Before the run stops: has all readers flush their logs, as when the driver is about to leave."""
+        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
+            await asyncio.wait_for(self._task.board.leave.remote(), LAST_FLUSH_SECONDS)
+        with contextlib.suppress(StorageError, TimeoutError):  # the run stops for another reason, which is told
+            await asyncio.wait_for(self._log.flush(), LAST_FLUSH_SECONDS)
 
     async def _flush_when_left(self) -> None:
         """Keeps what is finished when the driver is about to leave, which ends this process."""
@@ -295,4 +346,14 @@ def writer_before_restarts() -> str:
 
 def failure(error: Exception) -> dict[str, Any]:
     """What a failed row says."""
-    return {"status": Status.FAILED, "error_type": type(error).__name__, "error_message": str(error)}
+    message = str(error).encode(errors="replace").decode()
+    return {"status": Status.FAILED, "error_type": type(error).__name__, "error_message": message}
+
+
+def fitting(result: dict[str, Any], *, address: ReadingAddress) -> dict[str, Any]:
+    """The outcome; a failed one where the log could not hold what the policy brought."""
+    try:
+        require_outcome(address, result)
+    except LogRowError as error:
+        return {**result, **dict.fromkeys(("response", "memory", "finish_reason")), **failure(error)}
+    return result

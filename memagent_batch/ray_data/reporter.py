@@ -7,7 +7,9 @@ from typing import Any
 
 import ray
 
+from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.engines.engine import Engine, Outage, RemoteEngine
 from memagent_batch.errors import EngineDeadError
 from memagent_batch.events import Event, EventKind
 from memagent_batch.ray_data.metrics import ReaderMetrics
@@ -17,6 +19,9 @@ from memagent_batch.storage.turn_log import TurnLogWriter
 
 SETTLE_SECONDS = 30.0
 """Longest wait for the board; a reading goes on without it."""
+
+AWAY_SECONDS = 5.0
+"""An endpoint that is away for less is not worth a line: throttling may hold requests back every other second."""
 
 
 class Reporter:
@@ -36,6 +41,9 @@ class Reporter:
         self._events: list[Event] = []
         self._told_log = {"log_flushes": 0, "log_bytes": 0}
         self._engine_died = False
+        self._run_id = ""
+        self._outage: Outage | None = None
+        self._away_seconds = 0.0
 
     async def report(self) -> None:
         """Tells all of it once a second, for ever."""
@@ -43,8 +51,10 @@ class Reporter:
             await asyncio.sleep(REPORT_SECONDS)
             self.send()
 
-    def count_engine_start(self, *, run_id: str) -> None:
+    def count_engine_start(self, engine: Engine, *, run_id: str) -> None:
         """Takes an engine that is up; tells where it stands in for one that went away."""
+        self._run_id = run_id
+        self._outage = engine.outage if isinstance(engine, RemoteEngine) else None
         context = ray.get_runtime_context() if ray.is_initialized() else None
         if context and context.get_actor_id() and context.was_current_actor_reconstructed:
             self._counts["engine_restarts"] += 1
@@ -72,10 +82,11 @@ class Reporter:
         self._counts["memory_truncations"] += prompt.kind == TurnKind.UPDATE and cut
         self._turn_seconds.append(completion.engine_seconds)
 
-    def count_reading(self, *, failed: bool) -> None:
-        """Takes a reading that ended."""
-        self._counts["readings"] += 1
-        self._counts["failed"] += failed
+    def count_reading(self, status: Status) -> None:
+        """Takes a reading that ended, or was not read."""
+        self._counts["readings"] += status != Status.NOT_READ
+        self._counts["failed"] += status == Status.FAILED
+        self._counts["not_read"] += status == Status.NOT_READ
 
     def tell(self, event: Event) -> None:
         """Takes what the driver shall say."""
@@ -88,6 +99,7 @@ class Reporter:
 
     def send(self) -> list[Awaitable[None]]:
         """Tells what has come together since the last time; returns what ends when the board has it."""
+        self._tell_outage()
         counts, self._counts = self._counts | self._log_counts(), dict.fromkeys(COUNTS, 0)
         events, self._events = self._events, []
         sent: list[Awaitable[None]] = []
@@ -98,6 +110,21 @@ class Reporter:
         turn_seconds, self._turn_seconds = self._turn_seconds, []
         self._metrics.show(turn_seconds, in_flight=self.in_flight, waiting=self.waiting)
         return sent
+
+    def _tell_outage(self) -> None:
+        """Tells once that the endpoint is away, and once that it is back."""
+        if self._outage is None:
+            return
+        seconds, before = self._outage.away_seconds, self._away_seconds
+        if seconds >= AWAY_SECONDS and not before:
+            message = f"endpoint away for {seconds:.0f} s, all readings wait for it: {self._outage.failure}"
+            self._tell_absence(EventKind.ENDPOINT_AWAY, message, seconds=seconds)
+        elif before and not seconds:
+            self._tell_absence(EventKind.ENDPOINT_BACK, f"endpoint back after {before:.0f} s", seconds=before)
+        self._away_seconds = seconds if seconds >= AWAY_SECONDS else 0.0
+
+    def _tell_absence(self, kind: EventKind, message: str, *, seconds: float) -> None:
+        self.tell(Event(kind=kind, message=message, fields={"run_id": self._run_id, "away_seconds": round(seconds)}))
 
     def _log_counts(self) -> dict[str, int]:
         """What the log has written since the last time."""

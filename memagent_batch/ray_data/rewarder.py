@@ -1,21 +1,28 @@
 """Rewards of samples. A user's own function runs in a process of its own, so that it can neither hang nor end a run."""
 
-import importlib
-import math
-import multiprocessing
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
 from memagent_batch.domain.answers import Extraction
-from memagent_batch.domain.rewards import BUILT_IN_REWARDS, Reward, built_in_reward
+from memagent_batch.domain.rewards import BUILT_IN_REWARDS, built_in_reward
 from memagent_batch.errors import SettingsError
+from memagent_batch.ray_data import reward_server
 from memagent_batch.sections import RolloutSettings
 
 IMPORT_SECONDS = 120.0
 """Time in which the process of a user's function must have started and imported it."""
+
+STDERR = 2
+"""File descriptor to which the function's own output goes: stdout belongs to the command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +44,15 @@ class Rewarder:
         self._built_in = None
         if settings.reward in BUILT_IN_REWARDS:
             self._built_in = built_in_reward(settings.reward, extraction=extraction)
-        self._pool: ProcessPoolExecutor | None = None
+        self._process: RewardProcess | None = None
+        self._was_imported = False
 
     def __call__(self, response: str, references: Sequence[str] | None) -> Rewarded:
-        """The reward of a response. Never raises for what concerns the sample alone."""
+        """The reward of a response. What concerns one sample alone is never raised.
+
+        Raises:
+            SettingsError: the user's function can't be imported here.
+        """
         if references is None:
             return Rewarded(error="the question has no references")
         if self._built_in is not None:
@@ -49,72 +61,104 @@ class Rewarder:
 
     def close(self) -> None:
         """Ends the process, if there is one, also where it hangs."""
-        if self._pool is None:
-            return
-        for process in list((self._pool._processes or {}).values()):
-            process.kill()
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        self._pool = None
+        if self._process is not None:
+            self._process.close()
+            self._process = None
 
     def _foreign(self, response: str, references: list[str]) -> Rewarded:
         """Asks the user's function in its process; after a failure of the process, the next sample gets a new one."""
-        limit = IMPORT_SECONDS
-        asked: Future[Any] | None = None
         try:
-            if self._pool is None:
-                self._pool = ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn"))
-                asked = self._pool.submit(_warm_up, self._settings.reward)
-                asked.result(timeout=limit)
-            limit = self._settings.reward_timeout_seconds
-            asked = self._pool.submit(call_reward, self._settings.reward, response, references)
-            return Rewarded(reward=asked.result(timeout=limit))
-        except BrokenProcessPool:
-            self.close()
-            return Rewarded(error="its process died")
-        except Exception as error:  # noqa: BLE001 - the boundary to the user's own code; the row says what it raised
-            if isinstance(error, TimeoutError) and asked is not None and not asked.done():
+            if self._process is None or self._process.has_ended():
                 self.close()
-                return Rewarded(error=f"took longer than {limit:g} s")
-            return Rewarded(error=f"{type(error).__name__}: {error}")
+                self._process = RewardProcess(self._settings.reward)
+                self._was_imported = True
+            return self._process.ask(response, references, seconds=self._settings.reward_timeout_seconds)
+        except _ProcessFailedError as error:
+            self.close()
+            return Rewarded(error=str(error))
+        except SettingsError as error:
+            if not self._was_imported:
+                raise
+            return Rewarded(error=str(error))
 
 
-def import_reward(path: str) -> Reward:
-    """The function that `package.module:function` names.
+class RewardProcess:
+    """The process in which a user's function runs, and the only one that imports it."""
+
+    def __init__(self, path: str, *, import_seconds: float = IMPORT_SECONDS) -> None:
+        """Starts it and waits until the function is imported.
+
+        Args:
+            path: `package.module:function`.
+            import_seconds: time for that.
+
+        Raises:
+            SettingsError: the function can't be imported, whatever its module does instead; says what.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._connection = Connection(ours.detach())
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", reward_server.__file__, str(theirs.fileno()), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=STDERR,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        first = {"reward": path, "sys_path": sys.path}
+        try:
+            failure = self._exchange(first, seconds=import_seconds).get("error")
+        except _ProcessFailedError as error:
+            failure = str(error)
+        except BaseException:
+            self.close()
+            raise
+        if failure is not None:
+            self.close()
+            raise SettingsError(
+                f"rollouts.reward: {path!r} can't be imported: {failure}. Mend the module; where it is not found, put "
+                "its folder on PYTHONPATH, on every node"
+            )
+
+    def ask(self, response: str, references: list[str], *, seconds: float) -> Rewarded:
+        """What the function makes of a response.
+
+        Raises:
+            _ProcessFailedError: the process died, or the function took longer; this process is of no further use.
+        """
+        return Rewarded(**self._exchange({"response": response, "references": references}, seconds=seconds))
+
+    def has_ended(self) -> bool:
+        """Whether the process is known to have ended."""
+        return self._connection.poll(0)
+
+    def close(self) -> None:
+        """Ends the process and all that it started in its group; to be called once."""
+        with suppress(ProcessLookupError):  # all of them have ended already
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._connection.close()
+
+    def _exchange(self, message: dict[str, Any], *, seconds: float) -> dict[str, Any]:
+        try:
+            self._connection.send_bytes(json.dumps(message).encode())
+            if not self._connection.poll(seconds):
+                raise _ProcessFailedError(f"took longer than {seconds:g} s")
+            reply: dict[str, Any] = json.loads(self._connection.recv_bytes())
+        except (EOFError, ConnectionError) as error:
+            raise _ProcessFailedError("its process died") from error
+        return reply
+
+
+class _ProcessFailedError(Exception):
+    """The process can't be asked any more."""
+
+
+def require_reward(settings: RolloutSettings, *, import_seconds: float = IMPORT_SECONDS) -> None:
+    """Refuses a reward of the user's that can't be imported; it is tried in a process of its own.
 
     Raises:
-        SettingsError: there is no such module or function; names it.
+        SettingsError: names it.
     """
-    module, _, name = path.partition(":")
-    try:
-        reward: Reward = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise SettingsError(
-            f"rollouts.reward: {path!r} can't be imported ({error}); it must be importable on every node"
-        ) from error
-    if not callable(reward):
-        raise SettingsError(f"rollouts.reward: {path!r} is no function")
-    return reward
-
-
-def _warm_up(path: str) -> None:
-    """Imports the function, so that the limit of a sample counts its own time alone."""
-    import_reward(path)
-
-
-def call_reward(path: str, response: str, references: list[str]) -> float:
-    """The reward that a user's function gives; runs in the process that is meant for it.
-
-    Raises:
-        TypeError: it gave something that is no number.
-        ValueError: it gave no finite number.
-        RuntimeError: it asked the process to end.
-    """
-    try:
-        given = import_reward(path)(response, references)
-    except SystemExit as error:  # which would end the process that asked, too
-        raise RuntimeError(f"it calls exit({error.code})") from error
-    if isinstance(given, str | bytes) or not hasattr(given, "__float__"):
-        raise TypeError(f"the reward must be a number, not {type(given).__name__}")
-    if not math.isfinite(float(given)):
-        raise ValueError(f"the reward must be finite, not {given}")
-    return float(given)
+    if settings.reward not in BUILT_IN_REWARDS:
+        RewardProcess(settings.reward, import_seconds=import_seconds).close()

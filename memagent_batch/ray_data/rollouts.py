@@ -20,7 +20,7 @@ from memagent_batch.ray_data.groups import COUNTS, Asked, GroupMaker, Sample
 from memagent_batch.ray_data.logged_turns import held_turn
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.settings import Settings
-from memagent_batch.storage.asked import read_asked
+from memagent_batch.storage.asked import asked_in
 from memagent_batch.storage.claim import require_claim
 from memagent_batch.storage.rollouts import write_rollouts
 from memagent_batch.storage.turn_index import ReadingKey, Row, read_outcomes, read_turns, reading_key
@@ -74,20 +74,21 @@ class Projector:
     """Replays the samples of a run, one document at a time, and has their groups made."""
 
     def __init__(self, task: RolloutTask) -> None:
-        """Loads tokeniser, prompts and the questions of the run."""
+        """Loads tokeniser and prompts."""
         settings = task.settings
         self._task = task
         self._tokenizer = make_tokenizer(settings)
         self._prompts = make_prompt_tokens(settings)
         self._policy = make_policy(settings)
         self._output = make_output(settings)
-        self._questions = read_asked(self._output, run_id=task.run_id).to_pylist()
+        self._questions: dict[int, Row] = {}
         self.maker = GroupMaker(settings, run_id=task.run_id, reader=task.reader)
         self.missing: list[str] = []
 
     def groups(self, part: pa.Table) -> Iterator[pa.Table]:
         """The groups of a part, a table of `ROLLOUTS` each, in the order of its documents."""
         fingerprint = self._task.reader.fingerprint
+        self._questions = asked_in(part)
         files = sorted({file for files in part["outcome_files"].to_pylist() for file in files})
         outcomes = read_outcomes(self._output, files, reader_fingerprint=fingerprint)
         readable = part.filter(pc.is_null(part["error"]))
@@ -99,7 +100,7 @@ class Projector:
                 document.turn_files,
                 reader_fingerprint=fingerprint,
                 document_hashes=[document.document_hash],
-                ended_by={key: row["run_id"] for key, row in outcomes.items()},
+                ended_by={key: row["line"] for key, row in outcomes.items()},
             )
             yield from self._document(document, turns, outcomes)
 
@@ -176,6 +177,7 @@ def _unread(row: Row) -> PlannedDocument:
         readings=[(reading["question"], reading["sample"]) for reading in row["readings"]],
         turn_files=[],
         error=row["error"],
+        is_unavailable=False,
     )
 
 

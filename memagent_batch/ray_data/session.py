@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ CPU_SHARE = 0.5
 
 RAY_NOTE = "\nFailed to apply UDF"
 """Begins the advice on retries that Ray Data adds to the message of every error in a task."""
+
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""Escape sequences with which Ray colours its messages."""
 
 BLOCKS_AHEAD = 16
 """Documents that a CPU task holds ready. Ray Data takes them once a round of its loop, which lasts 0.1 s at the least;
@@ -44,21 +48,20 @@ def ray_session() -> Iterator[None]:
                 ray.shutdown()
 
 
-def own_error(error: BaseException) -> MemagentError:
-    """This project's error inside one of Ray's, as the task raised it; else a RunFailedError with Ray's own words."""
-    cause: BaseException | None = error
-    while cause is not None:
-        # Ray's own error is an instance of its cause's class as well, with the whole traceback as its message
-        if isinstance(cause, MemagentError) and not isinstance(cause, ray.exceptions.RayError):
-            return type(cause)(str(cause).split(RAY_NOTE, 1)[0])
-        cause = getattr(cause, "cause", None) or cause.__cause__
-    return RunFailedError(f"Ray stopped the run: {str(error).strip()}; the same command goes on from the log")
+def own_error(error: ray.exceptions.RayError) -> MemagentError:
+    """This project's error as a task or an actor raised it; else a RunFailedError with Ray's own words."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, MemagentError):
+        return type(cause)(_without_advice(str(cause)))
+    said = _without_advice(COLOURS.sub("", str(error))).strip()
+    return RunFailedError(f"Ray stopped the run: {said}; the same command goes on from the log")
 
 
 def set_long_loops(context: DataContext) -> None:
     """Sets what Ray Data's defaults get wrong for readings that take hours."""
     context.execution_no_progress_timeout_s = -1  # a 10 M-token document returns no row for hours
     context.max_errored_blocks = 0  # nothing is dropped
+    context.raise_original_map_exception = True  # else the type of an error is lost, unless a generator raised it
     context.actor_task_retry_on_errors = False  # the engine is the one layer that retries
     context.max_consecutive_actor_init_deaths = 3
     context._max_num_blocks_in_streaming_gen_buffer = BLOCKS_AHEAD  # a knob by no other name
@@ -66,6 +69,10 @@ def set_long_loops(context: DataContext) -> None:
     context.print_on_execution_start = False
     context.wait_for_min_actors_s = START_SECONDS  # else the first actor that is up takes all the longest documents
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # its errors are raised too, and told by `own_error`
+
+
+def _without_advice(message: str) -> str:
+    return message.split(RAY_NOTE, 1)[0]
 
 
 def _connect() -> None:

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 
 from memagent_batch.domain.chunking import chunk_spans
 from memagent_batch.engines.tokenizer import Tokenizer
-from memagent_batch.errors import DocumentError
+from memagent_batch.errors import DocumentError, MemagentError, TextUnavailableError
 from memagent_batch.ray_data.documents import planned_documents
 from memagent_batch.settings import Settings
 from memagent_batch.storage.calls import CALL_COLUMN
 from memagent_batch.storage.documents import FetchedText, fetch_texts, index_shard
 from memagent_batch.storage.plan import WORK_COLUMNS
-from memagent_batch.wiring import make_tokenizer
+from memagent_batch.wiring import make_documents, make_tokenizer
 
 SPAN = pa.struct(
     [
@@ -36,6 +36,7 @@ TOKENISED = pa.schema(
         pa.field("token_ids", pa.large_list(pa.int32())),
         pa.field("spans", pa.list_(SPAN)),
         pa.field("error", pa.string()),
+        pa.field("is_unavailable", pa.bool_()),
         *WORK_COLUMNS,
     ]
 )
@@ -60,7 +61,8 @@ def tokenise(bundle: pa.Table, *, settings: Settings) -> Iterator[pa.Table]:
     work = bundle.select(["document_id", "document_hash", *WORK_COLUMNS.names]).to_pylist()
     calls = bundle[CALL_COLUMN].to_pylist() if CALL_COLUMN in bundle.schema.names else range(len(work))
     missing, held = Counter(calls), defaultdict(list)
-    for fetched in fetch_texts(bundle, settings=settings.input, storage_options=settings.storage_options):
+    documents = make_documents(settings)
+    for fetched in fetch_texts(bundle, documents=documents[0], settings=settings.input):
         call = calls[fetched.row]
         held[call].append(_tokenised(tokenizer, fetched, work[fetched.row], settings=settings))
         missing[call] -= 1
@@ -102,11 +104,11 @@ def count_tokens(part: pa.Table, *, settings: Settings) -> pa.Table:
 
 def _tokenised(tokenizer: Tokenizer, fetched: FetchedText, work: dict[str, Any], *, settings: Settings) -> pa.Table:
     if fetched.text is None:
-        return _row(work, token_ids=pa.array([], pa.int32()), spans=[], error=str(fetched.error))
+        return _row(work, token_ids=pa.array([], pa.int32()), spans=[], error=fetched.error)
     try:
         tokens = tokenizer.encode_document(fetched.text)
     except DocumentError as error:
-        return _row(work, token_ids=pa.array([], pa.int32()), spans=[], error=str(error))
+        return _row(work, token_ids=pa.array([], pa.int32()), spans=[], error=error)
     spans = chunk_spans(
         tokens.token_chars.data,
         num_chars=len(fetched.text),
@@ -121,12 +123,15 @@ def _call(documents: Sequence[pa.Table]) -> pa.Table:
     return pa.table({"documents": pa.LargeListArray.from_arrays(pa.array([0, len(rows)], pa.int64()), rows)}, CALL)
 
 
-def _row(work: dict[str, Any], *, token_ids: pa.Array, spans: list[dict[str, int]], error: str | None) -> pa.Table:
+def _row(
+    work: dict[str, Any], *, token_ids: pa.Array, spans: list[dict[str, int]], error: MemagentError | None
+) -> pa.Table:
     offsets = pa.array([0, len(token_ids)], pa.int64())
     columns = {
         **{name: pa.array([value], TOKENISED.field(name).type) for name, value in work.items()},
         "token_ids": pa.LargeListArray.from_arrays(offsets, token_ids),
         "spans": pa.array([spans], TOKENISED.field("spans").type),
-        "error": pa.array([error], pa.string()),
+        "error": pa.array([error and str(error)], pa.string()),
+        "is_unavailable": pa.array([isinstance(error, TextUnavailableError)]),
     }
     return pa.table({name: columns[name] for name in TOKENISED.names}, schema=TOKENISED)

@@ -1,21 +1,22 @@
 """Reads the answers of any run, or of anything else that wrote such a table, as far as scoring needs them."""
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
 from memagent_batch.storage.columnar import open_grouped
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import MANIFEST_FILE, RUN_FILE
+from memagent_batch.storage.manifest import MANIFEST_FILE, RUN_FILE, table_locations
 from memagent_batch.storage.records import reading
-from memagent_batch.storage.shards import InputFile, list_files
+from memagent_batch.storage.shards import list_files
 from memagent_batch.storage.suites import ANSWER_COLUMNS
 from memagent_batch.storage.tables import ANSWERS_FOLDER
 
 REQUIRED = ("document_id", "question_id", "answer")
 """Columns without which nothing can be scored. Of the others, a table that lacks them has the values in `ABSENT`."""
 
-ABSENT = {"sample": 0, "status": Status.OK.value, "num_document_tokens": None}
+ABSENT = {"sample": 0, "status": Status.OK.value, "num_document_tokens": None, "response": None}
 """What a missing column stands for; 0 where it is not named here."""
 
 
@@ -26,44 +27,45 @@ def read_answers(location: Location) -> pa.Table:
         location: Parquet or Arrow files (a file, folder or glob) with the columns document_id, question_id and answer;
             or the output of a run that has finished.
 
+    Readings that were not read are left out, as ones that the table has no row of.
+
     Raises:
         InputError: a file or column can't be read, or the run has not finished.
     """
-    place = _table_of_run(location)
-    tables = [_read_file(place, file) for file in list_files(place)]
-    table = pa.concat_tables(tables)
-    if not table.num_rows:
-        raise InputError(f"{place.uri} holds no answers; is it the table that was meant?")
+    table = pa.concat_tables([_read_file(place) for place in _files(location)])
     known = {status.value for status in Status}
     for status in table["status"].unique().to_pylist():
         if status not in known:
             raise InputError(
-                f"{place.uri}: column 'status' says {status!r}; write ok or failed, or leave the column out"
+                f"{location.uri}: column 'status' says {status!r}; write ok or failed, or leave the column out"
             )
+    table = table.filter(pc.not_equal(table["status"], Status.NOT_READ.value))
+    if not table.num_rows:
+        raise InputError(f"{location.uri} holds no answers; is it the table that was meant?")
     return table
 
 
-def _table_of_run(location: Location) -> Location:
-    """The folder `answers` where the location is a run's output; else the location itself."""
+def _files(location: Location) -> list[Location]:
+    """The files of `answers` where the location is a run's output; else all files of the location."""
     with reading(location.uri):
-        if not location.is_folder() or not (location / RUN_FILE).exists():
-            return location
+        is_run = location.is_folder() and (location / RUN_FILE).exists()
+        if not is_run:
+            return [location.at(file.path) for file in list_files(location)]
         if not (location / MANIFEST_FILE).exists():
             raise InputError(
                 f"{location.uri} is the output of a run that has not finished (no {MANIFEST_FILE}); run the same "
                 "command again, and score it then"
             )
-    return location / ANSWERS_FOLDER
+    return table_locations(location, ANSWERS_FOLDER)
 
 
-def _read_file(location: Location, file: InputFile) -> pa.Table:
-    place = Location(uri=file.path, storage_options=location.storage_options)
+def _read_file(place: Location) -> pa.Table:
     with open_grouped(place) as table:
         names = [name for name in ANSWER_COLUMNS.names if name in table.schema.names]
         missing = [name for name in REQUIRED if name not in names]
         if missing:
             raise InputError(
-                f"{file.path} has no column {missing[0]!r}; its columns: {', '.join(table.schema.names) or 'none'}; "
+                f"{place.uri} has no column {missing[0]!r}; its columns: {', '.join(table.schema.names) or 'none'}; "
                 "an answers table has document_id, question_id and answer"
             )
         schema = pa.schema([table.schema.field(name) for name in names])
@@ -72,7 +74,7 @@ def _read_file(location: Location, file: InputFile) -> pa.Table:
             for group in range(len(table.group_bytes))
             for batch in table.batches(group, names=names)
         ]
-    return _as_answers(pa.Table.from_batches(batches, schema=schema), path=file.path)
+    return _as_answers(pa.Table.from_batches(batches, schema=schema), path=place.uri)
 
 
 def _as_answers(table: pa.Table, *, path: str) -> pa.Table:

@@ -1,8 +1,16 @@
-"""The question list of a run, kept beside its log: actors and tasks on any node find it there after any restart."""
+"""The question list of a run, kept beside its log: actors on any node find it there after any restart.
+
+A part of the tables brings the questions that are asked in it: were a million of them bound to a document each, a task
+that reads the whole list for its ten thousand would make the tables quadratic.
+"""
 
 from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from memagent_batch.domain.policies.shared import question_list
@@ -10,6 +18,9 @@ from memagent_batch.storage.location import Location
 from memagent_batch.storage.turn_log import parquet_bytes
 
 ASKED_FOLDER = "log/questions"
+ASKED_COLUMN = "asked"
+"""Of a part of the tables: the questions that no earlier document of it brought, with their rows of the list."""
+_ROW = "row"
 LIST_HASH = "list_hash"
 """Column with the hash of the list that a question is read with; there only where lists are read in one pass."""
 
@@ -23,6 +34,32 @@ def read_asked(output: Location, *, run_id: str) -> pa.Table:
     """The question list of a run; `readings` of its plan name rows of it."""
     place = output / f"{ASKED_FOLDER}/{run_id}.parquet"
     return pq.read_table(place.path, filesystem=place.fs)
+
+
+def with_asked(documents: pa.Table, asked: Sequence[Sequence[int]], *, questions: pa.Table) -> pa.Table:
+    """Adds the questions of a part to it (`ASKED_COLUMN`): each once, beside the first document that it is asked of.
+
+    Args:
+        documents: The part.
+        asked: Rows of the question list that are asked of each document.
+        questions: `Plan.hashed_questions`.
+    """
+    brought: dict[int, None] = {}
+    offsets = [0]
+    for rows in asked:
+        brought.update(dict.fromkeys(rows))
+        offsets.append(len(brought))
+    taken = questions.take(pa.array(brought, pa.int64()))
+    columns = [pa.array(brought, pa.int64()), *(column.combine_chunks() for column in taken.columns)]
+    values = pa.StructArray.from_arrays(columns, names=[_ROW, *taken.schema.names])
+    lists = pa.ListArray.from_arrays(pa.array(np.asarray(offsets), pa.int32()), values)
+    return documents.append_column(ASKED_COLUMN, lists)
+
+
+def asked_in(part: pa.Table) -> dict[int, dict[str, Any]]:
+    """The questions of a part by their rows of the question list, which `readings` name."""
+    rows = pc.list_flatten(part[ASKED_COLUMN]).to_pylist()
+    return {row.pop(_ROW): row for row in rows}
 
 
 def question_lists(questions: pa.Table) -> dict[str | None, str]:

@@ -26,7 +26,7 @@ class ChangeCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingCounts:
-    """Where the rows of `answers` come from; the three add up to all readings asked for."""
+    """Where the rows of `answers` come from; the four add up to all readings asked for."""
 
     read: int
     """Read since the last finished run, by this run or by one that was stopped."""
@@ -34,6 +34,8 @@ class ReadingCounts:
     """Read before it."""
     unreadable: int
     """Of documents whose text can't be read."""
+    not_read: int
+    """Not read for a cause that passes; the next run reads them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +95,14 @@ def _count(before: Mapping[Hashable, str | None], after: Mapping[Hashable, str |
 def _count_readings(plan: pa.Table, *, since: str) -> ReadingCounts:
     """Run ids sort by time."""
     run_ids = pc.struct_field(pc.list_flatten(plan["readings"]), "run_id")
-    unreadable = run_ids.null_count
+    unreadable = len(pc.list_flatten(plan.filter(pc.is_valid(plan["error"]))["readings"]))
     read = pc.sum(pc.greater(run_ids, since)).as_py() or 0
-    return ReadingCounts(read=read, kept=len(run_ids) - unreadable - read, unreadable=unreadable)
+    return ReadingCounts(
+        read=read,
+        kept=len(run_ids) - run_ids.null_count - read,
+        unreadable=unreadable,
+        not_read=run_ids.null_count - unreadable,
+    )
 
 
 def _document_hashes(plan: pa.Table) -> dict[Hashable, str | None]:

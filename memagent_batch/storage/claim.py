@@ -1,24 +1,52 @@
-"""Whose an output is: of several attempts at one output, the one whose `run.json` is there, which is the newest.
+"""Decides which of several attempts owns an output, and replaces its tables without a gap.
 
-An attempt claims the output by writing `run.json`. It asks whether the claim still stands before it shows anything, and
-every few seconds while it reads. What it must not do after it lost the claim, it can't do to the winner's files: table
-files carry the run's id, only files that were there before the claim was asked for are removed, and a manifest never
-replaces another one.
+The newest `run.json` is the claim. An attempt writes it once, asks every few seconds whether its claim still stands,
+and leaves when a newer attempt has claimed the output.
+
+A record (`manifest.json`, `rollouts.json`) names the files of its tables, and tables count only by their record. To
+replace them, an attempt that holds the claim
+
+1. writes new files beside the old ones: names carry the run's id, so that no attempt writes over another's;
+2. takes the version of the record that is there, asks for the claim, and replaces that version by its own record in one
+   conditional write (`Location.replace`). What was shown until then stays whole until then;
+3. lists the files that its record does not name, asks for the claim again, and removes them.
+
+A record never takes the place of a newer attempt's: that attempt has changed the version since, or holds the claim. No
+file of a newer attempt is removed: it is written after that attempt's claim, and the listing comes before the question
+for the claim. A newer attempt may take over files of the record that it finds after its claim: an older attempt that
+may still remove files published that record, and spares them.
 """
 
-import json
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from memagent_batch.errors import StorageError, SupersededError
 from memagent_batch.storage.location import Location, storage_errors
-from memagent_batch.storage.manifest import MANIFEST_FILE, RUN_FILE, read_json
+from memagent_batch.storage.manifest import MANIFEST_FILE, RUN_FILE, json_bytes, read_json
+from memagent_batch.storage.rollouts import ROLLOUTS_FILE, ROLLOUTS_FOLDER
 from memagent_batch.storage.tables import ANSWERS_FOLDER, MEMORIES_FOLDER, REMOVED_FOLDER
 
-TABLE_FOLDERS = (ANSWERS_FOLDER, MEMORIES_FOLDER, REMOVED_FOLDER)
+PUBLISH_TRIES = 5
+"""Times that another attempt may replace the record between the look at it and the writing."""
 
-MANIFEST_TRIES = 5
-"""Manifests of older attempts, written in the moment in which they lost the claim, that are cleared away."""
+_RESTLESS = "{} changes whenever it is looked at; look what else writes to the output"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSet:
+    """Tables that are replaced together."""
+
+    record: str
+    """Name of the file that names their files, under `files`."""
+    folders: tuple[str, ...]
+    """Folders of their files."""
+
+
+ANSWER_TABLES = TableSet(record=MANIFEST_FILE, folders=(ANSWERS_FOLDER, MEMORIES_FOLDER, REMOVED_FOLDER))
+ROLLOUT_TABLES = TableSet(record=ROLLOUTS_FILE, folders=(ROLLOUTS_FOLDER,))
 
 
 def require_claim(output: Location, *, run_id: str) -> None:
@@ -40,77 +68,85 @@ def require_claim(output: Location, *, run_id: str) -> None:
         )
 
 
-def clear_tables(output: Location, *, run_id: str) -> None:
-    """Removes manifest and tables of the runs before; what they say is in the log. Without a manifest they don't count.
+def remove_leftovers(output: Location, *, tables: TableSet, run_id: str) -> None:
+    """Removes files that the record does not name, so that attempts that are killed again and again fill no disk.
+
+    One of them may be of an older attempt that is about to publish. So the record is changed first, in a field that
+    only says by whom: the older attempt's conditional write fails then. Without a record nothing is removed.
 
     Raises:
         SupersededError: a newer attempt holds the claim; nothing was removed.
     """
-    clear(output, run_id=run_id, record=MANIFEST_FILE, folders=TABLE_FOLDERS)
+    place = output / tables.record
+    for _ in range(PUBLISH_TRIES):
+        version = place.version()
+        record = read_json(place)
+        strangers = stranger_files(output, record, tables=tables)
+        require_claim(output, run_id=run_id)
+        if record is None or not strangers:
+            return
+        sealed = json_bytes({**record, "claimed_by": run_id})
+        if place.replace(sealed, version=version):
+            output.delete_files(strangers)
+            return
+    raise StorageError(_RESTLESS.format(place.uri))
 
 
-def clear(output: Location, *, run_id: str, record: str, folders: Collection[str]) -> None:
-    """Removes what lies in some folders, and first the record without which it does not count.
+@contextmanager
+def removed_on_failure(output: Location, *, tables: TableSet, run_id: str) -> Iterator[None]:
+    """The block in which a run writes files of tables; where it fails, they are removed. The tables shown stay."""
+    done = False
+    try:
+        yield
+        done = True
+    finally:
+        if not done:
+            with suppress(StorageError):  # as in an outage, which is why the block failed; the next run removes them
+                remove_unpublished(output, tables=tables, run_id=run_id)
 
-    The files are listed before the claim is asked for, so that those of a newer attempt are not among them.
 
-    Raises:
-        SupersededError: a newer attempt holds the claim; nothing was removed.
-    """
-    files = _files(output, folders)
-    require_claim(output, run_id=run_id)
-    (output / record).delete()
-    _delete(output, files)
-
-
-def publish_manifest(output: Location, manifest: Mapping[str, Any], *, run_id: str, files: Collection[str]) -> None:
-    """Writes the manifest, with which the tables begin to count, and removes what is not among its files.
+def publish(output: Location, record: Mapping[str, Any], *, tables: TableSet, run_id: str) -> None:
+    """Shows the run's tables in the place of those before, by one write, and removes files that are not theirs.
 
     Args:
         output: the run's location.
-        manifest: what it says.
+        record: what the tables' record says; `files` names their files.
+        tables: the tables.
         run_id: the run.
-        files: the run's table files, as the manifest names them.
 
     Raises:
-        SupersededError: a newer attempt holds the claim; what this one wrote does not count.
+        SupersededError: a newer attempt holds the claim; the tables that were there are there still.
     """
-    place = output / MANIFEST_FILE
-    data = json.dumps(manifest, indent=2, ensure_ascii=False).encode()
-    for _ in range(MANIFEST_TRIES):
+    place = output / tables.record
+    data = json_bytes(record)
+    for _ in range(PUBLISH_TRIES):
+        version = place.version()
         require_claim(output, run_id=run_id)
-        if place.create(data):
+        if place.replace(data, version=version):
             break
-        require_claim(output, run_id=run_id)  # else the manifest that is there may be the newer attempt's
-        place.delete()  # an older attempt's: it was written after this one had cleared the tables
     else:
-        raise StorageError(f"{place.uri} comes back whenever it is removed; look what else writes to the output")
-    own = {(output / name).path for name in files}
-    strangers = [path for path in table_files(output) if path not in own]
-    require_claim(output, run_id=run_id)
-    _delete(output, strangers)
+        raise StorageError(_RESTLESS.format(place.uri))
+    strangers = stranger_files(output, record, tables=tables)
+    with suppress(SupersededError):  # the newer attempt removes them
+        require_claim(output, run_id=run_id)
+        output.delete_files(strangers)
 
 
-def remove_tables(output: Location, *, run_id: str) -> None:
-    """Removes manifest and table files of one run, whose attempt lost the claim, and nobody else's."""
-    place = output / MANIFEST_FILE
-    with storage_errors(place.uri):
-        manifest = read_json(place)
-    if manifest and manifest["run_id"] == run_id:
-        place.delete()
-    _delete(output, [path for path in table_files(output) if run_id in path.rsplit("/", 1)[-1]])
+def remove_unpublished(output: Location, *, tables: TableSet, run_id: str) -> None:
+    """Removes the table files of one run that the record does not name, and nobody else's."""
+    record = read_json(output / tables.record)
+    own = [path for path in stranger_files(output, record, tables=tables) if run_id in path.rsplit("/", 1)[-1]]
+    output.delete_files(own)
 
 
-def table_files(output: Location) -> list[str]:
-    """Paths of all files of the tables."""
-    return _files(output, TABLE_FOLDERS)
+def named_files(record: Mapping[str, Any] | None) -> list[str]:
+    """Names of all table files of a record, below the output."""
+    files = record["files"] if record else []
+    return list(chain.from_iterable(files.values())) if isinstance(files, dict) else list(files)
 
 
-def _files(output: Location, folders: Collection[str]) -> list[str]:
-    with storage_errors(output.uri):
-        return [path for folder in folders for path in (output / folder).files()]
-
-
-def _delete(output: Location, paths: Collection[str]) -> None:
-    for path in paths:
-        output.at(path).delete()
+def stranger_files(output: Location, record: Mapping[str, Any] | None, *, tables: TableSet) -> list[str]:
+    """Paths of the files in the tables' folders that the record does not name, half-written ones included."""
+    named = {(output / name).path for name in named_files(record)}
+    files = (path for folder in tables.folders for path in (output / folder).files(temporary=True))
+    return [path for path in files if path not in named]

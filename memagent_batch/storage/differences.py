@@ -33,7 +33,7 @@ class _Reading:
     sample: int
     """Which sample."""
     run_id: str | None
-    """The run that read it; None where the document can't be read."""
+    """The run that read it; None where the document can't be read, or the reading was not read."""
     error: str | None
     """Why the document can't be read."""
 
@@ -120,7 +120,8 @@ class _Side:
             if reading is None:
                 yield dict.fromkeys(SIDE_COLUMNS)
             elif reading.run_id is None:
-                yield _row(reading, {"status": Status.FAILED, "error_message": reading.error})
+                status = Status.NOT_READ if reading.error is None else Status.FAILED
+                yield _row(reading, {"status": status, "error_message": reading.error})
             else:
                 outcome = outcomes.get((reading.key, reading.run_id))
                 if outcome is None:

@@ -3,15 +3,20 @@
 The index holds what the plan needs (id, hash, size, place); a text is in memory only while it is hashed or tokenised.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.errors import DocumentError, InputError
+from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
+from memagent_batch.masking import shown_text
+from memagent_batch.options import Options
 from memagent_batch.settings import InputSettings
 from memagent_batch.storage.formats import READERS, Format
 from memagent_batch.storage.location import Location
@@ -24,23 +29,32 @@ _INDEX_BYTES = 4 * 1024 * 1024
 """Most bytes of questions and carried values in an index table, about."""
 CARRY_PREFIX = "carry:"
 """Goes before the names of carried columns in the index, so that they can't collide with its own."""
+_LONG = ("question", CARRY_PREFIX)
+"""How the columns begin that may hold long values."""
+_READ_THREADS = 16
+"""Text files of a store that are read at once."""
+_WINDOW_BYTES = 1024 * 1024
+"""Text of the files that are read at once, about, bytes."""
 
 
 def _described(name: str, type_: pa.DataType, *, nullable: bool, description: str) -> pa.Field:
     return pa.field(name, type_, nullable=nullable, metadata={"description": description})
 
 
+_TEXT = pa.large_string()
+"""A column of all documents may hold more than 2 GiB, which other strings can't."""
+
 INDEX_SCHEMA = pa.schema(
     [
-        _described("document_id", pa.string(), nullable=False, description="unique id of the document"),
-        _described("document_hash", pa.string(), nullable=True, description="SHA-256 of the text, null on error"),
-        _described("path", pa.string(), nullable=False, description="URI of the file"),
+        _described("document_id", _TEXT, nullable=False, description="unique id of the document"),
+        _described("document_hash", _TEXT, nullable=True, description="SHA-256 of the text, null on error"),
+        _described("path", _TEXT, nullable=False, description="path of the file on the documents' file system"),
         _described("format", pa.string(), nullable=False, description="format of the file"),
         _described("start", pa.int64(), nullable=False, description="row group, from 0; or first byte"),
         _described("stop", pa.int64(), nullable=False, description="row in the group, from 0; or byte after the last"),
         _described("num_bytes", pa.int64(), nullable=False, description="size of the text in UTF-8, bytes; 0 on error"),
-        _described("question", pa.string(), nullable=True, description="question beside the text, where asked for"),
-        _described("error", pa.string(), nullable=True, description="why the text can't be read"),
+        _described("question", _TEXT, nullable=True, description="question beside the text, where asked for"),
+        _described("error", _TEXT, nullable=True, description="why the text can't be read"),
     ]
 )
 """One row for each document. Carried columns follow, as text, named `carry:<name>`."""
@@ -54,17 +68,17 @@ class FetchedText:
     """Row in the table that was given, from 0."""
     text: str | None = None
     """The text; None on error."""
-    error: DocumentError | None = None
-    """What went wrong; None where the text is there."""
+    error: DocumentError | TextUnavailableError | None = None
+    """What went wrong, with the text or with fetching it; None where the text is there."""
 
 
 def index_schema(settings: InputSettings) -> pa.Schema:
     """Schema of the index, with the columns to carry."""
-    carried = [pa.field(CARRY_PREFIX + name, pa.string()) for name in settings.carry_columns]
+    carried = [pa.field(CARRY_PREFIX + name, _TEXT) for name in settings.carry_columns]
     return pa.schema([*INDEX_SCHEMA, *carried])
 
 
-def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Mapping[str, Any]) -> Iterator[pa.Table]:
+def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Options) -> Iterator[pa.Table]:
     """Streams the index of a shard, as tables of `index_schema`; at least one, which may be empty.
 
     A text that is null or no valid Unicode gets a row with `error`; it concerns that document only.
@@ -76,32 +90,33 @@ def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Mappi
     rows: list[dict[str, Any]] = []
     num_bytes = 0
     num_tables = 0
-    for path, name in zip(shard.paths, shard.names, strict=True):
-        location = Location(uri=path, storage_options=storage_options)
-        for record in _document_records(location, name=name, shard=shard, settings=settings):
-            rows.append(_index_row(record, path=path, format_=shard.format, settings=settings))
-            num_bytes += sum(len(value) for value in record.values[2:] if isinstance(value, str))
-            if len(rows) >= _INDEX_ROWS or num_bytes >= _INDEX_BYTES:
-                yield pa.Table.from_pylist(rows, schema=schema)
-                rows, num_bytes, num_tables = [], 0, num_tables + 1
+    documents = Location(uri=shard.documents, storage_options=storage_options)
+    for row in _index_rows(documents, shard, settings=settings):
+        rows.append(row)
+        num_bytes += sum(len(value) for name, value in row.items() if value and name.startswith(_LONG))
+        if len(rows) >= _INDEX_ROWS or num_bytes >= _INDEX_BYTES:
+            yield pa.Table.from_pylist(rows, schema=schema)
+            rows, num_bytes, num_tables = [], 0, num_tables + 1
     if rows or not num_tables:
         yield pa.Table.from_pylist(rows, schema=schema)
 
 
-def fetch_texts(
-    table: pa.Table, *, settings: InputSettings, storage_options: Mapping[str, Any]
-) -> Iterator[FetchedText]:
+def fetch_texts(table: pa.Table, *, documents: Location, settings: InputSettings) -> Iterator[FetchedText]:
     """Streams the texts of the rows of an index, each row exactly once, in the order in which the files hold them.
 
-    Each row group is read once, and one batch of it is held. What can't be read is an error of its rows only.
+    Each row group is read once, and one batch of it is held; of a store, some small text files are read at once. What
+    can't be read is an error of its rows only: a DocumentError where the index has it, else a TextUnavailableError,
+    since the text could be read then.
 
     Args:
-        table: Rows of `INDEX_SCHEMA`; the columns document_hash, path, format, start, stop and error are used.
+        table: Rows of `INDEX_SCHEMA`; the columns document_hash, path, format, start, stop, num_bytes and error are
+            used.
+        documents: The documents, as they were indexed: its file system holds the paths.
         settings: Where the texts stand in the files; as they were for the index.
-        storage_options: Arguments of the fsspec file system.
     """
     wanted: dict[tuple[str, str], dict[Place, list[int]]] = {}
     columns = table.select(["path", "format", "start", "stop", "error"]).to_pylist()
+    sizes = table["num_bytes"].to_pylist()
     for row, values in enumerate(columns):
         if values["error"] is not None:
             yield FetchedText(row=row, error=DocumentError(values["error"]))
@@ -109,15 +124,20 @@ def fetch_texts(
         places = wanted.setdefault((values["path"], values["format"]), {})
         places.setdefault(Place(start=values["start"], stop=values["stop"]), []).append(row)
     hashes = table["document_hash"].to_pylist()
-    for (path, format_), places in sorted(wanted.items()):
-        location = Location(uri=path, storage_options=storage_options)
-        for place, value in _fetch_file(location, format_=Format(format_), places=places, settings=settings):
-            for row in places[place]:
-                yield _fetched(value, row=row, document_hash=hashes[row], path=path)
+    files = [
+        _Wanted(place=documents.at(path), format=Format(of), rows=rows) for (path, of), rows in sorted(wanted.items())
+    ]
+    for file, place, value in _fetch_files(files, sizes=sizes, settings=settings):
+        for row in file.rows[place]:
+            yield _fetched(value, row=row, document_hash=hashes[row], path=file.place.uri)
 
 
-def require_unique_ids(index: pa.Table) -> None:
+def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
     """Refuses two documents of one id.
+
+    Args:
+        index: Rows of `INDEX_SCHEMA`.
+        documents: What was indexed, for the message.
 
     Raises:
         InputError: names the id and both places.
@@ -128,9 +148,10 @@ def require_unique_ids(index: pa.Table) -> None:
         return
     document_id = doubled["document_id"][0].as_py()
     rows = index.filter(pc.equal(index["document_id"], document_id)).slice(0, 2).to_pylist()
+    first, second = (_place_of(row, where=documents.at(row["path"]).uri) for row in rows)
     more = f", and {doubled.num_rows - 1} more ids are doubled" if doubled.num_rows > 1 else ""
     raise InputError(
-        f"document_id {document_id!r} is there twice: in {_place_of(rows[0])} and in {_place_of(rows[1])}{more}; "
+        f"document_id {document_id!r} is there twice: in {first} and in {second}{more}; "
         "give every document an id of its own"
     )
 
@@ -192,6 +213,23 @@ def _document_records(location: Location, *, name: str, shard: Shard, settings: 
         yield Record(place=record.place, where=record.where, values=(document_id, *record.values))
 
 
+def _index_rows(documents: Location, shard: Shard, *, settings: InputSettings) -> Iterator[dict[str, Any]]:
+    """Rows of the index; text files of a store are read some at once, since each takes the time of a request."""
+    read = partial(_file_rows, documents, shard=shard, settings=settings)
+    if documents.is_local or shard.format is not Format.TEXT:
+        yield from chain.from_iterable(map(read, shard.paths, shard.names))
+        return
+    with ThreadPoolExecutor(_READ_THREADS) as threads:
+        yield from chain.from_iterable(threads.map(lambda path, name: list(read(path, name)), shard.paths, shard.names))
+
+
+def _file_rows(
+    documents: Location, path: str, name: str, *, shard: Shard, settings: InputSettings
+) -> Iterator[dict[str, Any]]:
+    for record in _document_records(documents.at(path), name=name, shard=shard, settings=settings):
+        yield _index_row(record, path=path, format_=shard.format, settings=settings)
+
+
 def _index_row(record: Record, *, path: str, format_: Format, settings: InputSettings) -> dict[str, Any]:
     document_id, text, *others = record.values
     row = {
@@ -208,18 +246,57 @@ def _index_row(record: Record, *, path: str, format_: Format, settings: InputSet
     if isinstance(text, str):
         return row | {"document_hash": text_hash(text), "num_bytes": len(text.encode())}
     reason = text.reason if isinstance(text, Unreadable) else "the text is null"
-    return row | {"error": f"{record.where}: {reason}"}
+    return row | {"error": shown_text(f"{record.where}: {reason}")}
 
 
-def _fetch_file(
-    location: Location, *, format_: Format, places: Collection[Place], settings: InputSettings
-) -> Iterator[tuple[Place, Value]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What is wanted of a file."""
+
+    place: Location
+    """The file."""
+    format: Format
+    """Its format."""
+    rows: dict[Place, list[int]]
+    """Rows of the table that was given, by their place in the file."""
+
+
+def _fetch_files(
+    files: Sequence[_Wanted], *, sizes: Sequence[int], settings: InputSettings
+) -> Iterator[tuple[_Wanted, Place, Value]]:
+    with ThreadPoolExecutor(_READ_THREADS) as threads:
+        for window in _windows(files, sizes=sizes):
+            if len(window) == 1:
+                yield from ((window[0], place, value) for place, value in _fetch_file(window[0], settings=settings))
+                continue
+            texts = threads.map(lambda file: list(_fetch_file(file, settings=settings)), window)
+            for file, found in zip(window, texts, strict=True):
+                yield from ((file, place, value) for place, value in found)
+
+
+def _windows(files: Sequence[_Wanted], *, sizes: Sequence[int]) -> Iterator[list[_Wanted]]:
+    """Files to read at once: one, or text files of a store that are small together."""
+    window: list[_Wanted] = []
+    num_bytes = 0
+    for file in files:
+        size = max(sizes[row] for rows in file.rows.values() for row in rows)
+        alone = file.place.is_local or file.format is not Format.TEXT
+        if window and (alone or num_bytes + size > _WINDOW_BYTES):
+            yield window
+            window, num_bytes = [], 0
+        window.append(file)
+        num_bytes += _WINDOW_BYTES if alone else size
+    if window:
+        yield window
+
+
+def _fetch_file(file: _Wanted, *, settings: InputSettings) -> Iterator[tuple[Place, Value]]:
     """Values at all `places`; those of a file that can't be read any more are `Unreadable`."""
     column = Column(name=settings.text_column, kind=Kind.DOCUMENT, presence=Presence.SOME)
-    left = set(places)
+    left = set(file.rows)
     reason = "its row is gone"
     try:
-        for place, value in READERS[format_].fetch(location, column=column, places=sorted(places)):
+        for place, value in READERS[file.format].fetch(file.place, column=column, places=sorted(file.rows)):
             left.remove(place)
             yield place, value
     except InputError as error:
@@ -232,16 +309,18 @@ def _fetched(value: Value, *, row: int, document_hash: str, path: str) -> Fetche
     if isinstance(value, str) and text_hash(value) == document_hash:
         return FetchedText(row=row, text=value)
     reason = f" ({value.reason})" if isinstance(value, Unreadable) else ""
-    error = DocumentError(f"{path}: the document changed since the plan was made{reason}; run again")
+    error = TextUnavailableError(
+        f"{path}: the text can't be fetched, or changed since the plan was made{reason}; the next run reads it"
+    )
     return FetchedText(row=row, error=error)
 
 
-def _place_of(row: Mapping[str, Any]) -> str:
+def _place_of(row: Mapping[str, Any], *, where: str) -> str:
     """Where a row of the index stands, for a person."""
     match Format(row["format"]):
         case Format.TEXT:
-            return str(row["path"])
+            return where
         case Format.PARQUET | Format.ARROW:
-            return f"{row['path']}, row group {row['start']}, row {row['stop']} (both counted from 0)"
+            return f"{where}, row group {row['start']}, row {row['stop']} (both counted from 0)"
         case _:
-            return f"{row['path']}, bytes {row['start']} to {row['stop']}"
+            return f"{where}, bytes {row['start']} to {row['stop']}"

@@ -12,7 +12,7 @@ from memagent_batch.errors import InputError, OutputError
 from memagent_batch.storage.columnar import GroupedFile, open_grouped
 from memagent_batch.storage.evaluations import EVALUATION_FILE, Evaluation, VariantRecord, read_evaluation
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import reaching
+from memagent_batch.storage.manifest import reaching, table_locations
 from memagent_batch.storage.suites import SCORES
 from memagent_batch.storage.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 
@@ -72,10 +72,10 @@ def read_readings(run: Location, keys: Set[ReadingKey]) -> ReadingRows:
         OutputError: a table can't be read; names the file.
     """
     memories: dict[ReadingKey, list[Row]] = {}
-    for row in _matching(run / MEMORIES_FOLDER, keys):
+    for row in _matching(run, MEMORIES_FOLDER, keys):
         memories.setdefault(_key(row), []).append(row)
     return ReadingRows(
-        answers={_key(row): row for row in _matching(run / ANSWERS_FOLDER, keys)},
+        answers={_key(row): row for row in _matching(run, ANSWERS_FOLDER, keys)},
         memories={key: sorted(rows, key=lambda row: row["turn"]) for key, rows in memories.items()},
     )
 
@@ -99,10 +99,10 @@ def _reading(path: str) -> Iterator[None]:
         raise OutputError(f"{path} can't be read: {' '.join(str(error).split())}; {REMEDY}") from error
 
 
-def _matching(folder: Location, keys: Set[ReadingKey]) -> Iterator[Row]:
-    """Rows of these readings in all table files of a folder."""
-    for path in folder.files() if keys else ():
-        with _reading(path), open_grouped(folder.at(path)) as file:
+def _matching(run: Location, table: str, keys: Set[ReadingKey]) -> Iterator[Row]:
+    """Rows of these readings in a table of a run."""
+    for place in table_locations(run, table) if keys else ():
+        with _reading(place.uri), open_grouped(place) as file:
             for group in range(len(file.group_bytes)):
                 if any(places for _, places in _found(file, group, keys=keys, names=READING_COLUMNS)):
                     for batch, places in _found(file, group, keys=keys, names=file.schema.names):

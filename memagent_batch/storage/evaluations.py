@@ -3,9 +3,11 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import OutputError
+from memagent_batch.masking import shown
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import masked, reaching, read_json, write_json
+from memagent_batch.storage.manifest import reaching, read_json, write_json
 
 EVALUATION_FILE = "evaluation.json"
 EVALUATION_FORMAT = "memagent-evaluation/1"
@@ -43,6 +45,8 @@ class VariantRecord:
     """Hash of the suite's description and questions when it was read, hex."""
     finished_at: str
     """When its run ended, ISO 8601, UTC."""
+    score_on: str = ScoreOn.ANSWER.value
+    """Which text of a reading its scores are of, a `ScoreOn`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +106,7 @@ def claim_evaluation(output: Location, *, suite: Location, is_foreign: bool) -> 
     Raises:
         OutputError: the place holds something else, or the evaluation of another suite.
     """
-    named = masked(suite.fs.unstrip_protocol(suite.path))
+    named = shown(suite.fs.unstrip_protocol(suite.path))
     there = read_evaluation(output)
     if there is not None and there.suite != named and (output / RUNS_FOLDER).files():
         raise OutputError(

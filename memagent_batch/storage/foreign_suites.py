@@ -87,7 +87,7 @@ def detect_format(suite: Location) -> ForeignFormat:
         InputError: it is none of the known ones.
     """
     file = foreign_files(suite)[0]
-    for record in read_objects(Location(uri=file.path, storage_options=suite.storage_options)):
+    for record in read_objects(suite.at(file.path)):
         keys = set(record.value)
         if {"context", "input", "answers", "dataset"} <= keys:
             return ForeignFormat.LONGBENCH
@@ -99,7 +99,7 @@ def detect_format(suite: Location) -> ForeignFormat:
             f"{record.where}: this is a record of no known suite; its keys: {', '.join(record.value) or 'none'}; known "
             f"are {', '.join(ForeignFormat)} (--format), and suites of `memagent evaluate make`"
         )
-    raise InputError(f"{file.path}: the suite is empty; give a file with records")
+    raise InputError(f"{suite.at(file.path).uri}: the suite is empty; give a file with records")
 
 
 def read_foreign(suite: Location, *, foreign_format: ForeignFormat) -> Iterator[ForeignQuestion]:
@@ -109,7 +109,7 @@ def read_foreign(suite: Location, *, foreign_format: ForeignFormat) -> Iterator[
         InputError: a record is malformed; names file, line and remedy.
     """
     for file in foreign_files(suite):
-        for record in read_objects(Location(uri=file.path, storage_options=suite.storage_options)):
+        for record in read_objects(suite.at(file.path)):
             yield _question(record, file=file, foreign_format=foreign_format)
 
 

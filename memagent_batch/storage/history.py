@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.storage.asked import ASKED_FOLDER
 from memagent_batch.storage.documents import CARRY_PREFIX
@@ -33,6 +34,8 @@ LATEST = "latest"
 """Names the last finished run."""
 PREVIOUS = "previous"
 """Names the finished run before it."""
+_CAST_ROWS = 1024
+"""Rows whose large strings become strings at once: a chunk of these holds at most 2 GiB."""
 SHOWN_RUNS = 10
 """Runs that an error names, the latest ones."""
 
@@ -168,7 +171,7 @@ def _plan_of_answers(output: Location, manifest: dict[str, Any], questions: pa.T
     files = [(output / name).path for name in manifest["files"]["answers"]]
     answers = ds.dataset(files, filesystem=output.fs, format="parquet" if files[0].endswith(".parquet") else "arrow")
     carried = [name for name in answers.schema.names if name not in ANSWERS.names]
-    names = ["run_id", "document_id", "question_id", "sample", "document_hash", "error_message", *carried]
+    names = ["run_id", "status", "document_id", "question_id", "sample", "document_hash", "error_message", *carried]
     rows_of = {
         (row["question_id"], row["document_id"]): number
         for number, row in enumerate(questions.select(["question_id", "document_id"]).to_pylist())
@@ -197,7 +200,7 @@ def _document_of(rows: list[Row], rows_of: dict[tuple[str, str | None], int], *,
             {
                 "question": _question_row(row, rows_of),
                 "sample": row["sample"],
-                "run_id": None if unreadable else row["run_id"],
+                "run_id": None if unreadable or row["status"] == Status.NOT_READ else row["run_id"],
             }
             for row in rows
         ],
@@ -213,5 +216,8 @@ def _question_row(row: Row, rows_of: dict[tuple[str, str | None], int]) -> int:
 
 def _with_schema(table: pa.Table) -> pa.Table:
     """The table with the descriptions of `RUN_PLAN` in its schema."""
-    carried = [field for field in table.schema if field.name.startswith(CARRY_PREFIX)]
-    return table.cast(pa.schema([*RUN_PLAN, *carried]))
+    carried = [pa.field(field.name, pa.string()) for field in table.schema if field.name.startswith(CARRY_PREFIX)]
+    schema = pa.schema([*RUN_PLAN, *carried])
+    starts = range(0, table.num_rows, _CAST_ROWS)
+    rows = (pa.array(range(start, min(start + _CAST_ROWS, table.num_rows)), pa.int64()) for start in starts)
+    return pa.concat_tables([schema.empty_table(), *(table.take(piece).cast(schema) for piece in rows)])

@@ -4,10 +4,9 @@ The texts themselves are not part of this project: they are taken from the user'
 never by running it, and are checked against the hashes of the published ones.
 """
 
-import ast
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -20,9 +19,10 @@ from memagent_batch.domain.prompts import (
     PromptSet,
     Slot,
     require_slots,
+    split_slots,
 )
 from memagent_batch.errors import PromptSetError
-from memagent_batch.storage.prompt_files import read_prompt_file
+from memagent_batch.storage.python_constants import PythonFile, StringConstant
 
 
 class OfficialText(StrEnum):
@@ -47,7 +47,11 @@ PUBLISHED_SHA256: Mapping[OfficialText, str] = {
 """SHA-256 of the published texts in UTF-8, as the constants stand, with their own slots and doubled braces."""
 
 CHECKPOINTS = ("RL-MemoryAgent-7B", "RL-MemoryAgent-14B")
-"""Checkpoints that were trained on the published texts."""
+"""Checkpoints that were trained on update, boxed answer and first memory. The official evaluator alone uses the
+sentence answer; the trainer showed the boxed one as the constant stands, its braces doubled."""
+
+BOX = "\\boxed"
+"""Stands in every text that asks for a boxed answer."""
 
 CONSTANTS: Mapping[str, OfficialText] = {
     "TEMPLATE": OfficialText.UPDATE,
@@ -58,7 +62,7 @@ CONSTANTS: Mapping[str, OfficialText] = {
     "INITIAL_MEMORY": OfficialText.FIRST_MEMORY,
     "FIRST_MEMORY": OfficialText.FIRST_MEMORY,
 }
-"""Which text a constant of the official code holds."""
+"""Which text a constant of the official code holds that is not a published one, which is known by its hash."""
 
 PUBLISHED_FIRST_MEMORY = "No previous memory"
 """First memory of the published agent; its code does not always hold it as a constant."""
@@ -96,16 +100,13 @@ class OfficialImport:
     checks: tuple[TextCheck, ...]
     """One for each text."""
     checkpoints: tuple[str, ...]
-    """Checkpoints that were trained on these texts; none where a text differs from the published one."""
+    """Checkpoints that were trained on these texts, with the answer form `boxed-as-trained`; none where a text differs
+    from the published one, or the boxed answer is missing."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Constant:
-    """A string constant of the file."""
-
-    value: str
-    place: str
-    """Name and line."""
+    @property
+    def is_published(self) -> bool:
+        """Whether every text is the published one."""
+        return all(check.is_published for check in self.checks)
 
 
 def import_official(
@@ -121,62 +122,54 @@ def import_official(
     Raises:
         PromptSetError: no UTF-8 file, no Python, a constant is missing or not a plain string, or a text lacks a slot.
     """
-    constants = _constants(path)
+    constants = _texts_of(path, published=published)
     _require_texts(constants, path=path)
     texts = {text: _own_slots(text, constant, path=path) for text, constant in constants.items()}
     checks = tuple(_check(text, constants[text], published=published) for text in OfficialText if text in constants)
-    checkpoints = CHECKPOINTS if all(check.is_published for check in checks) else ()
+    answers = {form: texts[text] for form, text in ANSWER_TEXTS.items() if text in texts}
+    if any(check.is_published for check in checks if check.text is OfficialText.BOXED):
+        answers[AnswerForm.BOXED_AS_TRAINED] = _as_trained(answers[AnswerForm.BOXED])
+    is_trained = AnswerForm.BOXED_AS_TRAINED in answers and all(check.is_published for check in checks)
+    checkpoints = CHECKPOINTS if is_trained else ()
     prompts = PromptSet(
         name=name or path.stem,
-        version=_version(texts),
+        version=_version([*texts.items(), *answers.items()]),
         first_memory=texts[OfficialText.FIRST_MEMORY],
         update=texts[OfficialText.UPDATE],
-        answers={form: texts[text] for form, text in ANSWER_TEXTS.items() if text in texts},
+        answers=answers,
         note=_note(checks, checkpoints, path=path),
     )
     return OfficialImport(prompts=prompts, checks=checks, checkpoints=checkpoints)
 
 
-def _constants(path: Path) -> dict[OfficialText, _Constant]:
-    """Texts that the file's top level assigns; of two assignments the last one holds, as when Python runs it."""
-    found: dict[OfficialText, _Constant] = {}
-    for statement in _parse(path).body:
-        for name, value in _assignments(statement):
-            if name in CONSTANTS:
-                found[CONSTANTS[name]] = _constant(name, value, path=path)
-    default = _Constant(value=PUBLISHED_FIRST_MEMORY, place="not in the file; the published words are taken")
+def _texts_of(path: Path, *, published: Mapping[OfficialText, str]) -> dict[OfficialText, StringConstant]:
+    file = PythonFile(path)
+    by_hash = {sha256: text for text, sha256 in published.items()}
+    found: dict[OfficialText, StringConstant] = {}
+    for constant in file.constants(names=CONSTANTS.keys()):
+        text = by_hash.get(constant.sha256) or _text_by_name(constant)
+        if text is None:
+            continue
+        if text in found and found[text].value != constant.value:
+            raise PromptSetError(
+                f"{path}: {found[text].place}, and {constant.place}, are two texts for the {text}; leave one of them"
+            )
+        found.setdefault(text, constant)
+    file.require_whole(CONSTANTS.keys() | {constant.name for constant in found.values()})
+    default = StringConstant(
+        name="", value=PUBLISHED_FIRST_MEMORY, place="not in the file; the published words are taken"
+    )
     found.setdefault(OfficialText.FIRST_MEMORY, default)
     return found
 
 
-def _parse(path: Path) -> ast.Module:
-    text = read_prompt_file(path)
-    try:
-        return ast.parse(text, filename=str(path))
-    except SyntaxError as error:
-        raise PromptSetError(f"{path} is not Python code: line {error.lineno}: {error.msg}") from error
-    except (ValueError, RecursionError) as error:
-        raise PromptSetError(f"{path} is not Python code: {error}") from error
+def _text_by_name(constant: StringConstant) -> OfficialText | None:
+    """Which text a constant holds that is none of the published ones."""
+    text = CONSTANTS.get(constant.name)
+    return OfficialText.BOXED if text is OfficialText.SENTENCE and BOX in constant.value else text
 
 
-def _assignments(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
-    if isinstance(statement, ast.Assign):
-        return [(target.id, statement.value) for target in statement.targets if isinstance(target, ast.Name)]
-    if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
-        return [(statement.target.id, statement.value)]
-    return []
-
-
-def _constant(name: str, value: ast.expr, *, path: Path) -> _Constant:
-    if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
-        raise PromptSetError(
-            f"{path}, line {value.lineno}: {name} is not a plain string; f-strings, calls and sums are not run, "
-            "so write the whole text as one string"
-        )
-    return _Constant(value=value.value, place=f"{name}, line {value.lineno}")
-
-
-def _require_texts(constants: Mapping[OfficialText, _Constant], *, path: Path) -> None:
+def _require_texts(constants: Mapping[OfficialText, StringConstant], *, path: Path) -> None:
     if OfficialText.UPDATE not in constants:
         raise PromptSetError(f"{path} has no constant TEMPLATE at its top level, the text of an update turn")
     if not any(text in constants for text in ANSWER_TEXTS.values()):
@@ -185,7 +178,7 @@ def _require_texts(constants: Mapping[OfficialText, _Constant], *, path: Path) -
         )
 
 
-def _own_slots(text: OfficialText, constant: _Constant, *, path: Path) -> str:
+def _own_slots(text: OfficialText, constant: StringConstant, *, path: Path) -> str:
     """The text with the project's slot names, its braces still doubled; the first memory as it is."""
     if text is OfficialText.FIRST_MEMORY:
         return constant.value
@@ -221,18 +214,37 @@ def _own_piece(literal: str, name: str | None, spec: str | None, conversion: str
     return f"{fixed}{{{OFFICIAL_SLOTS[name]}}}"
 
 
-def _check(text: OfficialText, constant: _Constant, *, published: Mapping[OfficialText, str]) -> TextCheck:
-    sha256 = hashlib.sha256(constant.value.encode("utf-8", "surrogatepass")).hexdigest()
-    return TextCheck(text=text, source=constant.place, sha256=sha256, is_published=sha256 == published.get(text))
+def _check(text: OfficialText, constant: StringConstant, *, published: Mapping[OfficialText, str]) -> TextCheck:
+    is_published = constant.sha256 == published.get(text)
+    return TextCheck(text=text, source=constant.place, sha256=constant.sha256, is_published=is_published)
 
 
-def _version(texts: Mapping[OfficialText, str]) -> str:
+def _as_trained(boxed: str) -> str:
+    """The boxed answer with the braces that the official trainer shows: it fills slots, but undoubles no brace."""
+    pieces = split_slots(boxed)
+    return "".join(
+        f"{{{piece}}}" if isinstance(piece, Slot) else piece.replace("{", "{{{{").replace("}", "}}}}")
+        for piece in pieces
+    )
+
+
+def _version(texts: Iterable[tuple[str, str]]) -> str:
     """Twelve hex digits: short enough to read in a table, and different wherever a text is."""
-    return hashlib.sha256(json.dumps(sorted(texts.items()), ensure_ascii=True).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(sorted(texts), ensure_ascii=True).encode()).hexdigest()[:12]
 
 
 def _note(checks: tuple[TextCheck, ...], checkpoints: tuple[str, ...], *, path: Path) -> str:
-    if checkpoints:
-        return f"Imported from {path.name}. Every text is the published one; trained on it: {', '.join(checkpoints)}."
     differing = ", ".join(check.text for check in checks if not check.is_published)
-    return f"Imported from {path.name}. Differs from the published texts: {differing}. No published checkpoint fits."
+    if differing:
+        return (
+            f"Imported from {path.name}. Differs from the published texts: {differing}. No published checkpoint fits."
+        )
+    if not checkpoints:
+        return (
+            f"Imported from {path.name}. Every text is the published one; of the answer text, which the official "
+            "evaluator uses, no checkpoint is known that was trained on it."
+        )
+    return (
+        f"Imported from {path.name}. Every text is the published one; trained on them, with the answer form "
+        f"{AnswerForm.BOXED_AS_TRAINED}: {', '.join(checkpoints)}."
+    )

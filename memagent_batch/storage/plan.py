@@ -3,9 +3,11 @@
 Holds ids, hashes and places of documents, and the questions; never texts.
 """
 
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -15,11 +17,9 @@ import pyarrow.compute as pc
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
-from memagent_batch.storage.asked import LIST_HASH, question_lists
+from memagent_batch.storage.asked import LIST_HASH, question_lists, with_asked
+from memagent_batch.storage.bundles import bundles
 from memagent_batch.storage.turn_index import ReadingKey, TurnIndex
-
-BUNDLE_BYTES = 1024 * 1024
-"""Text that one tokenising task takes: small documents of one place go together, large ones alone."""
 
 PART_BYTES = 256 * 1024 * 1024
 """Text that the readings of one part file of the tables have read: some 13,000 turns of 5,000 tokens."""
@@ -34,6 +34,8 @@ WORK_COLUMNS = pa.schema(
     ]
 )
 """What a document is read for: row of the question list and sample; and the log files that hold turns of it."""
+
+_PLACE_COLUMNS = ["document_id", "document_hash", "path", "format", "start", "stop", "num_bytes", "error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +90,14 @@ class Plan:
 
     def hashed_questions(self) -> pa.Table:
         """The question list with the hashes of the addresses; `readings` name its rows."""
-        hashed = self.questions.append_column("question_hash", pa.array(self._hashes, pa.string()))
+        return self._hashed
+
+    @cached_property
+    def _hashed(self) -> pa.Table:
+        hashed = self.questions.append_column("question_hash", pa.array(self._hashes, pa.large_string()))
         if not self._list_hashes:
             return hashed
-        return hashed.append_column(LIST_HASH, pa.array(self._list_hashes, pa.string()))
+        return hashed.append_column(LIST_HASH, pa.array(self._list_hashes, pa.large_string()))
 
     def question_rows(self, document_id: str) -> list[int]:
         """Rows of the question list that are asked of a document."""
@@ -116,27 +122,31 @@ class Plan:
         return PlanCounts(asked=asked, done=done, failed=failed)
 
     def pending(self, index: TurnIndex, *, retry_failed: bool) -> Iterator[pa.Table]:
-        """Documents with readings to do, longest first, as bundles to tokenise together.
+        """Documents with readings to do, longest first, as bundles to tokenise together (`bundles.py`).
 
         Documents of the same text share their readings: the first of them is read, for all.
-        A bundle is a table of the index's rows with `WORK_COLUMNS`; its documents lie in one row group or file, so that
-        a place is read once for many small documents.
+        A bundle is a table of the index's places with `WORK_COLUMNS`.
         """
-        taken: set[ReadingKey] = set()
-        work = [self._work(document, index, retry_failed=retry_failed, taken=taken) for document in self._keys()]
-        documents = self.documents.append_column(
-            WORK_COLUMNS.field("readings"), pa.array([readings for readings, _ in work], WORK_COLUMNS.types[0])
-        ).append_column(WORK_COLUMNS.field("turn_files"), pa.array([files for _, files in work], WORK_COLUMNS.types[1]))
-        documents = documents.filter(pc.greater(pc.list_value_length(documents["readings"]), 0))
-        for start, stop in _bundles(order := _longest_first(documents)):
-            yield order.slice(start, stop - start).drop_columns(["power"]).combine_chunks()
+        readings = self._todo(index, retry_failed=retry_failed)
+        documents = self.documents.select(_PLACE_COLUMNS).append_column(WORK_COLUMNS.field("readings"), readings)
+        documents = documents.filter(pc.greater(pc.list_value_length(readings), 0)).combine_chunks()
+        for rows in bundles(documents):
+            bundle = documents.take(rows)
+            asked = [[reading["question"] for reading in readings] for readings in bundle["readings"].to_pylist()]
+            files = [
+                self._turn_files(hash_, rows, index)
+                for hash_, rows in zip(bundle["document_hash"].to_pylist(), asked, strict=True)
+            ]
+            yield bundle.append_column(
+                WORK_COLUMNS.field("turn_files"), pa.array(files, WORK_COLUMNS.types[1])
+            ).combine_chunks()
 
     def parts(self, index: TurnIndex) -> Iterator[pa.Table]:
         """All documents, in groups whose readings make one part file of each table; in a group in input order.
 
         Documents whose readings ended at about the same time go together, so that a log file is read for one group or
         two, and not for all. The readings are all that were asked for; `outcome_files` and `turn_files` name the log
-        files that hold them.
+        files that hold them, `asked` holds their questions (`asked.py`).
         """
         ended_in = [self._ended_in(document, index) for document in self._keys()]
         order = sorted(range(len(ended_in)), key=ended_in.__getitem__)
@@ -180,19 +190,30 @@ class Plan:
     def _key(self, document: dict[str, Any], row: int, sample: int) -> ReadingKey:
         return (document["document_hash"], self._hashes[row], sample)
 
-    def _work(
-        self, document: dict[str, Any], index: TurnIndex, *, retry_failed: bool, taken: set[ReadingKey]
-    ) -> tuple[list[dict[str, int]], list[str]]:
-        if document["error"] is not None:
-            return [], []
+    def _todo(self, index: TurnIndex, *, retry_failed: bool) -> pa.ListArray:
+        """The readings to do of each document."""
         again = {None, Status.FAILED} if retry_failed else {None}
-        readings = []
-        for row, sample in self._asked(document):
-            key = self._key(document, row, sample)
-            if key not in taken and self._status(document, row, sample, index) in again:
-                readings.append({"question": row, "sample": sample})
-                taken.add(key)
-        return readings, index.turn_files.get(document["document_hash"], []) if readings else []
+        shared_texts = self._shared_texts()
+        taken_of_shared: set[ReadingKey] = set()
+        offsets, questions, samples = array("i", [0]), array("i"), array("i")
+        for document in self._keys():
+            taken = taken_of_shared if document["document_hash"] in shared_texts else set()
+            for row, sample in self._asked(document) if document["error"] is None else ():
+                key = self._key(document, row, sample)
+                if key not in taken and self._status(document, row, sample, index) in again:
+                    questions.append(row)
+                    samples.append(sample)
+                    taken.add(key)
+            offsets.append(len(questions))
+        kind = WORK_COLUMNS.field("readings").type
+        columns = [pa.array(questions, pa.int32()), pa.array(samples, pa.int32())]
+        values = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
+
+    def _shared_texts(self) -> frozenset[str]:
+        """Hashes that several documents have."""
+        counts = self.documents.select(["document_hash"]).group_by("document_hash").aggregate([([], "count_all")])
+        return frozenset(counts.filter(pc.greater(counts["count_all"], 1))["document_hash"].to_pylist())
 
     def _part(self, document: dict[str, Any], index: TurnIndex) -> dict[str, Any]:
         readings = self._asked(document)
@@ -200,8 +221,13 @@ class Plan:
         return {
             "readings": [{"question": row, "sample": sample} for row, sample in readings],
             "outcome_files": sorted({outcome.file for outcome in outcomes if outcome}),
-            "turn_files": index.turn_files.get(document["document_hash"], []),
+            "turn_files": self._turn_files(document["document_hash"], [row for row, _ in readings], index),
         }
+
+    def _turn_files(self, document_hash: str, rows: Iterable[int], index: TurnIndex) -> list[str]:
+        """The log files that hold turns of a document's readings for these questions, its own or shared ones."""
+        hashes = {hashes[row] for row in rows for hashes in (self._hashes, self._list_hashes) if hashes}
+        return sorted({file for hash_ in hashes for file in index.turn_files.get((document_hash, hash_), ())})
 
     def _ended_in(self, document: dict[str, Any], index: TurnIndex) -> str:
         """The last log file that holds an outcome of the document; empty where none does."""
@@ -220,7 +246,8 @@ class Plan:
             ("turn_files", pa.list_(pa.string())),
         ):
             documents = documents.append_column(name, pa.array([group[row][name] for row in rows], kind))
-        return documents.combine_chunks()
+        asked = [[reading["question"] for reading in group[row]["readings"]] for row in rows]
+        return with_asked(documents, asked, questions=self._hashed).combine_chunks()
 
 
 def _with_inline(questions: pa.Table, documents: pa.Table) -> pa.Table:
@@ -231,39 +258,13 @@ def _with_inline(questions: pa.Table, documents: pa.Table) -> pa.Table:
     texts = inline["question"].to_pylist()
     added = pa.table(
         {
-            "question_id": pa.array([f"q-{text_hash(text)[:12]}" for text in texts], pa.string()),
+            "question_id": pa.array([f"q-{text_hash(text)[:12]}" for text in texts], pa.large_string()),
             "document_id": inline["document_id"],
             "question": inline["question"],
             "references": pa.nulls(len(texts), questions.schema.field("references").type),
         }
     ).cast(questions.schema)
     return pa.concat_tables([questions, added])
-
-
-def _longest_first(documents: pa.Table) -> pa.Table:
-    """Longest first by powers of two; inside a power by place, so that neighbours are read together."""
-    power = pc.floor(pc.log2(pc.max_element_wise(documents["num_bytes"], 1)))
-    return documents.append_column("power", power).sort_by(
-        [("power", "descending"), ("path", "ascending"), ("start", "ascending"), ("stop", "ascending")]
-    )
-
-
-def _bundles(documents: pa.Table) -> Iterator[tuple[int, int]]:
-    """Ranges of rows of one file and one power of two that hold at most BUNDLE_BYTES, or one document.
-
-    Inside a bundle documents are read in the order of the file, so one over several powers would not be longest first.
-    """
-    places = list(zip(documents["path"].to_pylist(), documents["power"].to_pylist(), strict=True))
-    sizes = documents["num_bytes"].to_pylist()
-    start = 0
-    held = 0
-    for row in range(len(places)):
-        if row > start and (places[row] != places[start] or held + sizes[row] > BUNDLE_BYTES):
-            yield start, row
-            start, held = row, 0
-        held += sizes[row]
-    if places:
-        yield start, len(places)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,13 @@ from memagent_batch.storage.shards import list_files
 
 QUESTION_SCHEMA = pa.schema(
     [
-        pa.field("question_id", pa.string(), nullable=False, metadata={"description": "id of the question"}),
+        pa.field("question_id", pa.large_string(), nullable=False, metadata={"description": "id of the question"}),
         pa.field(
-            "document_id", pa.string(), metadata={"description": "document it is asked of; null for every document"}
+            "document_id",
+            pa.large_string(),
+            metadata={"description": "document it is asked of; null for every document"},
         ),
-        pa.field("question", pa.string(), nullable=False, metadata={"description": "the question"}),
+        pa.field("question", pa.large_string(), nullable=False, metadata={"description": "the question"}),
         pa.field(
             "references", pa.list_(pa.string()), metadata={"description": "right answers; null where none were given"}
         ),
@@ -79,7 +81,7 @@ def require_known_documents(questions: pa.Table, index: pa.Table) -> None:
     bound = set(questions["document_id"].drop_null().to_pylist())
     if not bound:
         return
-    there = pc.is_in(pa.array(sorted(bound), pa.string()), index["document_id"].combine_chunks())
+    there = pc.is_in(pa.array(sorted(bound), pa.large_string()), index["document_id"].combine_chunks())
     unknown = {name for name, known in zip(sorted(bound), there.to_pylist(), strict=True) if not known}
     for row in questions.select(["question_id", "document_id"]).to_pylist():
         if row["document_id"] in unknown:
@@ -102,8 +104,8 @@ def _listed(location: Location | None, *, ask: Sequence[str]) -> Iterator[tuple[
 
 def _read_files(location: Location) -> Iterator[tuple[str, dict[str, Any]]]:
     for file in list_files(location):
-        place = Location(uri=file.path, storage_options=location.storage_options)
-        format_ = format_of(file.name, where=file.path, remedy="write the questions in one of these formats")
+        place = location.at(file.path)
+        format_ = format_of(file.name, where=place.uri, remedy="write the questions in one of these formats")
         if format_ is Format.TEXT:
             yield from _read_text(place)
             continue

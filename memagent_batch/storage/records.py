@@ -15,7 +15,7 @@ from typing import NoReturn, Protocol
 import pyarrow as pa
 
 from memagent_batch.errors import InputError, MemagentError
-from memagent_batch.storage.location import Location
+from memagent_batch.storage.location import Location, cause
 
 _CLIENT_PACKAGES = frozenset(
     {"adlfs", "aiobotocore", "aiohttp", "azure", "botocore", "fsspec", "gcsfs", "google", "httpx", "httpx2"}
@@ -140,9 +140,11 @@ def reading(path: str) -> Iterator[None]:
     except MemagentError:
         raise
     except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file or folder; check the path") from error
+        raise InputError(f"{path}: no such file or folder; check the path") from cause(error, uri=path)
     except PermissionError as error:
-        raise InputError(f"{path}: not allowed to read it ({error}); check its rights or your credentials") from error
+        raise InputError(f"{path}: not allowed to read it ({error}); check its rights or your credentials") from cause(
+            error, uri=path
+        )
     except Exception as error:
         if not _is_foreign(error):
             raise
@@ -150,7 +152,7 @@ def reading(path: str) -> Iterator[None]:
         raise InputError(
             f"{path} can't be read: {detail}; is it whole, in the format that its ending or --input.format says, "
             "and reachable with --storage-options?"
-        ) from error
+        ) from cause(error, uri=path)
 
 
 def _is_foreign(error: Exception) -> bool:

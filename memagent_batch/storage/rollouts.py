@@ -89,10 +89,16 @@ def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, r
 def write_record(
     output: Location, counts: Mapping[str, Any], files: Sequence[str], *, settings: Settings, run_id: str
 ) -> dict[str, Any]:
-    """Writes `rollouts.json`, without which the table is not whole, and returns what it says.
+    """Writes `rollouts.json` into a place where nobody else writes, and returns what it says; see `make_record`."""
+    record = make_record(counts, files, settings=settings, run_id=run_id)
+    write_json(output / ROLLOUTS_FILE, record)
+    return record
+
+
+def make_record(counts: Mapping[str, Any], files: Sequence[str], *, settings: Settings, run_id: str) -> dict[str, Any]:
+    """What `rollouts.json` says, without which the table is not whole.
 
     Args:
-        output: where the table is.
         counts: what was counted of its groups, `reward_sum` among it.
         files: names of all its files.
         settings: how the samples were drawn and rewarded.
@@ -100,7 +106,7 @@ def write_record(
     """
     told = {name: count for name, count in counts.items() if name != "reward_sum"}
     num_rewarded = counts["samples"] - counts["failed_samples"] - counts["samples_without_reward"]
-    record = {
+    return {
         "format": ROLLOUTS_FORMAT,
         "run_id": run_id,
         "counts": told,
@@ -110,8 +116,6 @@ def write_record(
         "files": list(files),
         "finished_at": datetime.now(UTC).isoformat(),
     }
-    write_json(output / ROLLOUTS_FILE, record)
-    return record
 
 
 def _rows_of_a_file(group: pa.Table) -> int:

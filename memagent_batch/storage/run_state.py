@@ -29,7 +29,7 @@ def read_state(output: Location) -> dict[str, Any]:
     ]
     return {
         "run_id": record["run_id"],
-        "state": "finished" if closed else "running or stopped",
+        "state": _state(manifest if closed else None),
         "started_at": record["started_at"],
         "finished_at": manifest["finished_at"] if manifest and closed else None,
         "documents": record["documents"],
@@ -41,6 +41,13 @@ def read_state(output: Location) -> dict[str, Any]:
         "counts": manifest["counts"] if manifest and closed else None,
         "changes": manifest.get("changes") if manifest and closed else None,
     }
+
+
+def _state(manifest: dict[str, Any] | None) -> str:
+    """`incomplete`: the run is closed, and the same command reads what could not be read."""
+    if manifest is None:
+        return "running or stopped"
+    return "incomplete" if manifest["counts"].get("not_read") else "finished"
 
 
 def _turns(output: Location, *, reader_fingerprint: str) -> dict[str, Any]:

@@ -36,8 +36,8 @@ SPAN = [
 ]
 KIND = column("kind", pa.string(), "kind of turn: update, answer, or direct")
 RESULT = [
-    column("status", pa.string(), "ok or failed"),
-    column("response", pa.string(), "whole text of the answer turn", nullable=True),
+    column("status", pa.string(), "ok or failed; in `answers` also not_read: the next run reads it"),
+    column("response", pa.string(), "text of the answer turn, without thoughts", nullable=True),
     column("memory", pa.string(), "memory that the answer was given from", nullable=True),
     column("finish_reason", pa.string(), "why the answer ended: stop, or length where it was cut", nullable=True),
     column("memory_truncations", pa.int32(), "update turns whose memory was cut at its budget", unit="turns"),
@@ -75,7 +75,7 @@ TURN_LOG = pa.schema(
         *SPAN,
         column("prompt_hash", pa.string(), "hash of the prompt's token ids; a replay must show the same prompt"),
         column("token_ids", pa.list_(pa.int32()), "exactly the tokens that the engine returned"),
-        column("text", pa.string(), "their text, without control tokens"),
+        column("text", pa.string(), "their text, without control tokens but for the tags of thoughts"),
         column("logprobs", pa.list_(pa.float32()), "log-probability of each token, if asked for", nullable=True),
         column("finish_reason", pa.string(), "why the completion ended: stop or length"),
         column("num_prompt_tokens", pa.int64(), "length of the prompt", unit="tokens"),
@@ -116,7 +116,7 @@ MEMORIES = pa.schema(
         column("turn", pa.int32(), "position of the turn in its reading, from 0"),
         KIND,
         *SPAN,
-        column("memory", pa.string(), "the memory after this turn"),
+        column("memory", pa.string(), "the memory after this turn, as the next prompt shows it"),
         column("changed", pa.bool_(), "whether this turn changed the memory; a gated policy keeps it by a word"),
         column("num_tokens", pa.int32(), "completion of the turn", unit="tokens"),
         column("finish_reason", pa.string(), "why the completion ended: stop or length"),
@@ -153,7 +153,7 @@ RUN_PLAN = pa.schema(
                     ]
                 )
             ),
-            "what was asked of it: row of the question list, sample, and the run that read it; null where none could",
+            "what was asked of it: row of the question list, sample, and the run that read it, if one did",
         ),
     ]
 )
@@ -165,7 +165,7 @@ ANSWER_GIVEN = [
     column("answer", pa.string(), "the answer taken out of the response"),
     column("memory", pa.string(), "memory that the answer was given from"),
     column("error_message", pa.string(), "where and why it failed"),
-    column("run_id", pa.string(), "the run that read it; null where the document can't be read"),
+    column("run_id", pa.string(), "the run that read it; null where none could or did"),
 ]
 """What a run has to say of a reading; all null where it did not ask for it."""
 

@@ -1,11 +1,15 @@
 """Finds the input files and cuts them into shards, each of which one task indexes."""
 
+import os
 import posixpath
+import stat
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import groupby
+from functools import partial
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 from memagent_batch.errors import InputError
@@ -22,6 +26,9 @@ _SHARD_FILES = 256
 _FOOTER_THREADS = 16
 """Footers of large files that are read at once."""
 _MAGIC = frozenset("*?[")
+_HIDDEN = (".", "_")
+_VERSION = "?versionid="
+"""Clients of object stores cut a key here, whatever the user asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,21 +36,28 @@ class InputFile:
     """A file of the input."""
 
     path: str
-    """Full URI."""
-    name: str
-    """Path below the folder or glob root that was asked for; the id of a text document."""
+    """Path on the file system of the input; `Location.at` opens it."""
+    root: str
+    """Folder that was asked for, up to its slash, or the folders of a glob before its first wildcard."""
     size_bytes: int
     """Size, bytes."""
+
+    @property
+    def name(self) -> str:
+        """Path below the root; the id of a text document."""
+        return self.path.removeprefix(self.root)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
     """Part of the documents that one task indexes: some files of one format, or some row groups of one file."""
 
+    documents: str
+    """URI of the documents, or of one of their places: it names the file system of the paths."""
+    root: str
+    """What the paths begin with, up to the ids of text documents."""
     paths: tuple[str, ...]
-    """Full URIs of the files."""
-    names: tuple[str, ...]
-    """Their paths below the folder or glob root that was asked for; the ids of text documents."""
+    """Paths of the files on their file system; at a million files they are most of what the driver holds."""
     format: Format
     """Their format."""
     size_bytes: int
@@ -51,48 +65,34 @@ class Shard:
     groups: tuple[int, int] | None = None
     """First row group and the one after the last, of the one file; all by default."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FormattedFile:
-    file: InputFile
-    format: Format
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Paths below the folder or glob root that was asked for; the ids of text documents."""
+        return tuple(path.removeprefix(self.root) for path in self.paths)
 
 
 def list_shards(*documents: Location, settings: InputSettings) -> list[Shard]:
     """Shards of the documents, in the order of their paths within each format.
 
     Args:
-        documents: Files, folders (read with all below them) or globs, on file systems with the same options. Hidden
-            files, and names that start with `_`, are left out of folders and globs.
+        documents: Files, folders (read with all below them) or globs, all on one file system. Hidden files, and names
+            that start with `_`, are left out of folders and globs.
         settings: Format of the files; `auto` goes by each file's ending.
 
     Raises:
-        InputError: there is no file, or one whose ending is not known, or a large one that can't be opened.
+        InputError: there is no file, or one whose ending is not known, or a large one that can't be opened; or the
+            places are on several file systems.
     """
-    remedy = "move it away, or say what the files are with --input.format"
-    formatted = [
-        _FormattedFile(
-            file=file,
-            format=format_of(file.name, where=file.path, remedy=remedy)
-            if settings.format == "auto"
-            else Format(settings.format),
-        )
-        for file in _list_places(documents)
-    ]
-    formatted.sort(key=attrgetter("format"))
-    large = [item for item in formatted if _is_large(item)]
-    with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
-        sizes = threads.map(_group_bytes, large, [documents[0].storage_options] * len(large))
-        split = {item.file.path: list(_split(item, sizes=size)) for item, size in zip(large, sizes, strict=True)}
+    place = documents[0]
     shards: list[Shard] = []
-    for format_, items in groupby(formatted, key=attrgetter("format")):
-        small: list[InputFile] = []
-        for item in items:
-            if item.file.path in split:
-                shards.extend(split[item.file.path])
-            else:
-                small.append(item.file)
-        shards.extend(_packed(small, format_=format_))
+    for format_, files in sorted(_by_format(_list_places(documents), place, settings=settings).items()):
+        large = [file for file in files if _is_large(file, format_=format_)]
+        with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
+            sizes = list(threads.map(partial(_group_bytes, place), large))
+        for file, group_bytes in zip(large, sizes, strict=True):
+            shards.extend(_split(place, file, format_=format_, sizes=group_bytes))
+        small = [file for file in files if not _is_large(file, format_=format_)] if large else files
+        shards.extend(_packed(place, small, format_=format_))
     return shards
 
 
@@ -101,33 +101,44 @@ def _list_places(places: Sequence[Location]) -> list[InputFile]:
 
     With several places, a name is the path below the folder that holds all of them, so that no two are the same, and
     the files that a shell makes of a glob have the names that the glob itself gives.
+
+    Raises:
+        InputError: a place has no file, or is on another file system than the first.
     """
     if len(places) == 1:
         return list_files(places[0])
     files = {file.path: file for place in places for file in list_files(place)}
-    roots = [path.removesuffix(file.name).rstrip("/").split("/") for path, file in files.items()]
-    root = "".join(f"{part}/" for part in posixpath.commonprefix(roots))
-    return [replace(files[path], name=path.removeprefix(root)) for path in sorted(files)]
+    for place in places:
+        if place.fs != places[0].fs:
+            raise InputError(
+                f"documents: {places[0]} and {place} are on two file systems; copy them to one, or read each in a run "
+                "of its own"
+            )
+    roots = {file.root.rstrip("/") for file in files.values()}
+    root = "".join(f"{part}/" for part in posixpath.commonprefix([root.split("/") for root in roots]))
+    return [replace(files[path], root=root) for path in sorted(files)]
 
 
 def list_files(location: Location) -> list[InputFile]:
     """Files of a file, folder or glob, sorted by path.
 
     Raises:
-        InputError: there is none, or the location can't be reached.
+        InputError: there is none, one of them is no plain file, or the location can't be reached.
     """
     with reading(location.uri):
         info = _info(location)
-        fs, path = location.fs, location.path
+        path = location.path
         if info is not None and info["type"] != "directory":
-            return [_input_file(location, info={**info, "name": path}, root=posixpath.dirname(path).rstrip("/") + "/")]
+            root = posixpath.dirname(path).rstrip("/") + "/"
+            return [_named_file(location, info={**info, "name": path}, root=root)]
         if info is None and not _MAGIC & set(path):
             raise InputError(f"{location.uri}: no such file or folder; check the path")
-        root = f"{path}/" if info is not None else _glob_root(path)
-        found = fs.find(path, detail=True) if info is not None else _expand(location)
-        files = [
-            _input_file(location, info=entry, root=root) for entry in found.values() if _is_shown(entry, root=root)
-        ]
+        root = f"{path.rstrip('/')}/" if info is not None else _glob_root(path)
+        if location.is_local and info is not None:
+            files = [_local_file(found, root=root) for found in _walk(path)]
+        else:
+            found = location.fs.find(path, detail=True) if info is not None else _expand(location)
+            files = [_found_file(location, info=entry, root=root) for entry in found.values() if _is_shown(entry, root)]
     if not files:
         raise InputError(f"{location.uri} holds no files (hidden ones and names that start with _ are left out)")
     return sorted(files, key=attrgetter("path"))
@@ -175,79 +186,142 @@ def _glob_root(path: str) -> str:
     return "".join(f"{part}/" for part in parts[:fixed])
 
 
-def _is_shown(info: Mapping[str, Any], *, root: str) -> bool:
+def _is_shown(info: Mapping[str, Any], root: str) -> bool:
     parts = str(info["name"]).removeprefix(root).split("/")
-    return bool(parts[-1]) and not any(part.startswith((".", "_")) for part in parts)
+    return bool(parts[-1]) and not any(part.startswith(_HIDDEN) for part in parts)
 
 
-def _input_file(location: Location, *, info: Mapping[str, Any], root: str) -> InputFile:
+def _walk(folder: str) -> Iterator[str]:
+    """Paths of what is in a folder of this machine and in all below it, hidden names left out.
+
+    The file system's own listing would make a mapping of each of a million files, and leave out what it can't list.
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(_HIDDEN):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk(entry.path)
+            else:
+                yield entry.path
+
+
+def _named_file(location: Location, *, info: Mapping[str, Any], root: str) -> InputFile:
+    """The one file that the user named; as it is named, it may be a link to anywhere."""
+    if info["type"] != "file":
+        raise InputError(f"{location.uri} is {_kind(info)}, not a file; write its content to a file")
+    return _input_file(str(info["name"]), root=root, size_bytes=int(info.get("size") or 0))
+
+
+def _found_file(location: Location, *, info: Mapping[str, Any], root: str) -> InputFile:
+    """A file that a listing found."""
     name = str(info["name"])
-    if any("\ud800" <= character <= "\udfff" for character in name):
-        raise InputError(f"{location.uri}: the file name {name!r} is not valid UTF-8; rename it")
+    if location.is_local:
+        return _local_file(name, root=root)
+    if _VERSION in name.lower():
+        raise InputError(f"{name!r}: a client takes {_VERSION!r} in a key for a version of another key; rename it")
     if info["type"] != "file":
         info = location.fs.info(name)
-        if info["type"] == "directory":
-            raise InputError(f"{name} is a link to a folder; name that folder itself, or copy it here")
-    return InputFile(
-        path=_uri(location, name=name), name=name.removeprefix(root), size_bytes=int(info.get("size") or 0)
-    )
+        if info["type"] != "file":
+            raise InputError(f"{name!r} is {_kind(info)}, not a file; move it away")
+    return _input_file(name, root=root, size_bytes=int(info.get("size") or 0))
 
 
-def _uri(location: Location, *, name: str) -> str:
-    """The URI of a file of the location that any process can open: with its host, and the archive it lies in."""
-    head, chain, target = location.uri.partition("::")
-    if "://" not in head:  # simplecache::s3://bucket/key
-        head, chain, target = location.uri, "", ""
-    head = head.rstrip("/") if location.path else head
-    if location.is_local or not head.endswith(location.path):
-        return str(location.fs.unstrip_protocol(name))
-    return head.removesuffix(location.path) + name + chain + target
+def _local_file(path: str, *, root: str) -> InputFile:
+    """A file that a listing of this machine found.
+
+    Raises:
+        InputError: it would never end, or leads out of the folder that was asked for; names it.
+    """
+    status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        target = Path(path).resolve()
+        if not target.exists():
+            raise InputError(f"{path!r} is a link to {str(target)!r}, which is not there; remove it")
+        status = target.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise InputError(f"{path!r} is a link to a folder; name that folder itself, or copy it here")
+        if not target.is_relative_to(Path(root).resolve()):
+            raise InputError(
+                f"{path!r} is a link to {str(target)!r}, which is not in {root!r}; copy the file here, or remove the "
+                "link"
+            )
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path!r} is {_kind({'mode': status.st_mode})}, not a file; move it away")
+    return _input_file(path, root=root, size_bytes=status.st_size)
 
 
-def _is_large(item: _FormattedFile) -> bool:
-    return item.format in (Format.PARQUET, Format.ARROW) and item.file.size_bytes > _SHARD_BYTES
+def _kind(info: Mapping[str, Any]) -> str:
+    """What stands where a file should, for a person."""
+    kinds = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+    return kinds.get(stat.S_IFMT(int(info.get("mode") or 0)), f"of the kind {info.get('type', 'other')!r}")
 
 
-def _group_bytes(item: _FormattedFile, storage_options: Mapping[str, Any]) -> tuple[int, ...]:
+def _input_file(path: str, *, root: str, size_bytes: int) -> InputFile:
+    if any("\ud800" <= character <= "\udfff" for character in path):
+        raise InputError(f"the file name {path!r} is not valid UTF-8; rename it")
+    return InputFile(path=path, root=root, size_bytes=size_bytes)
+
+
+def _by_format(
+    files: Iterable[InputFile], documents: Location, *, settings: InputSettings
+) -> dict[Format, list[InputFile]]:
+    remedy = "move it away, or say what the files are with --input.format"
+    known: dict[str, Format] = {}
+    found: dict[Format, list[InputFile]] = defaultdict(list)
+    for file in files:
+        ending = posixpath.splitext(file.path)[1] if settings.format == "auto" else ""
+        if ending not in known:
+            known[ending] = (
+                format_of(file.path, where=documents.at(file.path).uri, remedy=remedy)
+                if settings.format == "auto"
+                else Format(settings.format)
+            )
+        found[known[ending]].append(file)
+    return found
+
+
+def _is_large(file: InputFile, *, format_: Format) -> bool:
+    return format_ in (Format.PARQUET, Format.ARROW) and file.size_bytes > _SHARD_BYTES
+
+
+def _group_bytes(documents: Location, file: InputFile) -> tuple[int, ...]:
     """Size of each row group, bytes."""
-    with open_grouped(Location(uri=item.file.path, storage_options=storage_options)) as file:
-        return file.group_bytes
+    with open_grouped(documents.at(file.path)) as grouped:
+        return grouped.group_bytes
 
 
-def _split(item: _FormattedFile, *, sizes: Sequence[int]) -> Iterator[Shard]:
+def _split(documents: Location, file: InputFile, *, format_: Format, sizes: Sequence[int]) -> Iterator[Shard]:
     """Shards of a large file, of as many row groups as come to `_SHARD_BYTES`."""
     start = 0
     num_bytes = 0
     for group, size in enumerate(sizes):
         num_bytes += size
         if num_bytes >= _SHARD_BYTES or group == len(sizes) - 1:
-            yield Shard(
-                paths=(item.file.path,),
-                format=item.format,
-                names=(item.file.name,),
-                size_bytes=num_bytes,
-                groups=(start, group + 1),
-            )
+            shard = _pack(documents, [file], format_=format_)
+            yield replace(shard, size_bytes=num_bytes, groups=(start, group + 1))
             start, num_bytes = group + 1, 0
 
 
-def _packed(files: Iterable[InputFile], *, format_: Format) -> Iterator[Shard]:
+def _packed(documents: Location, files: Iterable[InputFile], *, format_: Format) -> Iterator[Shard]:
     """Shards of small files, several together."""
     pack: list[InputFile] = []
+    num_bytes = 0
     for file in files:
-        num_bytes = sum(other.size_bytes for other in pack)
         if pack and (len(pack) == _SHARD_FILES or num_bytes + file.size_bytes > _SHARD_BYTES):
-            yield _pack(pack, format_=format_)
-            pack = []
+            yield _pack(documents, pack, format_=format_)
+            pack, num_bytes = [], 0
         pack.append(file)
+        num_bytes += file.size_bytes
     if pack:
-        yield _pack(pack, format_=format_)
+        yield _pack(documents, pack, format_=format_)
 
 
-def _pack(files: Sequence[InputFile], *, format_: Format) -> Shard:
+def _pack(documents: Location, files: Sequence[InputFile], *, format_: Format) -> Shard:
     return Shard(
+        documents=documents.uri,
+        root=files[0].root,
         paths=tuple(file.path for file in files),
-        names=tuple(file.name for file in files),
         format=format_,
         size_bytes=sum(file.size_bytes for file in files),
     )

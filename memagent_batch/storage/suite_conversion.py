@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.errors import MemagentError, StorageError
+from memagent_batch.masking import shown
 from memagent_batch.storage.foreign_suites import (
     ForeignFormat,
     ForeignQuestion,
@@ -18,7 +19,7 @@ from memagent_batch.storage.foreign_suites import (
     read_foreign,
 )
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import masked, read_json, write_json
+from memagent_batch.storage.manifest import read_json, write_json
 from memagent_batch.storage.schemas import column
 from memagent_batch.storage.suite_files import is_suite, read_suite_questions, require_scorable
 from memagent_batch.storage.suites import (
@@ -96,14 +97,14 @@ def read_any_questions(suite: Location, *, foreign_format: ForeignFormat | None)
 def _source(suite: Location, *, foreign_format: ForeignFormat) -> dict[str, Any]:
     """What was converted, so that a changed file is converted again."""
     files = [
-        {"path": masked(file.path), "size_bytes": file.size_bytes, "key": str(suite.fs.ukey(_path(suite, file.path)))}
+        {
+            "path": shown(suite.at(file.path).uri),
+            "size_bytes": file.size_bytes,
+            "key": str(suite.fs.ukey(file.path)),
+        }
         for file in foreign_files(suite)
     ]
     return {"format": foreign_format.value, "files": files}
-
-
-def _path(suite: Location, uri: str) -> str:
-    return Location(uri=uri, storage_options=suite.storage_options).path
 
 
 def _groups(questions: Iterator[ForeignQuestion]) -> Iterator[list[ForeignQuestion]]:

@@ -40,11 +40,12 @@ SCORES = pa.schema(
         QUESTION_ID,
         SAMPLE,
         *CELL,
-        column("score", pa.float64(), "the task's own metric; 0 where there is no answer"),
+        column("score", pa.float64(), "the task's own metric; 0 where there is nothing to score"),
+        column("scored_on", pa.string(), "what `score` is of: response or answer"),
         *[column(metric.value, pa.float64(), f"metric {metric.value}") for metric in Metric],
         column("status", pa.string(), "ok or failed; missing where the answers have no row of it"),
-        column("answered", pa.bool_(), "whether the response held an answer"),
-        column("answer", pa.string(), "the answer", nullable=True),
+        column("answered", pa.bool_(), "whether there was anything to score: an answer, or a response"),
+        column("answer", pa.string(), "the answer that was taken out of the response", nullable=True),
         REFERENCES,
         column("num_document_tokens", pa.int64(), "length of the document", unit="tokens", nullable=True),
         column("num_turns", pa.int32(), "turns of the reading", unit="turns"),
@@ -63,6 +64,7 @@ ANSWER_COLUMNS = pa.schema(
         SAMPLE,
         SCORES.field("status"),
         SCORES.field("answer"),
+        column("response", pa.string(), "whole text of the answer turn", nullable=True),
         *[SCORES.field(name) for name in SCORES.names[SCORES.names.index("num_document_tokens") :]],
     ]
 )

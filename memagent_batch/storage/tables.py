@@ -11,11 +11,11 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from memagent_batch.domain.answers import Extraction, extract_answer
-from memagent_batch.domain.prompts import keeps_memory
+from memagent_batch.domain.prompts import new_memory
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import TurnKind
+from memagent_batch.domain.turns import FinishReason, TurnKind
 from memagent_batch.settings import TableFormat
-from memagent_batch.storage.asked import LIST_HASH
+from memagent_batch.storage.asked import ASKED_COLUMN, LIST_HASH, asked_in
 from memagent_batch.storage.documents import CARRY_PREFIX
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.schemas import ANSWERS, MEMORIES
@@ -50,6 +50,8 @@ class Projection:
     """How answers are taken out of responses."""
     table_format: TableFormat
     """File format."""
+    opens_thought: bool = False
+    """Whether each prompt ended inside a thought."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +63,14 @@ class PartTables:
     memories: pa.Table
     """`MEMORIES`."""
     missing: list[str]
-    """Readings asked for that the log has no outcome of."""
+    """Readings asked for that the log has no outcome of, though none said that it was not read."""
 
 
-def project(part: pa.Table, questions: pa.Table, *, projection: Projection) -> PartTables:
-    """The rows of a part of the plan (a table of `Plan.parts`), from the log files that the part names."""
+def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Row] = ()) -> PartTables:
+    """The rows of a part of the plan (a table of `Plan.parts`), from the log files that the part names.
+
+    `not_read`: what stands in for the outcomes of readings that were not read, as rows of `OUTCOME_LOG`.
+    """
     fingerprint = projection.reader_fingerprint
     outcome_files = sorted({file for files in part["outcome_files"].to_pylist() for file in files})
     turn_files = sorted({file for files in part["turn_files"].to_pylist() for file in files})
@@ -76,17 +81,17 @@ def project(part: pa.Table, questions: pa.Table, *, projection: Projection) -> P
         turn_files,
         reader_fingerprint=fingerprint,
         document_hashes=hashes,
-        ended_by={key: row["run_id"] for key, row in outcomes.items()},
+        ended_by={key: row["line"] for key, row in outcomes.items()},
         with_tokens=False,
     )
+    unread = {(row["document_hash"], row["question_hash"], row["sample"]): row for row in not_read}
     answers: list[Row] = []
     memories: list[Row] = []
     missing: list[str] = []
-    asked = questions.to_pylist()
-    for document, question, sample in _readings(part, asked):
+    for document, question, sample in _readings(part):
         key = (document["document_hash"], question["question_hash"], sample)
         names = {"document_id": document["document_id"], "question_id": question["question_id"], "sample": sample}
-        answer = _answer(document, outcomes.get(key), projection=projection)
+        answer = _answer(document, outcomes.get(key) or unread.get(key), projection=projection)
         if answer is None:
             missing.append(f"document {names['document_id']!r}, question {names['question_id']!r}, sample {sample}")
             continue
@@ -118,23 +123,21 @@ def table_bytes(table: pa.Table, *, table_format: TableFormat) -> bytes:
     return sink.getvalue()
 
 
-def count_rows(folder: Location, files: Sequence[str]) -> int:
-    """Rows that the table files really hold, by their own footers; none where a file is gone."""
-    return sum(_num_rows(folder.at(path)) for path in files)
+def count_rows(place: Location) -> int | None:
+    """Rows that a table file really holds, by its own footer; None where it is gone."""
+    try:
+        with place.open() as stream:
+            if place.path.endswith(".parquet"):
+                return int(pq.ParquetFile(stream).metadata.num_rows)
+            reader = pa.ipc.open_file(stream)
+            return sum(int(reader.get_batch(number).num_rows) for number in range(reader.num_record_batches))
+    except FileNotFoundError:
+        return None
 
 
-def _num_rows(place: Location) -> int:
-    if not place.exists():
-        return 0
-    with place.open() as stream:
-        if place.path.endswith(".parquet"):
-            return int(pq.ParquetFile(stream).metadata.num_rows)
-        reader = pa.ipc.open_file(stream)
-        return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
-
-
-def _readings(part: pa.Table, asked: Sequence[Row]) -> Iterator[tuple[Row, Row, int]]:
-    for document in part.drop_columns(["outcome_files", "turn_files"]).to_pylist():
+def _readings(part: pa.Table) -> Iterator[tuple[Row, Row, int]]:
+    asked = asked_in(part)
+    for document in part.drop_columns(["outcome_files", "turn_files", ASKED_COLUMN]).to_pylist():
         for reading in document["readings"]:
             yield document, asked[reading["question"]], reading["sample"]
 
@@ -149,7 +152,8 @@ def _answer(document: Row, outcome: Row | None, *, projection: Projection) -> Ro
         row["answer"] = extract_answer(row["response"], extraction=projection.extraction)
         if row["answer"] is None:
             row["error_type"] = "AnswerNotFound"
-            row["error_message"] = f"the response holds no answer in the form {projection.extraction.value!r}"
+            cut = "; it was cut at policy.answer_tokens" if row["finish_reason"] == FinishReason.LENGTH else ""
+            row["error_message"] = f"the response holds no answer in the form {projection.extraction.value!r}{cut}"
     return row
 
 
@@ -178,8 +182,9 @@ def _memories(turns: Mapping[str, Row], *, names: Mapping[str, Any], projection:
     memory = projection.first_memory
     for number, row in enumerate(sorted(turns.values(), key=_reading_order)):
         before = memory = "" if row["kind"] == TurnKind.DIRECT else memory
-        if row["kind"] == TurnKind.UPDATE and not keeps_memory(row["text"], keep_word=projection.keep_word):
-            memory = row["text"]
+        if row["kind"] == TurnKind.UPDATE:
+            written = new_memory(row["text"], keep_word=projection.keep_word, opens_thought=projection.opens_thought)
+            memory = memory if written is None else written
         kept = {name: value for name, value in row.items() if name in _MEMORIES_COLUMNS}
         yield {
             **kept,

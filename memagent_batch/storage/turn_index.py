@@ -21,17 +21,23 @@ from memagent_batch.storage.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.storage.turn_log import OUTCOMES_FOLDER, TURNS_FOLDER
 
 READ_THREADS = 16
-"""Log files read at once; an object store answers in some 50 ms, so 16 read about 300 a second."""
+"""Log files read at once, in a request each; an object store answers in some 50 ms, so 16 read about 300 a second."""
 
 ReadingKey = tuple[str, str, int]
 """Document hash, question hash, sample: an address under one reader fingerprint."""
 
 
+TurnsKey = tuple[str, str]
+"""Document hash, and question hash (or the hash of the list that the turns are shared by): where turns stand."""
+
 Row = dict[str, Any]
 """A log row by column name."""
 
 Rank = tuple[bool, str, float]
-"""Order among rows of one address, the one that stands last: a class, the run's id, seconds inside the run."""
+"""Order among outcomes of one address, the one that stands last: a class, the run's id, seconds inside the run."""
+
+TurnRank = tuple[bool, str, bool, float]
+"""The same among turns: a class, the run's id, whether its writer ended the reading, seconds inside the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +60,8 @@ class TurnIndex:
     """The reader that is asked about; other readers' turns are passed over."""
     outcomes: dict[ReadingKey, LoggedOutcome] = field(default_factory=dict)
     """Readings that ended."""
-    turn_files: dict[str, list[str]] = field(default_factory=dict)
-    """Turn files by document hash."""
+    turn_files: dict[TurnsKey, list[str]] = field(default_factory=dict)
+    """Turn files by document and question, so that a new question of an old document opens none."""
 
 
 def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
@@ -69,14 +75,13 @@ def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
     keys = ["document_hash", "question_hash", "sample", "status", "finished_at", "run_id"]
     for file, table in _read_all(output / OUTCOMES_FOLDER, columns=keys, reader_fingerprint=reader_fingerprint):
         for row in table.to_pylist():
+            row |= {name: sys.intern(row[name]) for name in ("question_hash", "run_id")}  # many rows have the same
             key = (row["document_hash"], row["question_hash"], row["sample"])
             rank = _outcome_rank(row)
             if key not in best or rank > best[key]:
                 best[key] = rank
-                index.outcomes[key] = LoggedOutcome(
-                    status=Status(row["status"]), file=file, run_id=sys.intern(row["run_id"])
-                )
-    index.turn_files.update(scan_turn_files(output, reader_fingerprint=reader_fingerprint))
+                index.outcomes[key] = LoggedOutcome(status=Status(row["status"]), file=file, run_id=row["run_id"])
+    index.turn_files.update(_turn_files(output, reader_fingerprint=reader_fingerprint, begins=""))
     return index
 
 
@@ -86,12 +91,21 @@ def scan_turn_files(output: Location, *, reader_fingerprint: str, begins: str = 
     Raises:
         OutputError: a log file can't be read; names it.
     """
-    turn_files: dict[str, list[str]] = defaultdict(list)
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for (document_hash, _), files in _turn_files(output, reader_fingerprint=reader_fingerprint, begins=begins).items():
+        found[document_hash].update(dict.fromkeys(files))
+    return {document_hash: sorted(files) for document_hash, files in found.items()}
+
+
+def _turn_files(output: Location, *, reader_fingerprint: str, begins: str) -> dict[TurnsKey, list[str]]:
+    turn_files: dict[TurnsKey, list[str]] = defaultdict(list)
+    columns = ["document_hash", "question_hash"]
     for file, table in _read_all(
-        output / TURNS_FOLDER, columns=["document_hash"], reader_fingerprint=reader_fingerprint, begins=[begins]
+        output / TURNS_FOLDER, columns=columns, reader_fingerprint=reader_fingerprint, begins=[begins]
     ):
-        for document_hash in pc.unique(table["document_hash"]).to_pylist():
-            turn_files[document_hash].append(file)
+        pairs = zip(*(table[name].to_pylist() for name in columns), strict=True)
+        for document_hash, question_hash in dict.fromkeys(pairs):
+            turn_files[document_hash, sys.intern(question_hash)].append(file)
     return dict(turn_files)
 
 
@@ -131,7 +145,7 @@ def read_outcomes(
     reader_fingerprint: str,
     document_hashes: Sequence[str] | None = None,
 ) -> dict[ReadingKey, Row]:
-    """The outcome rows in these files that stand, one for each reading; see `_outcome_rank`.
+    """The outcome rows in these files that stand, one for each reading, each with its `line`; see `_outcome_rank`.
 
     Args:
         output: The run's location.
@@ -140,14 +154,16 @@ def read_outcomes(
         document_hashes: Of which documents; of all by default.
     """
     rows: dict[ReadingKey, Row] = {}
+    files = list(files)
     wanted = None if document_hashes is None else pa.array(document_hashes, pa.string())
-    for table in _read_files(
+    tables = _read_files(
         output, files, columns=OUTCOME_LOG.names, reader_fingerprint=reader_fingerprint, document_hashes=wanted
-    ):
+    )
+    for file, table in zip(files, tables, strict=True):
         for row in table.to_pylist():
             key = (row["document_hash"], row["question_hash"], row["sample"])
             if key not in rows or _outcome_rank(row) > _outcome_rank(rows[key]):
-                rows[key] = row
+                rows[key] = {**row, "line": _line(file)}
     return rows
 
 
@@ -170,20 +186,22 @@ def read_turns(
         files: log files of turns.
         reader_fingerprint: whose turns.
         document_hashes: of which documents.
-        ended_by: the run that ended a reading, where one did; later runs' turns had no part in it.
+        ended_by: the `line` of the outcome that ended a reading, where one did; later runs' turns had no part in it.
         with_tokens: whether token_ids and logprobs are read.
     """
     readings: dict[ReadingKey, dict[str, Row]] = defaultdict(dict)
     wanted = pa.array(document_hashes, pa.string())
     names = [name for name in TURN_LOG.names if with_tokens or name != "logprobs"]
-    for table in _read_files(
-        output, files, columns=names, reader_fingerprint=reader_fingerprint, document_hashes=wanted
-    ):
+    ranks: dict[tuple[ReadingKey, str], TurnRank] = {}
+    files = list(files)
+    tables = _read_files(output, files, columns=names, reader_fingerprint=reader_fingerprint, document_hashes=wanted)
+    for file, table in zip(files, tables, strict=True):
         for row in (table if with_tokens else _counted(table)).to_pylist():
             key = (row["document_hash"], row["question_hash"], row["sample"])
-            held = readings[key].get(row["path"])
-            last_run = ended_by.get(key)
-            if held is None or _turn_rank(row, last_run) > _turn_rank(held, last_run):
+            rank = _turn_rank(row, line=_line(file), ended_by=ended_by.get(key))
+            place = (key, row["path"])
+            if place not in ranks or rank > ranks[place]:
+                ranks[place] = rank
                 readings[key][row["path"]] = row
     return readings
 
@@ -208,12 +226,19 @@ def _outcome_rank(row: Row) -> Rank:
     return (is_ok, row["run_id"], -finished_at if is_ok else finished_at)
 
 
-def _turn_rank(row: Row, last_run: str | None) -> Rank:
-    """The highest stands: the last run's, up to the one that ended the reading; inside a run the first.
+def _turn_rank(row: Row, *, line: str, ended_by: str | None) -> TurnRank:
+    """The highest stands: the last run's, up to the one that ended the reading; in it its writer's, then the first.
 
-    A run replays what earlier runs logged and asks for the rest, so these are the turns that it really went by.
+    A run replays what earlier runs logged and asks for the rest, and so does a reader that replaces one which was cut
+    off: these are the turns that the reading really went by.
     """
-    return (last_run is None or row["run_id"] <= last_run, row["run_id"], -row["finished_at"].timestamp())
+    is_of_then = ended_by is None or row["run_id"] <= ended_by  # a line begins with its run's id
+    return (is_of_then, row["run_id"], line == ended_by, -row["finished_at"].timestamp())
+
+
+def _line(file: str) -> str:
+    """Run and writer of a log file: its name without the number."""
+    return file.rpartition("/")[2].rpartition("-")[0]
 
 
 def _read_all(
@@ -253,7 +278,10 @@ def _read_file(
     wanted = list(dict.fromkeys([*columns, "reader_fingerprint"]))
     with storage_errors(path):
         try:
-            table = pq.read_table(path, filesystem=folder.fs, columns=wanted)
+            # a store is asked once for the whole file: it is small, and its footer alone would cost several requests
+            source = path if folder.is_local else pa.BufferReader(folder.fs.cat_file(path))
+            with pq.ParquetFile(source, pre_buffer=False) as file:
+                table = file.read(columns=wanted, use_threads=False)
         except (OSError, pa.ArrowException) as error:
             if isinstance(error, OSError) and (error.errno or isinstance(error, TimeoutError)):
                 raise  # the store's, not the file's

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.errors import StorageError, StorageOutageError
+from memagent_batch.errors import LogRowError, StorageError, StorageOutageError
 from memagent_batch.settings import LogSettings
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.schemas import OUTCOME_LOG, TURN_LOG
@@ -67,7 +67,11 @@ class TurnLogWriter:
         """Bytes of all files so far."""
 
     def record_turn(self, address: ReadingAddress, prompt: Prompt, completion: Completion) -> None:
-        """Takes a finished turn; it is durable within the flush interval."""
+        """Takes a finished turn; it is durable within the flush interval.
+
+        Raises:
+            LogRowError: the turn does not fit the log; it concerns its reading alone.
+        """
         span = asdict(prompt.span) if prompt.span else dict.fromkeys(SPAN_COLUMNS)
         self._append(
             self._turns,
@@ -86,12 +90,18 @@ class TurnLogWriter:
                 "engine_seconds": completion.engine_seconds,
                 "finished_at": datetime.now(UTC),
             },
+            schema=TURN_LOG,
             num_bytes=ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text),
         )
 
     async def record_outcome(self, address: ReadingAddress, result: Mapping[str, Any]) -> None:
-        """Takes a reading's end and returns when it is durable."""
-        self._append(self._outcomes, {**asdict(address), **result}, num_bytes=2 * ROW_BYTES)
+        """Takes a reading's end and returns when it is durable.
+
+        Raises:
+            LogRowError: the outcome does not fit the log; `require_outcome` tells so before.
+        """
+        row = {**asdict(address), **result}
+        self._append(self._outcomes, row, schema=OUTCOME_LOG, num_bytes=2 * ROW_BYTES)
         await self._durable()
 
     async def room(self) -> None:
@@ -104,19 +114,24 @@ class TurnLogWriter:
 
     async def flush(self) -> None:
         """Writes what was recorded so far, and returns when it is durable."""
+        self._wake.set()
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Returns when what was recorded so far is durable, at the next flush."""
         if self._error:
             raise self._error
         if self._task is not None and not self._task.done():
-            self._wake.set()
             await self._durable()
 
     async def close(self) -> None:
         """Writes what waits; the last call."""
         await self.flush()
 
-    def _append(self, rows: list[dict[str, Any]], row: dict[str, Any], *, num_bytes: int) -> None:
+    def _append(self, rows: list[dict[str, Any]], row: dict[str, Any], *, schema: pa.Schema, num_bytes: int) -> None:
         if self._error:
             raise self._error
+        _require_row(row, schema=schema)
         rows.append({"run_id": self._run_id, **row})
         self._pending_bytes += num_bytes
         if self._pending_bytes >= self._settings.flush_bytes:
@@ -152,7 +167,10 @@ class TurnLogWriter:
         self._flushing_bytes, self._pending_bytes = self._pending_bytes, 0
         self._number += 1
         if self._error is None:  # after a failed flush an outcome would be kept without its turns
-            self._error = await self._failure_at_last(turns, outcomes, self._number)
+            try:
+                self._error = await self._failure_at_last(turns, outcomes, self._number)
+            except Exception as error:  # noqa: BLE001 - whatever ends a flush, nobody may wait for it for ever
+                self._error = StorageError(f"the log of {self._name} can't be written: {type(error).__name__}: {error}")
         self._flushing_bytes = 0
         self._open_or_close_room()
         if flushed and self._error:
@@ -175,13 +193,11 @@ class TurnLogWriter:
             pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 
     def _failure(self, turns: list[dict[str, Any]], outcomes: list[dict[str, Any]], number: int) -> StorageError | None:
-        """Writes the rows; what kept them from being written, so that no flush is waited for for ever."""
+        """Writes the rows; what kept them from being written."""
         try:
             self._write(turns, outcomes, number)
         except StorageError as error:
             return error
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            return StorageError(f"rows of {self._name} do not fit the log: {type(error).__name__}: {error}")
         return None
 
     def _write(self, turns: list[dict[str, Any]], outcomes: list[dict[str, Any]], number: int) -> None:
@@ -194,6 +210,31 @@ class TurnLogWriter:
         self.num_flushes += 1
 
 
+def require_outcome(address: ReadingAddress, result: Mapping[str, Any]) -> None:
+    """Refuses an outcome that the log can't hold.
+
+    Raises:
+        LogRowError: names the column.
+    """
+    _require_row({**asdict(address), **result}, schema=OUTCOME_LOG)
+
+
+def _require_row(row: Mapping[str, Any], *, schema: pa.Schema) -> None:
+    """One row that does not fit would keep all the others of its file from being written."""
+    for column in schema:
+        value = row.get(column.name)
+        if column.name in OWN_COLUMNS:
+            continue
+        if value is None and not column.nullable:
+            raise LogRowError(f"`{column.name}` is missing, and the turn log has no room for that")
+        try:
+            pa.array([value], column.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise LogRowError(f"`{column.name}` does not fit the turn log: {type(error).__name__}: {error}") from error
+
+
+OWN_COLUMNS = frozenset({"run_id", "prompt_hash", *ReadingAddress.__dataclass_fields__})
+"""Columns that this project alone fills; the others hold what engines and policies bring."""
 SPAN_COLUMNS = {
     "index": "chunk_index",
     "token_start": "token_start",

@@ -41,6 +41,8 @@ class StepFigures:
     """Conversations that were learnt from."""
     num_learnt_tokens: int
     """Tokens that were learnt from."""
+    num_teaching_conversations: int
+    """Conversations with another advantage than 0: without one, the rewards of every question were equal."""
     num_sure_conversations: int
     """Those of them that did not go through the network: every token was drawn with more than `sure_above`."""
     num_tokens: int
@@ -49,6 +51,34 @@ class StepFigures:
     """Time that the step took."""
     tokens_per_second: float
     """`num_tokens` through the network and back in a second."""
+
+
+def together(steps: Sequence[StepFigures]) -> StepFigures:
+    """The figures of several steps as if they were one: sums, means over tokens, and the largest gradient norm."""
+    num_learnt = sum(step.num_learnt_tokens for step in steps)
+
+    def mean(name: str) -> float:
+        return math.fsum(getattr(step, name) * step.num_learnt_tokens for step in steps) / num_learnt
+
+    seconds = math.fsum(step.seconds for step in steps)
+    num_tokens = sum(step.num_tokens for step in steps)
+    return StepFigures(
+        loss=mean("loss"),
+        kl=None if steps[0].kl is None else mean("kl"),
+        clip_fraction=mean("clip_fraction"),
+        mean_ratio=mean("mean_ratio"),
+        max_logprob_change=max(step.max_logprob_change for step in steps),
+        entropy=mean("entropy"),
+        gradient_norm=max(step.gradient_norm for step in steps),
+        learning_rate=steps[-1].learning_rate,
+        num_conversations=sum(step.num_conversations for step in steps),
+        num_learnt_tokens=num_learnt,
+        num_teaching_conversations=sum(step.num_teaching_conversations for step in steps),
+        num_sure_conversations=sum(step.num_sure_conversations for step in steps),
+        num_tokens=num_tokens,
+        seconds=seconds,
+        tokens_per_second=num_tokens / seconds,
+    )
 
 
 class Learner:
@@ -67,7 +97,11 @@ class Learner:
         self._reference = reference
         self._settings = settings
         self._objective = Objective(
-            clip_low=settings.clip_low, clip_high=settings.clip_high, kl_weight=settings.kl_weight
+            clip_low=settings.clip_low,
+            clip_high=settings.clip_high,
+            dual_clip=settings.dual_clip,
+            kl_weight=settings.kl_weight,
+            kl_limit=settings.kl_limit,
         )
         self._device = next(network.parameters()).device
         self._optimiser = torch.optim.AdamW(
@@ -188,6 +222,7 @@ class Learner:
             learning_rate=rate,
             num_conversations=len(items),
             num_learnt_tokens=sum(item.num_learnt_tokens for item in items),
+            num_teaching_conversations=sum(item.advantage != 0 for item in items),
             num_sure_conversations=len(sure),
             num_tokens=num_tokens,
             seconds=seconds,

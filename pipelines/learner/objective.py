@@ -3,7 +3,8 @@
 With r the ratio of a token's probability now to that when it was drawn, A its sample's advantage, and p_ref its
 probability under a frozen reference, over the T tokens of a step that are learnt from:
 
-    L = 1/T sum( -min(r A, clip(r, 1 - low, 1 + high) A) + w (p_ref/p - log(p_ref/p) - 1) )
+    L = 1/T sum( -g + w min(p_ref/p - log(p_ref/p) - 1, limit) )
+    g = min(r A, clip(r, 1 - low, 1 + high) A), and at least c A where A is negative (dual clip)
 
 The sums are taken here; the learner divides by T, which all parts of a step share.
 """
@@ -22,8 +23,12 @@ class Objective:
     """How far below 1 a ratio still counts."""
     clip_high: float
     """How far above 1 a ratio still counts."""
+    dual_clip: float | None
+    """Largest ratio that counts where the advantage is negative (c); None for no limit."""
     kl_weight: float
     """Weight of the divergence from the reference; 0 for none."""
+    kl_limit: float | None
+    """Largest estimate of a token's divergence that counts, nats; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +40,7 @@ class TokenSums:
     kl: Tensor
     """Its estimate of the divergence from the reference, nats; 0 without one."""
     clipped: Tensor
-    """Tokens whose clipped ratio counts, and which so have no gradient."""
+    """Tokens whose clipped ratio counts, on either side or by the dual clip, and which so have no gradient of it."""
     ratio: Tensor
     """Ratios of probabilities, now to when drawn."""
     surprise: Tensor
@@ -67,15 +72,19 @@ def token_sums(
     ratio = change.exp()
     free = ratio * advantages
     clipped = ratio.clamp(1.0 - objective.clip_low, 1.0 + objective.clip_high) * advantages
-    loss = -torch.minimum(free, clipped).masked_fill(~mask, 0.0).sum()
+    gain = torch.minimum(free, clipped)
+    if objective.dual_clip is not None:
+        gain = torch.where(advantages < 0, torch.maximum(gain, objective.dual_clip * advantages), gain)
+    loss = -gain.masked_fill(~mask, 0.0).sum()
     kl = logprobs.new_zeros(())
     if reference_logprobs is not None:
         gap = (reference_logprobs - logprobs).masked_fill(~mask, 0.0)
-        kl = (gap.exp() - gap - 1.0).sum()
+        estimates = gap.exp() - gap - 1.0
+        kl = (estimates if objective.kl_limit is None else estimates.clamp(max=objective.kl_limit)).sum()
     return TokenSums(
         loss=loss + objective.kl_weight * kl,
         kl=kl.detach(),
-        clipped=((clipped < free) & mask).sum(),
+        clipped=((gain != free) & mask).sum(),
         ratio=ratio.detach().masked_fill(~mask, 0.0).sum(),
         surprise=-logprobs.detach().masked_fill(~mask, 0.0).sum(),
         farthest=change.detach().abs().max(),

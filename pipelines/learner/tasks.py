@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.errors import DocumentError, InputError, SettingsError
+from memagent_batch.errors import InputError, MemagentError, SettingsError
 from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.storage.documents import fetch_texts, index_schema, index_shard, require_unique_ids
 from memagent_batch.storage.location import Location
@@ -15,6 +15,7 @@ from memagent_batch.storage.plan import Plan
 from memagent_batch.storage.questions import read_questions, require_known_documents
 from memagent_batch.storage.shards import list_shards
 from memagent_batch.train_settings import TrainLoopSettings
+from memagent_batch.wiring import make_documents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,17 +50,17 @@ class TableTasks:
         """Reads the questions and indexes the documents; texts are read when their step comes.
 
         Raises:
-            InputError: they can't be read, or fewer questions have references than a step takes.
+            InputError: they can't be read, or none of the questions that may be learnt from has references.
         """
         self._settings = settings
         held_out = _held_out_keys(settings)
         self._asked = [row for row in _asked(settings, settings.questions) if _key(row) not in held_out]
-        self._size = settings.learner.questions_per_step
-        if len(self._asked) < self._size:
+        if not self._asked:
             raise InputError(
-                f"{len(self._asked)} questions with references can be learnt from, a step takes {self._size}; add "
-                "some, or lower learner.questions_per_step"
+                "no question can be learnt from: none has references, or all are held out; add a column `references` "
+                "(a text or a list of texts) to the question list, or take questions out of loop.held_out"
             )
+        self._size = min(settings.loop.questions_per_step, len(self._asked))
 
     def __call__(self, step: int) -> list[Task]:
         """The tasks of a step."""
@@ -83,7 +84,8 @@ def fetch_tasks(asked: Sequence[dict[str, Any]], *, settings: TrainLoopSettings)
         return []
     rows = pa.Table.from_pylist([row["document"] for row in asked], schema=index_schema(settings.input))
     texts: dict[int, str] = {}
-    for fetched in fetch_texts(rows, settings=settings.input, storage_options=settings.storage_options):
+    documents = make_documents(settings)
+    for fetched in fetch_texts(rows, documents=documents[0], settings=settings.input):
         if fetched.text is None:
             _tell_unread(asked[fetched.row]["document"]["document_id"], fetched.error)
         else:
@@ -101,7 +103,7 @@ def fetch_tasks(asked: Sequence[dict[str, Any]], *, settings: TrainLoopSettings)
     ]
 
 
-def _tell_unread(document_id: str, error: DocumentError | None) -> None:
+def _tell_unread(document_id: str, error: MemagentError | None) -> None:
     message = f"document {document_id!r} can't be read, nothing is asked of it: {error}"
     tell(Event(kind=EventKind.READING_FAILED, message=message, fields={"document_id": document_id}))
 
@@ -118,7 +120,7 @@ def _asked(settings: TrainLoopSettings, uri: str | None) -> list[dict[str, Any]]
     """Each question of a list that has references with each document that it is asked of."""
     if uri is None:
         raise SettingsError("questions: missing; give a question list with references")
-    documents = [Location(uri=place, storage_options=settings.storage_options) for place in settings.documents]
+    documents = make_documents(settings)
     shards = list_shards(*documents, settings=settings.input)
     index = pa.concat_tables(
         [
@@ -127,7 +129,7 @@ def _asked(settings: TrainLoopSettings, uri: str | None) -> list[dict[str, Any]]
             for table in index_shard(shard, settings=settings.input, storage_options=settings.storage_options)
         ]
     )
-    require_unique_ids(index)
+    require_unique_ids(index, documents=documents[0])
     questions = read_questions(Location(uri=uri, storage_options=settings.storage_options), ask=())
     require_known_documents(questions, index)
     plan = Plan(index, questions, samples=1)

@@ -13,6 +13,7 @@ from typing import Any
 import jinja2
 import pyarrow as pa
 
+from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.storage.evaluations import VariantRecord
 from pipelines.report.canvas import Picture, colour_of
 from pipelines.report.curves import num_tokens
@@ -30,6 +31,14 @@ MAX_SHORT_CHARACTERS = 120
 """Of the same in a list."""
 MAX_REFERENCES = 20
 """Of a question, references that are shown."""
+
+
+SCORED_ON = {
+    ScoreOn.METRIC: "the whole response by all and any (RULER's metrics), the extracted answer by the others",
+    ScoreOn.RESPONSE: "the whole response",
+    ScoreOn.ANSWER: "the extracted answer",
+}
+"""What is scored, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +120,7 @@ def render(page: Page, *, pictures: Sequence[Picture]) -> bytes:
         page=page,
         pictures={picture.name: picture for picture in pictures},
         names=names,
+        scored_on={view.record.name: SCORED_ON[ScoreOn(view.record.score_on)] for view in page.variants},
         colours={name: colour_of(place) for place, name in enumerate(names)},
         groups=_grouped([*page.all_tasks, *page.cells], names=names),
         caps={

@@ -29,12 +29,13 @@ def read_essays(folder: Location) -> Texts:
     for file in list_files(folder):
         if not file.name.endswith(ENDINGS):
             continue
-        with reading(file.path):
-            data = Location(uri=file.path, storage_options=folder.storage_options).read_bytes()
+        place = folder.at(file.path)
+        with reading(place.uri):
+            data = place.read_bytes()
         try:
             sentences = sentences_of(data.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
-            raise InputError(f"{file.path}: invalid UTF-8 at byte {error.start}; save the file as UTF-8") from error
+            raise InputError(f"{place.uri}: invalid UTF-8 at byte {error.start}; save the file as UTF-8") from error
         if sentences:
             texts.append(sentences)
     if not texts:

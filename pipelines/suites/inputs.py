@@ -1,12 +1,12 @@
 """What a suite is made from: the tokeniser and the files that the user names, read once, with their hashes."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from memagent_batch.engines.tokenizer import load_tokenizer
+from memagent_batch.masking import shown
+from memagent_batch.options import Options
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import masked
 from memagent_batch.wiring import resolve_model
 from pipelines.suites.corpora import Corpus, read_hotpotqa, read_squad
 from pipelines.suites.essays import own_texts, read_essays, texts_sha256
@@ -28,7 +28,7 @@ class SuiteInputs:
 
 
 def read_inputs(
-    *, model: str, essays: str | None, hotpotqa: str | None, squad: str | None, storage_options: Mapping[str, Any]
+    *, model: str, essays: str | None, hotpotqa: str | None, squad: str | None, storage_options: Options
 ) -> SuiteInputs:
     """Loads the tokeniser and reads the files.
 
@@ -54,7 +54,7 @@ def read_inputs(
     stanford = read_squad(places["squad"]) if squad else None
     record = {
         "tokenizer": {"name": model, "sha256": tokenizer.sha256},
-        "essays": {"name": masked(essays) if essays else OWN, "sha256": texts_sha256(texts)},
+        "essays": {"name": shown(essays) if essays else OWN, "sha256": texts_sha256(texts)},
         **{name: _recorded(corpus) for name, corpus in (("hotpotqa", hotpot), ("squad", stanford)) if corpus},
     }
     materials = Materials(meter=Meter(tokenizer), texts=texts, hotpotqa=hotpot, squad=stanford)
@@ -62,4 +62,4 @@ def read_inputs(
 
 
 def _recorded(corpus: Corpus) -> dict[str, str]:
-    return {"name": masked(corpus.name), "sha256": corpus.sha256}
+    return {"name": shown(corpus.name), "sha256": corpus.sha256}

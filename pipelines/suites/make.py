@@ -22,6 +22,9 @@ from memagent_batch.storage.suite_writer import (
 from pipelines.suites.sample import Materials, Order, Sample
 from pipelines.suites.tasks import TASKS, Task
 
+GENERATOR = 2
+"""Rises with every change after which the same arguments make other documents. A suite of 1 does not say so."""
+
 PROGRESS_SECONDS = 15.0
 """Pause between lines of progress within a cell."""
 
@@ -95,6 +98,7 @@ def make_suite(plan: SuitePlan, materials: Materials, output: Location, *, input
 def asked_of(plan: SuitePlan, inputs: dict[str, Any]) -> dict[str, Any]:
     """All that decides what is in a suite, as JSON gives it back."""
     return {
+        "generator": GENERATOR,
         "tasks": list(plan.tasks),
         "lengths_tokens": list(plan.lengths),
         "num_documents": list(plan.num_documents),

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
 from pipelines.needles_facts import MAGIC_ASKED, WORDINGS, Needle, Split, make_needle, make_rival, make_word, words_of
 from pipelines.needles_words import ADJECTIVES, NOUNS
@@ -16,6 +17,10 @@ from pipelines.suites.sample import Materials, Order, Sample
 
 NUM_RIVALS = 3
 """Near keys beside the asked one in `niah_near`: four keys in all, as in niah_multikey_1."""
+
+NUM_KEY_ADJECTIVES, NUM_KEY_NOUNS = 912, 6782
+"""Words that keys among other needles are made of: as many as RULER has. The lists give 42 and 40 of them, the others
+are made up."""
 
 _SEVEN_DIGITS = (10**6, 10**7)
 _MANY_ASKED = "What are all the special magic {attribute}s for {keys} mentioned in the provided text?"
@@ -76,7 +81,7 @@ FORMS = {
 
 def make_niah(order: Order, materials: Materials, *, task: str, form: NeedleForm) -> Sample:
     """A sample of one of RULER's needle tasks; the asked keys come first among the hidden ones."""
-    rng, keys = order.rng, _Keys(order.rng, form.key)
+    rng, keys = order.rng, _keys(order.rng, form)
     names = [next(keys) for _ in range(form.num_keys)]
     values = [make_value(rng, form.value) for _ in range(form.num_keys * form.num_values)]
     told = [
@@ -137,6 +142,12 @@ def make_key(rng: random.Random) -> str:
     return f"{rng.choice(adjectives)}-{rng.choice(nouns)}"
 
 
+def make_crowded_key(rng: random.Random) -> str:
+    """A key as it stands among thousands of others: an adjective and a noun out of so many, listed or made up."""
+    adjectives, nouns = _key_words()
+    return f"{rng.choice(adjectives)}-{rng.choice(nouns)}"
+
+
 def make_value(rng: random.Random, form: Wordform) -> str:
     """A value of the form."""
     match form:
@@ -161,20 +172,29 @@ def ask(keys: list[str], form: Wordform, *, alone: bool) -> str:
     return _MANY_ASKED.format(attribute=form.value, keys=listed)
 
 
-class _Keys(Iterator[str]):
-    """Keys that are all different; made-up nouns where the words run out."""
+def _keys(rng: random.Random, form: NeedleForm) -> Iterator[str]:
+    """Keys that are all different. Asked ones and others are drawn alike, so that none stands out by its words."""
+    taken: set[str] = set()
+    crowded = form.straw is Straw.NEEDLES and form.key is Wordform.WORD
+    while True:
+        key = make_crowded_key(rng) if crowded else make_value(rng, form.key)
+        if key not in taken:
+            taken.add(key)
+            yield key
 
-    def __init__(self, rng: random.Random, form: Wordform) -> None:
-        self._rng = rng
-        self._form = form
-        self._taken: set[str] = set()
 
-    def __next__(self) -> str:
-        key = make_value(self._rng, self._form)
-        while key in self._taken:
-            key = f"{key.partition('-')[0]}-{make_word(self._rng, split=Split.HELD_OUT)}"
-        self._taken.add(key)
-        return key
+@cache
+def _key_words() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Adjectives and nouns of keys among other needles, the same in every suite."""
+    rng = random.Random("words of keys")
+    return _with_made_up(rng, ADJECTIVES, num=NUM_KEY_ADJECTIVES), _with_made_up(rng, NOUNS, num=NUM_KEY_NOUNS)
+
+
+def _with_made_up(rng: random.Random, listed: tuple[str, ...], *, num: int) -> tuple[str, ...]:
+    words = dict.fromkeys(words_of(listed, split=Split.HELD_OUT))
+    while len(words) < num:
+        words[make_word(rng, split=Split.HELD_OUT)] = None
+    return tuple(words)
 
 
 def _haystack(order: Order, materials: Materials, *, form: NeedleForm, keys: Iterator[str]) -> Haystack:

@@ -51,6 +51,11 @@ def test_extract_answer_boxed_in_any_text_returns_what_was_boxed(before: str, an
         ("The answer is Zürich 🏔.", "Zürich 🏔"),
         ("The answer is Paris. So the answer is", "Paris. So"),
         ("The answer is\nParis", None),
+        ("Therefore, the answer is:\n\nParis.", "Paris"),
+        ("**The answer is:**\r\n\r\n**Paris**\r\nI am sure.", "Paris"),
+        ("The answer is: 1.\n2", "1"),
+        ("The answer is 1. The answer is:\n", "1"),
+        ("The answer is:\nthe answer is 2", "2"),
         ("The answer is .", None),
         ("The answer isn't known", None),
         ("Paris", None),
@@ -78,6 +83,23 @@ def test_extract_answer_auto_prefers_the_box(response: str, answer: str | None) 
 @pytest.mark.parametrize(("response", "answer"), [("  Paris \n", "Paris"), (" \n", None), ("", None)])
 def test_extract_answer_raw_keeps_the_whole_response(response: str, answer: str | None) -> None:
     assert extract_answer(response, extraction=Extraction.RAW) == answer
+
+
+@pytest.mark.parametrize("extraction", Extraction)
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        ("<think>\\boxed{Lyon}, or the answer is Lyon</think> I do not know", None),
+        ("<think>\\boxed{Lyon}, or the answer is Lyon", None),
+        ("<think>\\boxed{Lyon}</think>\n\nThe answer is \\boxed{Paris}", "Paris"),
+    ],
+)
+def test_extract_answer_takes_nothing_out_of_a_thought(
+    response: str, answer: str | None, extraction: Extraction
+) -> None:
+    extracted = extract_answer(response, extraction=extraction)
+    assert "Lyon" not in (extracted or "")
+    assert answer is None or answer in (extracted or "")
 
 
 @given(response=st.text(max_size=80), extraction=st.sampled_from(Extraction))

@@ -35,6 +35,7 @@ TOKENS = PromptTokens(
     direct=TokenTemplate(pieces=(Slot.QUESTION, (4,), Slot.CHUNK)),
     first_memory=Memory(token_ids=(7,), text="none"),
     control_token_ids=frozenset({CONTROL}),
+    encode=str.encode,
 )
 
 
@@ -104,10 +105,16 @@ def test_answer_text_of_a_form_that_is_missing_names_those_it_has() -> None:
         PROMPTS.answer_text(AnswerForm.SENTENCE)
 
 
+def test_direct_text_of_the_form_that_checkpoints_were_trained_with_is_the_boxed_one() -> None:
+    assert PROMPTS.direct_text(AnswerForm.BOXED_AS_TRAINED) == PROMPTS.direct_text(AnswerForm.BOXED)
+    with pytest.raises(PromptSetError, match="boxed-as-trained"):
+        PROMPTS.answer_text(AnswerForm.BOXED_AS_TRAINED)
+
+
 def test_built_in_prompts_all_have_both_forms_and_their_own_name() -> None:
     assert BUILT_IN_PROMPTS["default"] is DEFAULT_PROMPTS
     for name, prompts in BUILT_IN_PROMPTS.items():
-        assert (prompts.name, set(prompts.answers)) == (name, set(AnswerForm))
+        assert (prompts.name, set(prompts.answers)) == (name, {AnswerForm.BOXED, AnswerForm.SENTENCE})
 
 
 def test_default_prompts_show_their_fields_in_the_published_order() -> None:
@@ -146,6 +153,38 @@ def test_remember_a_completion_takes_its_tokens_without_control_tokens() -> None
 def test_remember_a_completion_without_text_keeps_the_memory(token_ids: list[int], text: str) -> None:
     before = Memory(token_ids=[5], text="notes")
     assert TOKENS.remember(before, completion(token_ids, text)) == before
+
+
+@pytest.mark.parametrize("text", ["<think>hm</think>\n\nnotes", "<think>hm</think>notes\n"])
+def test_remember_a_completion_with_a_thought_takes_what_follows_in_both_forms(text: str) -> None:
+    memory = TOKENS.remember(TOKENS.first_memory, completion([5, CONTROL, 6], text))
+    assert (bytes(memory.token_ids), memory.text) == (b"notes", "notes")
+
+
+@pytest.mark.parametrize("text", ["<think>hm", "<think>hm</think>", "<think>hm</think> \n", "<think>a</think><think>b"])
+def test_remember_a_completion_that_says_nothing_after_its_thoughts_keeps_the_memory(text: str) -> None:
+    before = Memory(token_ids=[5], text="notes")
+    assert TOKENS.remember(before, completion([1, 2], text)) == before
+
+
+def test_remember_a_completion_that_begins_in_the_thought_of_its_prompt_takes_what_follows() -> None:
+    before, thinking = Memory(token_ids=[5], text="notes"), replace(TOKENS, opens_thought=True)
+    assert thinking.remember(before, completion([1], "hm</think>news")).text == "news"
+    assert thinking.remember(before, completion([1], "hm")) == before
+    assert TOKENS.remember(before, completion([1], "hm")).text == "hm"
+
+
+@pytest.mark.parametrize("said", ["keep", " Keep.\n", "<think>Nothing new.</think>\n\nkeep", "<think>a</think>`keep`"])
+def test_remember_the_keep_word_alone_or_after_a_thought_keeps_the_memory(said: str) -> None:
+    before, gated = Memory(token_ids=[5], text="notes"), replace(TOKENS, keep_word="keep")
+    assert gated.remember(before, completion([1], said)) == before
+    assert TOKENS.remember(before, completion([1], said)) != before
+
+
+def test_response_is_what_an_answer_says_after_its_thoughts() -> None:
+    assert TOKENS.response(completion([1], " an answer\n")) == " an answer\n"
+    assert TOKENS.response(completion([1], "<think>1?</think>\n2")) == "2"
+    assert TOKENS.response(completion([1], "<think>1?")) == ""
 
 
 def test_prompts_sent_to_another_process_stay_equal() -> None:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from memagent_batch.domain.scores import Metric, normalise, score
 
 ALL, ANY, EM, F1, SUB_EM, EITHER = Metric.ALL, Metric.ANY, Metric.EM, Metric.F1, Metric.SUB_EM, Metric.SUB_EM_EITHER
-BEST_OF = [ANY, EM, F1, SUB_EM, EITHER]
+HOTPOTQA_F1 = Metric.HOTPOTQA_F1
+BEST_OF = [ANY, EM, F1, HOTPOTQA_F1, SUB_EM, EITHER]
 """Metrics by which one right reference is enough."""
 
 WORDS = st.lists(st.sampled_from(["the", "a", "red", "Red", "fox", "12", "1,2", "!", "...", "１２", ""]), max_size=5)
@@ -72,6 +73,14 @@ def test_normalise_text_is_folded_as_squad_does_in_all_of_unicode(text: str, nor
         (F1, "the", ["fox"], 0.0),
         (F1, "", ["fox"], 0.0),
         (F1, "B", ["A"], 0.0),
+        (F1, "yes, it is", ["yes"], 0.5),
+        (HOTPOTQA_F1, "yes, it is", ["yes"], 0.0),
+        (HOTPOTQA_F1, "Yes.", ["yes"], 1.0),
+        (HOTPOTQA_F1, "no one", ["no"], 0.0),
+        (HOTPOTQA_F1, "no", ["no one"], 0.0),
+        (HOTPOTQA_F1, "noanswer", ["noanswer"], 1.0),
+        (HOTPOTQA_F1, "red", ["red fox"], 2 / 3),
+        (HOTPOTQA_F1, "yes sir", ["no", "yes sir"], 1.0),
         (SUB_EM, "It was in 1,984, I think", ["1984"], 1.0),
         (SUB_EM, "fox", ["red fox"], 0.0),
         (SUB_EM, "", ["fox"], 0.0),

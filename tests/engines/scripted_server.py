@@ -29,6 +29,14 @@ class Reply:
     """Time before the answer."""
     reset: bool = False
     """Cut the connection instead."""
+    trickle_seconds: float = 0.0
+    """Pause between the bytes of the body."""
+
+
+PROBED = {"text": "a", "token_ids": [5], "logprobs": {"token_logprobs": [-0.5]}, "finish_reason": "length"}
+"""What answers a request for one token."""
+THERE = Reply(body=json.dumps({"choices": [PROBED]}).encode())
+"""The answer to a probe."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,8 +47,14 @@ class Script:
     """Address up to /v1."""
     replies: list[Reply]
     """Taken from the front; the last one stays."""
+    probes: list[Reply] = field(default_factory=lambda: [THERE])
+    """Replies to requests for one token, such as the one at the engine's start; taken as `replies` are."""
     requests: list[dict[str, Any]] = field(default_factory=list)
-    """Bodies of the POST requests."""
+    """Bodies of the POST requests for more than one token."""
+    probed: list[dict[str, Any]] = field(default_factory=list)
+    """Bodies of those for one token."""
+    paths: list[str] = field(default_factory=list)
+    """Paths and queries of all requests."""
     headers: list[dict[str, str]] = field(default_factory=list)
     """Headers of all requests."""
     models: Reply = field(default_factory=lambda: Reply(body=json.dumps({"data": [{"id": "tiny"}]}).encode()))
@@ -48,15 +62,17 @@ class Script:
 
 
 @contextmanager
-def scripted_server(*replies: Reply) -> Iterator[Script]:
-    """Serves until the block ends."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+def scripted_server(*replies: Reply, port: int = 0) -> Iterator[Script]:
+    """Serves until the block ends; from then on its connections are cut, and new ones refused."""
+    server = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
+    server.is_gone = False  # type: ignore[attr-defined]
     script = Script(base_url=f"http://127.0.0.1:{server.server_port}/v1", replies=list(replies))
     server.script = script  # type: ignore[attr-defined]
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
         yield script
     finally:
+        server.is_gone = True  # type: ignore[attr-defined]
         server.shutdown()
         server.server_close()
 
@@ -66,13 +82,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.script.headers.append(dict(self.headers))
+        self.script.paths.append(self.path)
         self._reply(self.script.models)
 
     def do_POST(self) -> None:
         script = self.script
         script.headers.append(dict(self.headers))
-        script.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self._reply(script.replies.pop(0) if len(script.replies) > 1 else script.replies[0])
+        script.paths.append(self.path)
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        is_probe = body["max_tokens"] == 1
+        (script.probed if is_probe else script.requests).append(body)
+        replies = script.probes if is_probe else script.replies
+        self._reply(replies.pop(0) if len(replies) > 1 else replies[0])
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Nothing to the test's output."""
@@ -84,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _reply(self, reply: Reply) -> None:
         time.sleep(reply.delay_seconds)
-        if reply.reset:
+        if reply.reset or self.server.is_gone:  # type: ignore[attr-defined]
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             self.close_connection = True
             self.connection.close()
@@ -94,4 +115,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(reply.body)))
         self.end_headers()
-        self.wfile.write(reply.body)
+        for part in (
+            [reply.body] if not reply.trickle_seconds else [reply.body[i : i + 1] for i in range(len(reply.body))]
+        ):
+            self.wfile.write(part)
+            time.sleep(reply.trickle_seconds)

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from scripted_server import Reply, Script, scripted_server
+from scripted_server import THERE, Reply, Script, scripted_server
 
 from memagent_batch.domain.turns import FinishReason, Prompt, TurnKind
 from memagent_batch.engines.openai import OpenAIEngine
 from memagent_batch.engines.tokenizer import Tokenizer
-from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
+from memagent_batch.errors import EngineRequestError, EngineStartError
 from memagent_batch.settings import OpenAISettings, SamplingSettings
 
 KEY = "sk-secret-1234567890"
@@ -22,6 +22,12 @@ PROMPT = Prompt(path="update/3", kind=TurnKind.UPDATE, token_ids=[1, 2, 3], max_
 def completion_reply(text: str = "noted", **choice: Any) -> Reply:
     """A completion as an endpoint without vLLM's extensions sends it."""
     return Reply(body=json.dumps({"choices": [{"text": text, "finish_reason": "stop", **choice}]}).encode())
+
+
+def usage_reply(**usage: Any) -> Reply:
+    """A completion with token counts."""
+    choice = {"text": "noted", "finish_reason": "stop"}
+    return Reply(body=json.dumps({"choices": [choice], "usage": usage}).encode())
 
 
 def error_reply(status: int, message: str = "no", **headers: str) -> Reply:
@@ -38,9 +44,9 @@ async def started(
     **settings: Any,
 ) -> AsyncIterator[OpenAIEngine]:
     """An engine at the scripted server."""
-    knobs = {"backoff_seconds": 0.01, "max_retries": 2, "timeout_seconds": 5.0} | settings
+    knobs = {"base_url": script.base_url, "backoff_seconds": 0.01, "max_retries": 2, "timeout_seconds": 5.0} | settings
     engine = OpenAIEngine(
-        OpenAISettings(base_url=script.base_url, api_key=KEY, **knobs),
+        OpenAISettings(api_key=KEY, **knobs),
         model="tiny",
         window_tokens=1024,
         sampling=sampling,
@@ -100,6 +106,7 @@ async def test_complete_passing_failure_is_tried_again(passing: Reply, tiny_toke
         async with started(script, tiny_tokenizer) as engine:
             completion = await engine.complete(PROMPT, seed=0)
     assert completion.text == "noted"
+    assert len(script.requests) == 3
 
 
 async def test_complete_retry_after_is_waited(tiny_tokenizer: Tokenizer) -> None:
@@ -110,19 +117,24 @@ async def test_complete_retry_after_is_waited(tiny_tokenizer: Tokenizer) -> None
     assert time.monotonic() - began >= 1.0
 
 
-@pytest.mark.parametrize("status", [429, 500])
-async def test_complete_failure_that_stays_fails_the_request(status: int, tiny_tokenizer: Tokenizer) -> None:
-    with scripted_server(error_reply(status, "busy")) as script:
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (error_reply(500, "busy"), "500: busy"),
+        (error_reply(503, "busy"), "503: busy"),
+        (Reply(reset=True), "cut the connection"),
+        (Reply(body=b"<html>be back soon</html>"), "that is no completion"),
+    ],
+    ids=["500", "503", "reset", "page"],
+)
+async def test_complete_failure_that_stays_while_probes_are_answered_fails_the_request(
+    failure: Reply, message: str, tiny_tokenizer: Tokenizer
+) -> None:
+    with scripted_server(failure) as script:
         async with started(script, tiny_tokenizer) as engine:
-            with pytest.raises(EngineRequestError, match=rf"{status}: busy \(3 tries\)"):
+            with pytest.raises(EngineRequestError, match=rf"{message}.*\(3 tries\)"):
                 await engine.complete(PROMPT, seed=0)
-
-
-async def test_complete_resets_that_stay_mean_dead_engine(tiny_tokenizer: Tokenizer) -> None:
-    with scripted_server(Reply(reset=True)) as script:
-        async with started(script, tiny_tokenizer) as engine:
-            with pytest.raises(EngineDeadError, match="can't be reached"):
-                await engine.complete(PROMPT, seed=0)
+    assert len(script.requests) == 3
 
 
 async def test_complete_no_answer_in_time_is_tried_again_then_fails_the_request(tiny_tokenizer: Tokenizer) -> None:
@@ -130,7 +142,7 @@ async def test_complete_no_answer_in_time_is_tried_again_then_fails_the_request(
     with scripted_server(slow, completion_reply(), slow) as script:
         async with started(script, tiny_tokenizer, timeout_seconds=0.1, max_retries=1) as engine:
             assert (await engine.complete(PROMPT, seed=0)).text == "noted"
-            with pytest.raises(EngineRequestError, match=r"no answer within 0.1 s \(2 tries\)"):
+            with pytest.raises(EngineRequestError, match=r"no whole answer within 0.1 s \(2 tries\)"):
                 await engine.complete(PROMPT, seed=0)
 
 
@@ -142,24 +154,103 @@ async def test_complete_refused_request_is_not_tried_again(tiny_tokenizer: Token
                 await engine.complete(PROMPT, seed=0)
 
 
-async def test_complete_extension_refused_is_left_out(tiny_tokenizer: Tokenizer) -> None:
-    refusal = error_reply(400, "Unrecognized request argument supplied: return_token_ids")
-    with scripted_server(refusal, completion_reply()) as script:
+@pytest.mark.parametrize("status", [400, 422])
+async def test_start_extensions_refused_by_name_are_left_out_from_then_on(
+    status: int, tiny_tokenizer: Tokenizer
+) -> None:
+    first = error_reply(status, "Unrecognized request arguments supplied: return_token_ids, min_p")
+    with scripted_server(completion_reply()) as script:
+        script.probes = [first, error_reply(status, "unknown field `top_k`"), THERE]
         async with started(script, tiny_tokenizer) as engine:
-            first, second = [await engine.complete(PROMPT, seed=0) for _ in range(2)]
-    assert first.text == second.text == "noted"
-    assert ["return_token_ids" in request for request in script.requests] == [True, False, False]
+            assert (await engine.complete(PROMPT, seed=0)).text == "noted"
+    left = ("repetition_penalty", "presence_penalty", "frequency_penalty")
+    (request,) = script.requests
+    assert [name in request for name in (*left, "return_token_ids", "min_p", "top_k")] == [True] * 3 + [False] * 3
+
+
+@pytest.mark.parametrize("field", ["return_token_ids", "min_p", "repetition_penalty"])
+async def test_start_extension_refused_where_logprobs_are_recorded_is_refused(
+    field: str, tiny_tokenizer: Tokenizer
+) -> None:
+    with scripted_server(completion_reply()) as script:
+        script.probes = [error_reply(400, f"unknown field {field}"), THERE]
+        with pytest.raises(EngineStartError, match=rf"without {field}.*vLLM.*sampling.logprobs=false"):
+            async with started(script, tiny_tokenizer, sampling=SamplingSettings(temperature=1.0, logprobs=True)):
+                pass
+
+
+async def test_start_endpoint_without_token_ids_where_logprobs_are_recorded_is_refused(
+    tiny_tokenizer: Tokenizer,
+) -> None:
+    with scripted_server(completion_reply()) as script:
+        script.probes = [completion_reply("a", logprobs={"token_logprobs": [-0.1]})]
+        with pytest.raises(EngineStartError, match="without the tokens"):
+            async with started(script, tiny_tokenizer, sampling=SamplingSettings(temperature=1.0, logprobs=True)):
+                pass
 
 
 @pytest.mark.parametrize(
-    "body",
-    [b"<html>proxy</html>", b'{"choices": []}', b'{"choices": [{"text": 3}]}', b""],
-    ids=["html", "no-choice", "wrong-type", "empty"],
+    "sampling", [SamplingSettings(), SamplingSettings(temperature=1.0, logprobs=True)], ids=["greedy", "collect"]
 )
-async def test_complete_malformed_response_fails_the_request(body: bytes, tiny_tokenizer: Tokenizer) -> None:
+async def test_complete_request_names_every_sampling_field_that_a_server_could_fill_in(
+    sampling: SamplingSettings, tiny_tokenizer: Tokenizer
+) -> None:
+    reply = completion_reply(token_ids=[7], logprobs={"token_logprobs": [-0.1]})
+    with scripted_server(reply) as script:
+        async with started(script, tiny_tokenizer, sampling=sampling) as engine:
+            await engine.complete(PROMPT, seed=0)
+    neutral = {"top_k": -1, "min_p": 0, "repetition_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0}
+    assert script.requests[0].items() >= (neutral | {"top_p": 1.0, "temperature": sampling.temperature}).items()
+
+
+async def test_complete_extra_body_goes_before_the_neutral_fields(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(completion_reply()) as script:
+        async with started(script, tiny_tokenizer, extra_body={"repetition_penalty": 1.1}) as engine:
+            await engine.complete(PROMPT, seed=0)
+    assert (script.requests[0]["repetition_penalty"], script.requests[0]["min_p"]) == (1.1, 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"choices": []}', "choices"),
+        (b'{"choices": [{"text": 3}]}', "choices.0.text"),
+        (completion_reply(token_ids=[-1]).body, "token_ids.0"),
+        (completion_reply(token_ids=[7, 2**31]).body, "token_ids.1"),
+        (completion_reply(token_ids=[]).body, "a text without its tokens"),
+        (completion_reply(token_ids=[7] * 9).body, "9 tokens where 8"),
+        (completion_reply(logprobs={"token_logprobs": ["NaN"]}).body, "token_logprobs"),
+        (usage_reply(prompt_tokens=2).body, "a prompt of 2 tokens where 3 were sent.*cuts"),
+        (usage_reply(prompt_tokens=4).body, "a prompt of 4 tokens where 3 were sent"),
+        (usage_reply(prompt_tokens=2**70).body, "prompt_tokens"),
+        (usage_reply(prompt_tokens=-3).body, "prompt_tokens"),
+        (usage_reply(prompt_tokens_details={"cached_tokens": 2**70}).body, "cached_tokens"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_complete_response_that_cannot_be_right_fails_the_request_at_once(
+    body: bytes, message: str, tiny_tokenizer: Tokenizer
+) -> None:
     with scripted_server(Reply(body=body)) as script:
         async with started(script, tiny_tokenizer) as engine:
-            with pytest.raises(EngineRequestError, match="that is no completion"):
+            with pytest.raises(EngineRequestError, match=f"update/3.*{message}"):
+                await engine.complete(PROMPT, seed=0)
+    assert len(script.requests) == 1
+
+
+async def test_complete_usage_that_is_right_or_untold_is_taken(tiny_tokenizer: Tokenizer) -> None:
+    replies = [usage_reply(prompt_tokens=3), usage_reply(prompt_tokens=0), usage_reply()]
+    with scripted_server(*replies) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            counts = [(await engine.complete(PROMPT, seed=0)).num_prompt_tokens for _ in replies]
+    assert counts == [3, 3, 3]
+
+
+async def test_complete_response_that_trickles_in_is_cut_off_at_the_time_out(tiny_tokenizer: Tokenizer) -> None:
+    trickle = Reply(body=completion_reply().body, trickle_seconds=0.05)
+    with scripted_server(trickle) as script:
+        async with started(script, tiny_tokenizer, timeout_seconds=0.3, max_retries=0) as engine:
+            with pytest.raises(EngineRequestError, match=r"no whole answer within 0.3 s"):
                 await engine.complete(PROMPT, seed=0)
 
 
@@ -184,13 +275,11 @@ async def test_complete_many_at_once_keeps_to_max_concurrency(tiny_tokenizer: To
     [
         (error_reply(401, f"bad key {KEY}"), r"401: bad key \*\*\*; set MEMAGENT_OPENAI__API_KEY"),
         (error_reply(403), "403"),
-        (error_reply(404), r"404.*up to /v1"),
         (error_reply(500), r"500: no \(3 tries\)"),
-        (Reply(body=b"hello"), "as an OpenAI API does"),
         (Reply(body=b'{"data": [{"id": "other"}]}'), "does not serve the model tiny; it serves: other"),
         (Reply(body=b'{"data": [{"id": "tiny", "max_model_len": 512}]}'), "window of 512 tokens"),
     ],
-    ids=["401", "403", "404", "500", "no-json", "other-model", "short-window"],
+    ids=["401", "403", "500", "other-model", "short-window"],
 )
 async def test_start_endpoint_that_cannot_serve_is_refused(
     models: Reply, message: str, tiny_tokenizer: Tokenizer
@@ -203,6 +292,49 @@ async def test_start_endpoint_that_cannot_serve_is_refused(
     assert KEY not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("probe", "message"),
+    [
+        (error_reply(404, "This is a chat model"), "404: This is a chat model.*token ids at /completions.*only chat"),
+        (error_reply(422, "prompt: str type expected"), "422: prompt: str type expected.*token ids at /completions"),
+        (error_reply(401, f"bad key {KEY}"), r"401: bad key \*\*\*; set MEMAGENT_OPENAI__API_KEY"),
+        (Reply(body=b"<html>hello</html>"), "that is no completion.*up to /v1"),
+        (usage_reply(prompt_tokens=1), "a prompt of 1 tokens where .* no reading could be trusted"),
+    ],
+    ids=["chat-only", "string-only", "401", "page", "cut"],
+)
+async def test_start_endpoint_that_cannot_complete_token_ids_is_refused(
+    probe: Reply, message: str, tiny_tokenizer: Tokenizer
+) -> None:
+    with scripted_server() as script:
+        script.probes = [probe]
+        with pytest.raises(EngineStartError, match=message) as raised:
+            async with started(script, tiny_tokenizer):
+                pass
+    assert KEY not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "models", [error_reply(404), error_reply(405), Reply(body=b"hello")], ids=["404", "405", "page"]
+)
+async def test_start_endpoint_without_a_list_of_models_serves(models: Reply, tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(completion_reply()) as script:
+        script.models = models
+        async with started(script, tiny_tokenizer) as engine:
+            assert (await engine.complete(PROMPT, seed=0)).text == "noted"
+
+
+async def test_start_base_url_with_a_query_keeps_it_and_headers_are_sent(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(error_reply(400, "the key sk-azure-1 is refused")) as script:
+        url = f"{script.base_url}/deployments/d/?api-version=2024-10-21"
+        async with started(script, tiny_tokenizer, base_url=url, headers={"api-key": "sk-azure-1"}) as engine:
+            with pytest.raises(EngineRequestError, match=r"deployments/d/ answered 400: the key \*\*\*"):
+                await engine.complete(PROMPT, seed=0)
+    assert script.paths[0] == "/v1/deployments/d/models?api-version=2024-10-21"
+    assert set(script.paths[1:]) == {"/v1/deployments/d/completions?api-version=2024-10-21"}
+    assert script.headers[-1]["api-key"] == "sk-azure-1"
+
+
 async def test_start_nobody_listens_is_refused(tiny_tokenizer: Tokenizer) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -213,8 +345,11 @@ async def test_start_nobody_listens_is_refused(tiny_tokenizer: Tokenizer) -> Non
     assert KEY not in str(raised.value)
 
 
-@pytest.mark.parametrize(("knob", "value"), [("api_key", "two\nlines"), ("base_url", "localhost:8000/v1")])
-async def test_start_knob_that_cannot_work_is_refused_by_name(knob: str, value: str, tiny_tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize(
+    ("knob", "value"),
+    [("api_key", "two\nlines"), ("headers", {"api-key": "two\nlines"}), ("base_url", "localhost:8000/v1")],
+)
+async def test_start_knob_that_cannot_work_is_refused_by_name(knob: str, value: Any, tiny_tokenizer: Tokenizer) -> None:
     settings = OpenAISettings.model_validate({knob: value})
     engine = OpenAIEngine(
         settings, model="tiny", window_tokens=1024, sampling=SamplingSettings(), tokenizer=tiny_tokenizer

@@ -2,6 +2,7 @@ import json
 import pickle
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -91,7 +92,18 @@ def test_encode_nothing_gives_no_tokens(tokenizer: Tokenizer) -> None:
     assert len(tokenizer.encode_document("").token_chars) == 0
 
 
-@pytest.mark.parametrize("unit", [SAMPLE, WORDS, "word\n"])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        SAMPLE,
+        WORDS,
+        "word\n",
+        '{"memory":"Numbers","jumps":[1,2]},',
+        "quick;lazy;noted\r\n",
+        "memory\t",
+        "https://quick.fox/memory?the=Numbers&",
+    ],
+)
 def test_encode_document_of_several_segments_gives_the_ids_of_one_encode(tokenizer: Tokenizer, unit: str) -> None:
     text = unit * (2 * SEGMENT_CHARS // len(unit) + 7)
     assert tokenizer.encode_document(text).token_ids.tolist() == whole_ids(tokenizer, text)
@@ -101,6 +113,12 @@ def test_encode_document_of_several_segments_gives_the_ids_of_one_encode(tokeniz
 def test_encode_document_without_a_place_to_cut_loses_nothing(tokenizer: Tokenizer, unit: str) -> None:
     text = unit * (SEGMENT_CHARS // len(unit) + 7)
     assert tokenizer.decode(tokenizer.encode_document(text).token_ids.tolist()) == text
+
+
+def test_encode_document_in_decomposed_characters_divides_none(tokenizer: Tokenizer) -> None:
+    composed = "한" * (SEGMENT_CHARS // 2)
+    token_ids = tokenizer.encode_document(unicodedata.normalize("NFD", composed)).token_ids.tolist()
+    assert tokenizer.decode(token_ids) == composed
 
 
 @pytest.mark.parametrize("text", ["a🏔b 🏔🏔 Zürich 北京 " * 40, SAMPLE * 900, "<|im_end|>🏔" * 30])
@@ -156,7 +174,7 @@ def test_added_token_that_plain_text_is_written_with_is_no_control_token(tmp_pat
     assert tokenizer.decode(tokenizer.encode("a banana")) == "a banana"
 
 
-@pytest.mark.parametrize("form", list(AnswerForm))
+@pytest.mark.parametrize("form", sorted(DEFAULT_PROMPTS.answers))
 def test_prompt_tokens_filled_give_what_the_chat_template_gives(tokenizer: Tokenizer, form: AnswerForm) -> None:
     reference = PreTrainedTokenizerFast.from_pretrained(tokenizer.model)
     words = {Slot.QUESTION: "Which fox?", Slot.MEMORY: "Nothing yet.", Slot.CHUNK: SAMPLE.strip()}
@@ -229,9 +247,9 @@ def test_hashes_change_with_vocabulary_and_chat_template(tokenizer: Tokenizer, t
     backend.add_tokens(["<|more|>"])
     other = Tokenizer(save_model(tmp_path, backend, chat_template=CHATML + " "))
     same = Tokenizer(tokenizer.model)
-    assert (same.sha256, same.chat_template_sha256) == (tokenizer.sha256, tokenizer.chat_template_sha256)
+    assert (same.sha256, same.chat_template.sha256) == (tokenizer.sha256, tokenizer.chat_template.sha256)
     assert other.sha256 != tokenizer.sha256
-    assert other.chat_template_sha256 != tokenizer.chat_template_sha256
+    assert other.chat_template.sha256 != tokenizer.chat_template.sha256
 
 
 def test_loading_a_tokenizer_imports_no_torch(tokenizer: Tokenizer) -> None:

@@ -13,8 +13,9 @@ from pydantic import BaseModel
 from jobs import cli
 from jobs.arguments import parse_settings, run_command
 from jobs.manuals import PLAN_UNUSED
+from jobs.options import parse_storage_options
 from memagent_batch.domain.answers import Extraction
-from memagent_batch.errors import CountsError, OutputError, StorageError
+from memagent_batch.errors import CountsError, OutputError, SettingsError, StorageError
 from memagent_batch.events import begin_log
 from memagent_batch.settings import Settings
 from memagent_batch.train_settings import TrainLoopSettings, TrainSettings
@@ -63,6 +64,45 @@ def test_parse_settings_reads_a_secret_from_the_environment(monkeypatch: pytest.
     key = parse().openai.api_key
     assert key is not None
     assert key.get_secret_value() == "hunter2"
+
+
+def test_parse_settings_reads_storage_options_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS", '{"key": "k", "client_kwargs": {"endpoint_url": "http://s3"}}')
+    monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS__SECRET", "hunter2")
+    options = parse("--storage-options", '{"anon": false}').storage_options
+    assert options == {
+        "key": "k",
+        "client_kwargs": {"endpoint_url": "http://s3"},
+        "secret": "hunter2",
+        "anon": False,
+    }
+
+
+def test_parse_storage_options_takes_the_environment_and_what_is_given_here_over_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS", '{"key": "k", "secret": "hunter2"}')
+    assert parse_storage_options('{"key": "other"}') == {"key": "other", "secret": "hunter2"}
+    monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS", "hunter2")
+    with pytest.raises(SettingsError, match="MEMAGENT_STORAGE_OPTIONS is not JSON") as refused:
+        parse_storage_options("{}")
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("line", ["api_key: hunter2: x", "api_key: *hunter2", 'api_key: "hunter2'])
+def test_parse_settings_job_file_that_is_no_yaml_is_refused_with_its_line_alone(tmp_path: Path, line: str) -> None:
+    config = tmp_path / "job.yaml"
+    config.write_text(f"openai:\n  {line}\n")
+    with pytest.raises(SettingsError, match=r"can't be read as YAML: line [23]") as refused:
+        parse("--config", str(config))
+    assert "hunter2" not in str(refused.value)
+
+
+def test_parse_settings_base_url_that_is_none_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMAGENT_OPENAI__BASE_URL", "https://svc:hunter2/w0rd@host/v1")
+    with pytest.raises(SettingsError, match=r"openai\.base_url: is no URL; .*%2F") as refused:
+        parse()
+    assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize(("error", "code"), [(OutputError("o"), 2), (CountsError("c"), 1), (StorageError("s"), 1)])

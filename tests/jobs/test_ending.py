@@ -10,6 +10,7 @@ import pytest
 from recorded_nights import FAILS, Nights
 
 from jobs import answer
+from jobs.arguments import EXIT_TOO_MANY_FAILED
 from jobs.ending import ending
 from memagent_batch.settings import TableFormat
 from memagent_batch.storage.location import Location
@@ -39,27 +40,30 @@ def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
-def test_answer_on_a_terminal_ends_for_a_person_and_elsewhere_with_json(
+def test_answer_on_a_terminal_ends_for_a_person_and_elsewhere_with_json_and_the_exit_code_is_the_same(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "a.txt").write_text("some text")
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("some text")
+    (tmp_path / "texts" / "b.txt").write_bytes(b"\xff")
     budgets = {"chunk-tokens": 50, "question-tokens": 60, "memory-tokens": 40, "answer-tokens": 40}
     arguments = [
-        *("--documents", str(tmp_path / "a.txt"), "--ask", "Who?", "--output", str(tmp_path / "run")),
+        *("--documents", str(tmp_path / "texts"), "--ask", "Who?", "--output", str(tmp_path / "run")),
         *("--engine", "simulated", "--model", text_model, "--window-tokens", "1000"),
         *(f"--policy.{name}={value}" for name, value in budgets.items()),
+        "--max-failed-share=0.4",
     ]
-    assert answer.main(arguments) == 0
+    assert answer.main(arguments) == EXIT_TOO_MANY_FAILED
     assert json.loads(capsys.readouterr().out)["ok"] == 1
     reader, writer = os.openpty()
     with os.fdopen(writer, "w") as terminal:
         monkeypatch.setattr(sys, "stdout", terminal)
-        assert answer.main(arguments) == 0
+        assert answer.main(arguments) == EXIT_TOO_MANY_FAILED
         terminal.flush()
         shown = os.read(reader, 100_000).decode()
     os.close(reader)
-    assert "1 readings: 1 ok" in shown
-    assert f"{tmp_path}/run/answers/   1 rows" in shown
+    assert "2 readings: 1 ok, 1 failed" in shown
+    assert f"{tmp_path}/run/answers/   2 rows" in shown
 
 
 def test_train_loop_engine_in_its_process_writes_nothing_to_stdout() -> None:

@@ -31,11 +31,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 def index_of(documents: Path) -> pa.Table:
     """What the main job's plan knows of the documents, by id; checked against the suite's questions."""
     settings = InputSettings()
-    shards = list_shards(Location(uri=str(documents)), settings=settings)
+    location = Location(uri=str(documents))
+    shards = list_shards(location, settings=settings)
     index = pa.concat_tables(
         table for shard in shards for table in index_shard(shard, settings=settings, storage_options={})
     )
-    require_unique_ids(index)
+    require_unique_ids(index, documents=location)
     require_known_documents(read_questions(Location(uri=str(documents.parent / "questions.parquet")), ask=()), index)
     return index.sort_by("document_id")
 

@@ -144,9 +144,16 @@ FILES = {
         arguments=("status", "--output=HERE/texts"), line="error: output: there is no run at HERE/texts (no run.json)"
     ),
     "output of something else": Mistake(
-        arguments=("answer", "--documents=texts", "--ask=Who?", "--output=texts"),
-        line="error: output: texts holds other files (HERE/texts/a.txt, 1 in all) and no run.json; "
+        arguments=("answer", "--documents=texts", "--ask=Who?", "--output=mine"),
+        line="error: output: mine holds other files (HERE/mine/notes.txt, 1 in all) and no run.json; "
         "choose an empty folder",
+        files={"mine/notes.txt": "years of work"},
+    ),
+    "output among the documents": Mistake(
+        arguments=("answer", "--documents", "mine", "texts", "--ask=Who?", "--output=texts/out"),
+        line="error: output: texts/out lies inside the documents texts, so that the next run would read its tables as "
+        "documents; choose an output beside them",
+        files={"mine/notes.txt": "years of work"},
     ),
     "difference without an output": Mistake(
         arguments=("diff",), line="error: --output: missing; say where the runs wrote, or give two outputs"

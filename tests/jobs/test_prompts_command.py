@@ -56,6 +56,14 @@ def test_import_prompts_without_output_writes_here_and_replaces_only_the_same(
         import_prompts(official)
 
 
+def test_import_prompts_leaves_a_file_that_holds_something_else_as_it_is(official: Path, tmp_path: Path) -> None:
+    target = tmp_path / "mine.json"
+    target.write_text("my own notes")
+    with pytest.raises(OutputError, match=r"mine\.json is there already"):
+        import_prompts(official, output=target)
+    assert target.read_text() == "my own notes"
+
+
 def test_prompts_command_line_runs_each_command(
     official: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,11 +10,11 @@ from memagent_batch.storage.location import Location
 from memagent_batch.storage.shards import list_shards
 
 if __name__ == "__main__":
-    knobs = InputSettings()
+    knobs, location = InputSettings(), Location(uri=sys.argv[1])
     lengths = [
         len(fetched.text or "")
-        for shard in list_shards(Location(uri=sys.argv[1]), settings=knobs)
+        for shard in list_shards(location, settings=knobs)
         for index in index_shard(shard, settings=knobs, storage_options={})
-        for fetched in fetch_texts(index, settings=knobs, storage_options={})
+        for fetched in fetch_texts(index, documents=location, settings=knobs)
     ]
     print(json.dumps({"texts": len(lengths), "lengths": sorted(set(lengths)), "peak_mib": round(peak_mib())}))

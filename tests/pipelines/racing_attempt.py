@@ -19,9 +19,10 @@ from memagent_batch.ray_data import write
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.settings import Settings
 from memagent_batch.storage import claim, plan
-from memagent_batch.storage.claim import clear_tables, remove_tables
+from memagent_batch.storage.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure
 from memagent_batch.storage.documents import INDEX_SCHEMA
 from memagent_batch.storage.history import keep_last_run, recorded_plan
+from memagent_batch.storage.parts import kept_parts
 from memagent_batch.storage.plan import Plan
 from memagent_batch.storage.questions import read_questions
 from memagent_batch.storage.turn_index import scan_log
@@ -66,14 +67,14 @@ def attempt(settings: Settings, rng: random.Random) -> dict[str, Any]:
         before, index = keep_last_run(output), scan_log(output, reader_fingerprint="f")
         parts = run.parts(asked, index)
         time.sleep(rng.uniform(0, STEP_SECONDS))
-        clear_tables(output, run_id=run.run_id)
-        reports = []
-        for part in parts:
-            reports += write_tables(part, projection=run.projection).to_pylist()
-            time.sleep(rng.uniform(0, STEP_SECONDS))
+        remove_leftovers(output, tables=ANSWER_TABLES, run_id=run.run_id)
+        kept, reports = kept_parts(output, columns=set()), []
+        with removed_on_failure(output, tables=ANSWER_TABLES, run_id=run.run_id):
+            for part in parts:
+                reports += write_tables(part, projection=run.projection, kept=kept).to_pylist()
+                time.sleep(rng.uniform(0, STEP_SECONDS))
         close_run(run, reports=reports, recorded=recorded_plan(asked, index), before=before)
     except SupersededError as error:
-        remove_tables(output, run_id=run.run_id)
         return {"run_id": run.run_id, "superseded": str(error)}
     return {"run_id": run.run_id, "superseded": None}
 

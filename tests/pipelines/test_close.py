@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from recorded_nights import AWAY, FAILS, Nights
 
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, SupersededError
@@ -14,7 +15,7 @@ from memagent_batch.events import begin_log
 from memagent_batch.ray_data.write import REPORT, write_tables
 from memagent_batch.settings import Settings
 from memagent_batch.storage import tables, turn_log
-from memagent_batch.storage.claim import clear_tables
+from memagent_batch.storage.claim import ANSWER_TABLES, remove_unpublished
 from memagent_batch.storage.documents import INDEX_SCHEMA
 from memagent_batch.storage.history import recorded_plan
 from memagent_batch.storage.location import Location
@@ -54,7 +55,7 @@ def begun(folder: Path, plan: Plan) -> Run:
 def written(run: Run, plan: Plan) -> list[dict[str, Any]]:
     """Writes the tables of the plan, as the tasks do."""
     parts = run.parts(plan, scan_log(run.output, reader_fingerprint="f"))
-    return [row for part in parts for row in write_tables(part, projection=run.projection).to_pylist()]
+    return [row for part in parts for row in write_tables(part, projection=run.projection, kept={}).to_pylist()]
 
 
 def closed(run: Run, plan: Plan, reports: list[dict[str, Any]]) -> dict[str, Any]:
@@ -67,7 +68,14 @@ def test_close_run_whose_counts_close_writes_the_manifest(tmp_path: Path) -> Non
     plan = plan_of(readable=0, broken=3)
     run = begun(tmp_path, plan)
     manifest = closed(run, plan, written(run, plan))
-    assert manifest["counts"] == {"asked": 3, "ok": 0, "failed": 3, "answers_rows": 3, "memories_rows": 0}
+    assert manifest["counts"] == {
+        "asked": 3,
+        "ok": 0,
+        "failed": 3,
+        "not_read": 0,
+        "answers_rows": 3,
+        "memories_rows": 0,
+    }
     assert json.loads((tmp_path / "run" / "manifest.json").read_text()) == manifest
     for name in ("answers", "memories", "removed"):
         assert [tmp_path / "run" / file for file in manifest["files"][name]] == list(
@@ -103,7 +111,7 @@ def test_close_run_whose_files_a_newer_attempt_removed_is_superseded(tmp_path: P
     run = begun(tmp_path, plan)
     reports = written(run, plan)
     newer = begun(tmp_path, plan)
-    clear_tables(newer.output, run_id=newer.run_id)
+    remove_unpublished(newer.output, tables=ANSWER_TABLES, run_id=run.run_id)
     with pytest.raises(SupersededError, match=newer.run_id):
         closed(run, plan, reports)
 
@@ -116,15 +124,6 @@ def test_close_run_removes_what_another_attempt_left_among_the_tables(tmp_path: 
     file.with_name("part-99999.parquet").write_bytes(file.read_bytes())
     assert closed(run, plan, reports)["counts"]["answers_rows"] == 2
     assert list((tmp_path / "run" / "answers").iterdir()) == [file]
-
-
-def test_clear_tables_takes_manifest_and_tables_and_leaves_log_and_history(tmp_path: Path) -> None:
-    plan = plan_of(readable=0, broken=1)
-    run = begun(tmp_path, plan)
-    closed(run, plan, written(run, plan))
-    clear_tables(run.output, run_id=run.run_id)
-    left = {path.relative_to(tmp_path / "run").parts[0] for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    assert left == {"run.json", "log", "runs"}
 
 
 def test_run_writes_no_secret_into_any_file(tmp_path: Path) -> None:
@@ -140,7 +139,7 @@ def test_write_tables_reports_by_its_schema(tmp_path: Path) -> None:
     plan = plan_of(readable=1, broken=1)
     run = begun(tmp_path, plan)
     (part,) = run.parts(plan, scan_log(run.output, reader_fingerprint="f"))
-    report = write_tables(part, projection=run.projection)
+    report = write_tables(part, projection=run.projection, kept={})
     assert report.schema.equals(REPORT)
     assert report["missing"].to_pylist() == [["document 'd0', question " + repr(question_id(plan)) + ", sample 0"]]
 
@@ -164,6 +163,24 @@ def test_run_log_lines_hold_no_secret(tmp_path: Path, capsys: pytest.CaptureFixt
     assert SECRET not in line
 
 
+def test_run_that_claims_later_has_the_later_id_whatever_its_clock_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, replace = plan_of(readable=0, broken=1), Location.replace
+    overtaken_by = "29990101T000000.000Z.ffff"
+
+    def replace_late(place: Location, data: bytes, *, version: str | None) -> bool:
+        """Another attempt, whose clock is far ahead, claims the output first."""
+        if not place.exists():
+            place.write_bytes(json.dumps({"run_id": overtaken_by}).encode())
+        return replace(place, data, version=version)
+
+    monkeypatch.setattr(Location, "replace", replace_late)
+    run = begun(tmp_path, plan)
+    assert run.run_id > overtaken_by
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["run_id"] == run.run_id
+
+
 class JumpingClock(datetime):
     """A wall clock that is put back by a day whenever it is looked at."""
 
@@ -184,8 +201,31 @@ def test_run_on_a_clock_that_goes_back_is_timed_and_ordered_all_the_same(
     manifests = []
     for _ in range(2):
         run = begun(tmp_path, plan)
-        clear_tables(run.output, run_id=run.run_id)
         manifests.append(closed(run, plan, written(run, plan)))
     assert manifests[0]["finished_at"] < manifests[0]["started_at"]
     assert all(0 <= manifest["seconds"] < 3600 for manifest in manifests)
     assert manifests[0]["run_id"] < manifests[1]["run_id"]
+
+
+def test_close_run_counts_a_reading_that_was_not_read_and_says_why(tmp_path: Path) -> None:
+    nights = Nights(Location(uri=str(tmp_path / "run")))
+    manifest = nights.run({"a": f"1 {AWAY}", "b": f"2 {AWAY}", "c": FAILS, "d": "fine"}, {"q": "Why?"}, away=True)
+    ends = {"ok": 1, "failed": 1, "not_read": 2}
+    assert manifest["counts"] == {"asked": 4, **ends, "answers_rows": 4, "memories_rows": 0}
+    reason = {"error_type": "TextUnavailableError", "error_message": "'1 away' is away", "num_readings": 2}
+    assert manifest["reasons"]["not_read"] == [reason]
+    assert [row["num_readings"] for row in manifest["reasons"]["failed"]] == [1]
+    rows = {row["document_id"]: row for row in nights.table("answers")}
+    assert (rows["b"]["status"], rows["b"]["answer"]) == ("not_read", None)
+    assert (rows["b"]["error_type"], rows["b"]["error_message"]) == ("TextUnavailableError", "'2 away' is away")
+    assert read_state(nights.output)["state"] == "incomplete"
+    assert nights.run({"d": "fine"}, {"q": "Why?"})["reasons"] == {"failed": [], "not_read": []}
+    assert read_state(nights.output)["state"] == "finished"
+
+
+def test_close_run_of_a_failed_reading_that_could_not_be_read_again_keeps_its_failure(tmp_path: Path) -> None:
+    nights = Nights(Location(uri=str(tmp_path / "run")))
+    documents = {"a": f"{FAILS} {AWAY}"}
+    nights.run(documents, {"q": "Why?"})
+    assert nights.run(documents, {"q": "Why?"}, mended=True, away=True)["counts"]["failed"] == 1
+    assert nights.run(documents, {"q": "Why?"}, mended=True)["counts"]["ok"] == 1

@@ -70,10 +70,12 @@ def test_collect_document_that_changed_or_went_since_it_was_read_is_refused(
     write_inputs(tmp_path, {"d": NOISE, "e": NOISE * 2}, references=["simulated"])
     settings = settings_of(tmp_path, text_model)
     collect(settings)
+    before = {path: path.read_bytes() for path in (tmp_path / "run").glob("rollouts.json")}
     write_inputs(tmp_path, left, references=["simulated"])
     with pytest.raises(CountsError, match=rf"{said} samples where answers has .*'failed': 0\}}.*Put back a document"):
         table_again(settings)
-    assert not (tmp_path / "run" / "rollouts.json").exists()
+    assert {path: path.read_bytes() for path in (tmp_path / "run").glob("rollouts.json")} == before
+    assert before
 
 
 def test_collect_names_samples_that_ended_but_can_not_be_replayed(tmp_path: Path, text_model: str) -> None:

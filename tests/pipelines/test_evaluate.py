@@ -79,6 +79,7 @@ def test_evaluate_run_scores_each_variant_and_keeps_its_run(finished: Path) -> N
     assert (found["format"], found["suite_folder"]) == ("memagent-evaluation/1", "suite")
     assert found["suite"].endswith("/eval_50.json")
     for variant in found["variants"][:2]:
+        assert variant["score_on"] == "metric"
         manifest = json.loads((finished / "out" / variant["run"] / "manifest.json").read_text())
         assert (finished / "out" / variant["scores"]).exists()
         for key in ("run_id", "reader_fingerprint", "finished_at", "seconds"):

@@ -12,7 +12,7 @@ from rollout_tables import NUM_TURNS, write_table
 from jobs.export import main
 from memagent_batch.bridges import exports
 from memagent_batch.domain.advantages import Advantage
-from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.storage import columnar, rollouts
 from memagent_batch.storage.location import Location
 from pipelines.export import BRIDGES, export
@@ -175,6 +175,25 @@ def test_export_over_another_export_leaves_nothing_of_it(tmp_path: Path, monkeyp
     assert pq.read_table(tmp_path / "out/turns").num_rows == 2 * NUM_TURNS
 
 
+def test_export_that_fails_leaves_the_one_that_is_there(tmp_path: Path) -> None:
+    run_export(write_table(tmp_path / "in", [[1.0, 0.0]]), tmp_path / "out", to="trl")
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    table = write_table(tmp_path / "other", [[1.0, 0.0]], changes=lambda row: {"response_logprobs": None})
+    with pytest.raises(InputError, match="collect again with an engine"):
+        run_export(table, tmp_path / "out", to="verl")
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("theirs", ["turns/notes.txt", "prompts.parquet"])
+def test_export_into_a_folder_of_other_things_is_refused_and_touches_nothing(tmp_path: Path, theirs: str) -> None:
+    place = tmp_path / "mine" / theirs
+    place.parent.mkdir(parents=True)
+    place.write_text("mine")
+    with pytest.raises(OutputError, match=r"holds other files .* and no export\.json; choose an empty folder"):
+        run_export(write_table(tmp_path / "in", [[1.0, 0.0]]), tmp_path / "mine", to="verl")
+    assert [path.read_text() for path in (tmp_path / "mine").rglob("*") if path.is_file()] == ["mine"]
+
+
 @pytest.mark.s3
 def test_export_in_object_store_is_the_one_on_disk(tmp_path: Path, s3_bucket: Location) -> None:
     table = write_table(tmp_path / "in", GROUPS)
@@ -184,8 +203,8 @@ def test_export_in_object_store_is_the_one_on_disk(tmp_path: Path, s3_bucket: Lo
 
     record = export(s3_bucket / "in", s3_bucket / "out", to="verl")
 
-    turns = record["files"][0]
-    assert (s3_bucket / "out" / turns).read_bytes() == (tmp_path / "out" / turns).read_bytes()
+    [turns] = (tmp_path / "out/turns").iterdir()
+    assert (s3_bucket / "out" / record["files"][0]).read_bytes() == turns.read_bytes()
     assert f"export: {s3_bucket.uri}/out" in (s3_bucket / "out/agent_loop.yaml").read_bytes().decode()
 
 

@@ -22,7 +22,12 @@ SEEDS = [1, *(pytest.param(seed, marks=[pytest.mark.chaos, pytest.mark.slow]) fo
 def race(output: Location, folder: Path, *, seed: int) -> list[list[dict[str, Any]]]:
     """How the two attempts at each output ended."""
     folder.mkdir()
-    knobs = {"documents": "docs", "ask": ("Who?",), "output": output.uri, "storage_options": output.storage_options}
+    knobs = {
+        "documents": "docs",
+        "ask": ("Who?",),
+        "output": output.uri,
+        "storage_options": dict(output.storage_options),
+    }
     processes = [
         subprocess.Popen(
             [sys.executable, str(SCRIPT), name, str(RACES), str(seed), json.dumps(knobs), str(folder)],

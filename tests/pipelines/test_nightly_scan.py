@@ -79,7 +79,7 @@ def test_three_nights_read_what_changed_and_tell_it(
     scan = Scan(s3_bucket, text_model)
     scan.put(MONDAY, Q | R)
     monday = answer(scan.settings)
-    assert monday["changes"]["readings"] == {"read": 6, "kept": 0, "unreadable": 0}
+    assert monday["changes"]["readings"] == {"read": 6, "kept": 0, "unreadable": 0, "not_read": 0}
 
     scan.put(TUESDAY, Q | R)
     with monkeypatch.context() as patch:
@@ -94,7 +94,7 @@ def test_three_nights_read_what_changed_and_tell_it(
         "since": monday["run_id"],
         "documents": {"added": 1, "changed": 1, "removed": 1, "unchanged": 1},
         "questions": {"added": 0, "changed": 0, "removed": 0, "unchanged": 2},
-        "readings": {"read": 4, "kept": 2, "unreadable": 0},
+        "readings": {"read": 4, "kept": 2, "unreadable": 0, "not_read": 0},
     }
     assert {(row["document_id"], row["run_id"]) for row in scan.rows("answers")} == {
         ("a", monday["run_id"]),
@@ -108,7 +108,7 @@ def test_three_nights_read_what_changed_and_tell_it(
     wednesday = answer(scan.settings)
     assert scan.read_tonight(wednesday["run_id"]) == {("a", "q"), ("b", "q"), ("d", "q")}
     assert wednesday["changes"]["questions"] == {"added": 0, "changed": 1, "removed": 0, "unchanged": 1}
-    assert wednesday["changes"]["readings"] == {"read": 3, "kept": 3, "unreadable": 0}
+    assert wednesday["changes"]["readings"] == {"read": 3, "kept": 3, "unreadable": 0, "not_read": 0}
     assert [row["document_id"] for row in scan.rows("removed")] == ["c"]
     assert scan.changed_since(monday["run_id"]) == {
         (name, question, change, "document") for name, change in (("c", "removed"), ("d", "added")) for question in "qr"

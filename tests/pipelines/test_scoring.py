@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from memagent_batch.domain.intervals import mean_interval, wilson
+from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import InputError
 from memagent_batch.storage.suites import ANSWER_COLUMNS, SCORES, SUITE_QUESTIONS
 from pipelines.scoring import ALL_TASKS, Grouping, score_answers, summarise
@@ -17,15 +18,23 @@ def question(number: int, **columns: Any) -> dict[str, Any]:
 def answer(number: int, text: str | None = "fox", **columns: Any) -> dict[str, Any]:
     costs = {"num_turns": 2, "num_prompt_tokens": 100, "num_cached_prompt_tokens": 10, "num_completion_tokens": 20}
     row = {"document_id": f"d{number}", "question_id": f"q{number}", "sample": 0, "status": "ok", "answer": text}
+    row |= {"response": text}
     return row | costs | {"engine_seconds": 1.5, "num_document_tokens": 990} | columns
 
 
-def scored(questions: list[dict[str, Any]], answers: list[dict[str, Any]], *, samples: int = 1) -> pa.Table:
+def scored(
+    questions: list[dict[str, Any]],
+    answers: list[dict[str, Any]],
+    *,
+    samples: int = 1,
+    score_on: ScoreOn = ScoreOn.METRIC,
+) -> pa.Table:
     return score_answers(
         pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS),
         pa.Table.from_pylist(answers, schema=ANSWER_COLUMNS),
         variant="v",
         samples=samples,
+        score_on=score_on,
     )
 
 
@@ -56,6 +65,33 @@ def test_score_answers_failed_or_unanswered_is_wrong_in_every_metric(row: dict[s
     [found] = scored([question(0, metric="sub_em_either")], [row]).to_pylist()
     assert (found["score"], found["all"], found["sub_em_either"]) == (0.0, 0.0, 0.0)
     assert (found["status"], found["answered"], found["answer"]) == (status, False, None)
+
+
+BOTH: dict[str, Any] = {"text": "1", "response": "The numbers are 1, 2, 3 and 4. \\boxed{1}"}
+
+
+@pytest.mark.parametrize(
+    ("score_on", "metric", "columns", "score", "scored_on", "answered"),
+    [
+        (ScoreOn.METRIC, "all", BOTH, 1.0, "response", True),
+        (ScoreOn.METRIC, "any", BOTH, 1.0, "response", True),
+        (ScoreOn.METRIC, "em", BOTH, 1.0, "answer", True),
+        (ScoreOn.METRIC, "all", {"text": None, "response": "1, 2, 3, 4"}, 1.0, "response", True),
+        (ScoreOn.METRIC, "all", {"text": "1, 2", "response": None}, 0.5, "answer", True),
+        (ScoreOn.METRIC, "em", {"text": None, "response": "1"}, 0.0, "answer", False),
+        (ScoreOn.METRIC, "all", {**BOTH, "status": "failed"}, 0.0, "response", False),
+        (ScoreOn.ANSWER, "all", BOTH, 0.25, "answer", True),
+        (ScoreOn.RESPONSE, "all", BOTH, 1.0, "response", True),
+        (ScoreOn.RESPONSE, "em", BOTH, 0.0, "response", True),
+    ],
+)
+def test_score_answers_scores_the_text_that_is_asked_for(
+    score_on: ScoreOn, metric: str, columns: dict[str, Any], score: float, scored_on: str, answered: bool
+) -> None:
+    [row] = scored(
+        [question(0, metric=metric, references=["1", "2", "3", "4"])], [answer(0, **columns)], score_on=score_on
+    ).to_pylist()
+    assert (row["score"], row["scored_on"], row["answered"]) == (score, scored_on, answered)
 
 
 def test_score_answers_question_or_sample_without_a_row_is_missing_and_wrong() -> None:

@@ -1,6 +1,7 @@
 """A user's own rewards: some that work, others that fail, but where the response is `good`."""
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -48,3 +49,12 @@ def says(response: str, references: Sequence[str]) -> float | str:
 
 def not_finite(response: str, references: Sequence[str]) -> float:
     return 1.0 if response == "good" else float("nan")
+
+
+def prints(response: str, references: Sequence[str]) -> float:
+    print("it says this", flush=True)
+    return 1.0
+
+
+def starts_a_program(response: str, references: Sequence[str]) -> float:
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid

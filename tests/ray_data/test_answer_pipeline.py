@@ -108,6 +108,7 @@ def test_run_gives_each_reading_asked_exactly_one_row(finished: Path) -> None:
         "asked": 18,
         "ok": 10,
         "failed": 8,
+        "not_read": 0,
         "answers_rows": 18,
         "memories_rows": len(rows_in(finished / "memories")),
     }

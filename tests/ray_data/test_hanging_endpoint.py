@@ -1,6 +1,7 @@
 """A server that takes a request and never answers: what it costs the readings beside it."""
 
 import asyncio
+import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -24,26 +25,33 @@ from memagent_batch.storage.plan import Plan
 from memagent_batch.storage.questions import read_questions
 from memagent_batch.storage.shards import list_shards
 from memagent_batch.storage.turn_index import scan_log
-from memagent_batch.wiring import make_output
+from memagent_batch.wiring import identify_reader, make_output
 
 TEXTS = {"fine": "a text to read " * 20, "cursed": "a cursed text " * 20, "other": "another text " * 20}
 RUN_ID = "20260101T000000.000Z"
 
 
 @contextmanager
-def endpoint(model: str, *, hangs: bool) -> Iterator[str]:
-    """Answers every prompt with one word, but none that shows the cursed text, if it hangs."""
-    tokenizer, over = Tokenizer(model), threading.Event()
+def endpoint(model: str, *, hangs: bool = False, away: range = range(0)) -> Iterator[str]:
+    """Answers every prompt with one word, but none that shows the cursed text, if it hangs.
+
+    To the requests with numbers in `away`, those for one token included, it says that nobody is there.
+    """
+    tokenizer, over, numbers = Tokenizer(model), threading.Event(), itertools.count()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.say({"data": [{"id": model}]})
 
         def do_POST(self) -> None:
-            prompt = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["prompt"]
-            if hangs and "cursed" in tokenizer.decode(prompt):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if hangs and "cursed" in tokenizer.decode(body["prompt"]):
                 over.wait()
-            choice = {"text": "word", "token_ids": tokenizer.encode("word"), "finish_reason": "stop", "index": 0}
+            if next(numbers) in away:
+                self.send_error(503)
+                return
+            token_ids = tokenizer.encode("word")[: body["max_tokens"]]
+            choice = {"text": "word", "token_ids": token_ids, "finish_reason": "stop", "index": 0}
             self.say({"choices": [choice]})
 
         def say(self, body: dict[str, Any]) -> None:
@@ -88,8 +96,12 @@ def read(settings: Settings) -> dict[str, str]:
     tables = [table for shard in shards for table in index_shard(shard, settings=settings.input, storage_options={})]
     plan = Plan(pa.concat_tables(tables), read_questions(None, ask=settings.ask), samples=1)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
-    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint="f", board=SilentBoard())
-    bundles = plan.pending(scan_log(output, reader_fingerprint="f"), retry_failed=settings.retry_failed)
+    task = ReaderTask(
+        settings=settings, run_id=RUN_ID, reader_fingerprint=identify_reader(settings).fingerprint, board=SilentBoard()
+    )
+    bundles = plan.pending(
+        scan_log(output, reader_fingerprint=identify_reader(settings).fingerprint), retry_failed=settings.retry_failed
+    )
     documents = [document for bundle in bundles for document in tokenise(bundle, settings=settings)]
 
     async def read_all() -> list[pa.Table]:
@@ -109,6 +121,17 @@ def test_reader_of_an_endpoint_that_never_answers_one_document_fails_that_one_an
     outcomes = pq.read_table(tmp_path / "run" / "log" / "outcomes").to_pylist()
     (failed,) = [row for row in outcomes if row["status"] == "failed"]
     assert failed["error_type"] == "EngineRequestError"
-    assert "gave no answer within 0.5 s (2 tries)" in failed["error_message"]
+    assert "gave no whole answer within 0.5 s (2 tries)" in failed["error_message"]
     with endpoint(text_model, hangs=False) as base_url:
         assert read(settings_of(tmp_path, text_model, base_url, retry_failed=True)) == {"cursed": "ok"}
+
+
+def test_reader_of_an_endpoint_that_goes_away_for_a_while_waits_and_reads_everything(
+    text_model: str, tmp_path: Path
+) -> None:
+    rows = [{"document_id": name, "text": text} for name, text in TEXTS.items()]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
+    with endpoint(text_model, away=range(4, 12)) as base_url:
+        knobs = {"base_url": base_url, "timeout_seconds": 5, "max_retries": 0, "backoff_seconds": 0.01}
+        settings = settings_of(tmp_path, text_model, base_url, openai=knobs)
+        assert read(settings) == {"fine": "ok", "cursed": "ok", "other": "ok"}

@@ -2,21 +2,24 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from silent_board import SilentBoard
 
+from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.chunking import Chunk
 from memagent_batch.domain.policies.overwrite import OverwritePolicy
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Outcome
-from memagent_batch.domain.turns import Generate
-from memagent_batch.errors import StorageError
+from memagent_batch.domain.turns import Completion, Generate, Prompt
+from memagent_batch.engines.simulated import SimulatedEngine
+from memagent_batch.errors import EngineRefusedError, EngineUnavailableError, MemagentError, StorageError
+from memagent_batch.events import Event, EventKind
 from memagent_batch.ray_data import reader
 from memagent_batch.ray_data.progress import ProgressBoard
 from memagent_batch.ray_data.reader import Reader, ReaderTask
@@ -25,14 +28,14 @@ from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import write_asked
 from memagent_batch.storage.calls import CALL_COLUMN
 from memagent_batch.storage.documents import index_shard
+from memagent_batch.storage.not_read import collect_not_read
 from memagent_batch.storage.plan import Plan
 from memagent_batch.storage.questions import read_questions
 from memagent_batch.storage.shards import list_shards
 from memagent_batch.storage.turn_index import scan_log
-from memagent_batch.wiring import make_output
+from memagent_batch.wiring import identify_reader, make_output, make_tokenizer
 
 RUN_ID = "20260101T000000.000Z"
-FINGERPRINT = "f"
 TEXTS = {"fine": "some text to read " * 30, "cursed": "two words", "other": "more text to read " * 20}
 
 
@@ -109,8 +112,13 @@ def read_pending(
     """What one reader returns or raises for each document of the plan, or for all that go together in a call."""
     output, plan = make_output(settings), planned(settings)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
-    index = scan_log(output, reader_fingerprint=FINGERPRINT)
-    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=FINGERPRINT, board=board or Board())
+    index = scan_log(output, reader_fingerprint=identify_reader(settings).fingerprint)
+    task = ReaderTask(
+        settings=settings,
+        run_id=RUN_ID,
+        reader_fingerprint=identify_reader(settings).fingerprint,
+        board=board or Board(),
+    )
     bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
     if together:
         bundles = [bundle.append_column(CALL_COLUMN, pa.array([0] * bundle.num_rows)) for bundle in bundles]
@@ -161,6 +169,49 @@ def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(
     assert len(outcomes_of(settings)) == 3
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IllegiblePolicy(OverwritePolicy):
+    """Reads like `overwrite`, but answers a document of one chunk with what is no text."""
+
+    async def read(
+        self, chunks: Sequence[Chunk], question: Sequence[int], *, prompts: PromptTokens, generate: Generate
+    ) -> Outcome:
+        outcome = await OverwritePolicy.read(self, chunks, question, prompts=prompts, generate=generate)
+        return replace(outcome, response="\ud800") if len(chunks) == 1 else outcome
+
+
+def illegible_policy(settings: Settings) -> IllegiblePolicy:
+    return IllegiblePolicy(chunk_tokens=30, memory_tokens=40, answer_tokens=40)
+
+
+class OverflowingEngine(SimulatedEngine):
+    """Returns a token beyond 32 bits for a short prompt."""
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        completion = await super().complete(prompt, seed=seed)
+        return replace(completion, token_ids=[2**33]) if prompt.span and prompt.span.token_end < 20 else completion
+
+
+def overflowing_engine(settings: Settings) -> OverflowingEngine:
+    return OverflowingEngine(
+        settings.simulated, window_tokens=settings.window_tokens, tokenizer=make_tokenizer(settings)
+    )
+
+
+@pytest.mark.parametrize(
+    ("maker", "replacement", "column"),
+    [("make_policy", illegible_policy, "response"), ("make_engine", overflowing_engine, "token_ids")],
+)
+def test_reader_reading_that_the_log_cannot_hold_fails_alone(
+    maker: str, replacement: Any, column: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, maker, replacement)
+    assert sorted(statuses_in(read_pending(settings))) == ["failed", "ok", "ok"]
+    (failed,) = [row for row in outcomes_of(settings) if row["status"] == "failed"]
+    assert (failed["error_type"], failed["response"]) == ("LogRowError", None)
+    assert f"`{column}`" in failed["error_message"]
+
+
 def test_reader_tells_the_board_what_it_did_and_what_failed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,7 +250,10 @@ def test_reader_retrying_after_the_policy_was_mended_reads_what_failed(
     assert read_pending(settings) == []
     assert statuses_in(read_pending(settings.model_copy(update={"retry_failed": True}))) == ["ok"]
     assert [
-        outcome.status for outcome in scan_log(make_output(settings), reader_fingerprint=FINGERPRINT).outcomes.values()
+        outcome.status
+        for outcome in scan_log(
+            make_output(settings), reader_fingerprint=identify_reader(settings).fingerprint
+        ).outcomes.values()
     ] == ["ok"] * 3
 
 
@@ -211,21 +265,88 @@ def test_reader_whose_log_can_not_be_written_fails_every_reading_and_answers_non
     assert [type(result) for result in read_pending(settings)] == [StorageError] * 3
 
 
-def test_reader_document_that_changed_since_the_plan_fails_alone(settings: Settings) -> None:
+def test_reader_document_that_changed_since_the_plan_is_not_read_and_waits_for_the_next_run(settings: Settings) -> None:
     output, plan = make_output(settings), planned(settings)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
-    bundles = list(plan.pending(scan_log(output, reader_fingerprint=FINGERPRINT), retry_failed=False))
+    fingerprint, board = identify_reader(settings).fingerprint, Board()
+    bundles = list(plan.pending(scan_log(output, reader_fingerprint=fingerprint), retry_failed=False))
     rows = [{"document_id": name, "text": text + "!" * (name == "other")} for name, text in TEXTS.items()]
     pq.write_table(pa.Table.from_pylist(rows), settings.documents[0])
-    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=FINGERPRINT, board=SilentBoard())
+    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=fingerprint, board=board)
 
     async def read() -> list[pa.Table]:
         reader = Reader(task)
         calls = [call for bundle in bundles for call in tokenise(bundle, settings=settings)]
         return await asyncio.gather(*map(reader, calls))
 
-    statuses = {row["document_id"]: row["status"] for table in asyncio.run(read()) for row in table.to_pylist()}
-    assert statuses == {"fine": "ok", "cursed": "ok", "other": "failed"}
-    (failed,) = [row for row in outcomes_of(settings) if row["status"] == "failed"]
-    assert failed["error_type"] == "DocumentError"
-    assert "run again" in failed["error_message"]
+    tables = asyncio.run(read())
+    statuses = {row["document_id"]: row["status"] for table in tables for row in table.to_pylist()}
+    assert statuses == {"fine": "ok", "cursed": "ok", "other": "not_read"}
+    (row,) = collect_not_read(tables).to_pylist()
+    assert (row["document_hash"], row["error_type"]) == (text_hash(TEXTS["other"]), "TextUnavailableError")
+    assert {outcome["document_hash"] for outcome in outcomes_of(settings)} == {
+        text_hash(TEXTS[name]) for name in ("fine", "cursed")
+    }
+    sums = asyncio.run(board.board.sums())
+    assert (sums["readings"], sums["failed"], sums["not_read"]) == (2, 0, 1)
+    assert statuses_in(read_pending(settings)) == ["ok"]
+
+
+def unfetched(document: str) -> Event:
+    """What a reader tells of a document that could not be fetched."""
+    fields = {"error_type": "TextUnavailableError", "error_message": f"{document}: can't be fetched"}
+    return Event(kind=EventKind.READING_NOT_READ, message=f"{document} not read", fields=fields)
+
+
+async def test_board_keeps_the_first_reading_not_read_for_each_reason_and_every_failed_one() -> None:
+    board = ProgressBoard()
+    failed = Event(kind=EventKind.READING_FAILED, message="failed")
+    await board.tell([unfetched("a/1.txt"), unfetched("a/2.txt"), failed])
+    await board.tell([unfetched("a/3.txt"), failed])
+    assert [event.message for event in await board.take_events()] == ["a/1.txt not read", "failed", "failed"]
+
+
+class TroubledEngine(SimulatedEngine):
+    """Raises an error at the second turn of the document with many chunks."""
+
+    error: ClassVar[MemagentError]
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        if prompt.path == "update/1":
+            raise self.error
+        return await super().complete(prompt, seed=seed)
+
+
+def troubled(error: MemagentError) -> Callable[[Settings], TroubledEngine]:
+    def make(settings: Settings) -> TroubledEngine:
+        tokenizer = make_tokenizer(settings)
+        engine = TroubledEngine(settings.simulated, window_tokens=settings.window_tokens, tokenizer=tokenizer)
+        TroubledEngine.error = error
+        return engine
+
+    return make
+
+
+def test_reader_whose_engine_is_away_keeps_the_turns_and_reads_the_rest_later(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as away:
+        away.setattr(reader, "make_engine", troubled(EngineUnavailableError("the endpoint is away")))
+        assert sorted(statuses_in(read_pending(settings))) == ["not_read", "not_read", "ok"]
+    assert [row["status"] for row in outcomes_of(settings)] == ["ok"]
+    turns = pq.read_table(Path(settings.output) / "log" / "turns").to_pylist()
+    assert [turn["path"] for turn in turns].count("update/0") == 3
+    assert statuses_in(read_pending(settings)) == ["ok", "ok"]
+    assert sorted(row["num_replayed_turns"] for row in outcomes_of(settings)) == [0, 1, 1]
+
+
+def test_reader_whose_engine_refuses_the_key_stops_and_keeps_what_is_finished(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "make_engine", troubled(EngineRefusedError("the endpoint answered 401")))
+    rows = [{"document_id": name, "text": TEXTS[name]} for name in ("fine", "other")]
+    pq.write_table(pa.Table.from_pylist(rows), settings.documents[0])
+    never = settings.model_copy(update={"log": settings.log.model_copy(update={"flush_seconds": 600})})
+    assert [type(result) for result in read_pending(never)] == [EngineRefusedError] * 2
+    turns = pq.read_table(Path(settings.output) / "log" / "turns").to_pylist()
+    assert [turn["path"] for turn in turns].count("update/0") == 2

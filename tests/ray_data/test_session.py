@@ -30,12 +30,6 @@ def test_own_error_leaves_out_what_ray_adds_to_the_message() -> None:
     assert str(own_error(task_error(InputError(f"column 'text' is missing\n{note}")))) == "column 'text' is missing"
 
 
-def test_own_error_under_an_error_of_ray_data_is_found() -> None:
-    outer = RuntimeError("the operator failed")
-    outer.__cause__ = task_error(InputError("bad row"))
-    assert str(own_error(outer)) == "bad row"
-
-
 def test_own_error_of_ray_itself_says_that_the_run_can_go_on() -> None:
     error = own_error(RayActorError())
     assert isinstance(error, RunFailedError)

@@ -26,13 +26,12 @@ from memagent_batch.storage.plan import Plan
 from memagent_batch.storage.questions import read_questions
 from memagent_batch.storage.shards import list_shards
 from memagent_batch.storage.turn_index import scan_log
-from memagent_batch.wiring import make_output
+from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
 from pipelines.collect import sampled_settings
 from pipelines.plan import plan_run
 
 RUN_ID = "20260101T000000.000Z"
-FINGERPRINT = "f"
 QUESTIONS = ("Who?", "Where?", "When?")
 
 
@@ -96,8 +95,10 @@ async def read_with(
     index = pa.concat_tables(index_shard(shard, settings=settings.input, storage_options={}))
     plan = Plan(index.slice(0, num_documents), read_questions(None, ask=settings.ask), samples=1, as_lists=True)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
-    log = scan_log(output, reader_fingerprint=FINGERPRINT)
-    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=FINGERPRINT, board=SilentBoard())
+    log = scan_log(output, reader_fingerprint=identify_reader(settings).fingerprint)
+    task = ReaderTask(
+        settings=settings, run_id=RUN_ID, reader_fingerprint=identify_reader(settings).fingerprint, board=SilentBoard()
+    )
     actor = Reader(task)
     bundles = plan.pending(log, retry_failed=settings.retry_failed)
     documents = [document for bundle in bundles for document in tokenise(bundle, settings=settings)]

@@ -51,7 +51,8 @@ def test_read_answers_run_that_has_finished_is_read_by_its_output(tmp_path: Path
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(InputError, match=r"a run that has not finished \(no manifest\.json\)"):
         read(tmp_path)
-    (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / "manifest.json").write_text('{"files": {"answers": ["answers/part-0.parquet"]}}')
+    pq.write_table(pa.table(PLAIN), tmp_path / "answers" / "part-0-of-tomorrow.parquet")
     assert read(tmp_path).num_rows == 2
 
 
@@ -78,3 +79,8 @@ def test_read_answers_in_a_bucket_are_read(s3_bucket: Location, tmp_path: Path) 
     pq.write_table(pa.table(PLAIN), tmp_path / "a.parquet")
     (s3_bucket / "answers/a.parquet").write_bytes((tmp_path / "a.parquet").read_bytes())
     assert read_answers(s3_bucket / "answers").num_rows == 2
+
+
+def test_read_answers_leaves_out_what_was_not_read(tmp_path: Path) -> None:
+    pq.write_table(pa.table({**PLAIN, "status": ["ok", "not_read"]}), tmp_path / "a.parquet")
+    assert read(tmp_path)["document_id"].to_pylist() == ["a"]

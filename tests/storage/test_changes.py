@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from recorded_nights import FAILS, Killed, Nights
+from recorded_nights import AWAY, FAILS, Killed, Nights
 
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.schemas import REMOVED
@@ -28,7 +28,7 @@ def test_changes_of_the_first_run_are_all_added(nights: Nights) -> None:
         "since": None,
         "documents": counts(added=2),
         "questions": counts(added=2),
-        "readings": {"read": 2, "kept": 0, "unreadable": 2},
+        "readings": {"read": 2, "kept": 0, "unreadable": 2, "not_read": 0},
     }
     assert nights.table("removed") == []
 
@@ -40,7 +40,7 @@ def test_changes_count_documents_questions_and_readings_since_the_run_before(nig
         "since": first,
         "documents": counts(added=1, changed=2, removed=1, unchanged=1),
         "questions": counts(added=1, changed=1, unchanged=1),
-        "readings": {"read": 8, "kept": 1, "unreadable": 3},
+        "readings": {"read": 8, "kept": 1, "unreadable": 3, "not_read": 0},
     }
 
 
@@ -48,14 +48,14 @@ def test_changes_of_questions_bound_to_one_document_go_with_it(nights: Nights) -
     nights.run({"a": "one", "b": "two"}, {}, bound={("a", "q"): "Why?", ("b", "q"): "Who?"})
     changes = nights.run({"a": "one", "c": "two"}, {}, bound={("a", "q"): "Whose?", ("c", "q"): "Who?"})["changes"]
     assert changes["questions"] == counts(added=1, changed=1, removed=1)
-    assert changes["readings"] == {"read": 1, "kept": 1, "unreadable": 0}
+    assert changes["readings"] == {"read": 1, "kept": 1, "unreadable": 0, "not_read": 0}
 
 
 def test_changes_of_a_run_without_any_keep_every_reading(nights: Nights) -> None:
     nights.run({"a": "one", "b": FAILS}, QUESTIONS)
     changes = nights.run({"a": "one", "b": FAILS}, QUESTIONS)["changes"]
     assert (changes["documents"], changes["questions"]) == (counts(unchanged=2), counts(unchanged=2))
-    assert changes["readings"] == {"read": 0, "kept": 4, "unreadable": 0}
+    assert changes["readings"] == {"read": 0, "kept": 4, "unreadable": 0, "not_read": 0}
 
 
 def test_changes_count_what_a_stopped_run_read_as_read(nights: Nights) -> None:
@@ -66,6 +66,7 @@ def test_changes_count_what_a_stopped_run_read_as_read(nights: Nights) -> None:
         "read": 2,
         "kept": 2,
         "unreadable": 0,
+        "not_read": 0,
     }
 
 
@@ -73,7 +74,7 @@ def test_changes_of_another_reader_are_readings_alone(nights: Nights) -> None:
     nights.run({"a": "one"}, QUESTIONS)
     changes = nights.run({"a": "one"}, QUESTIONS, reader="g")["changes"]
     assert changes["documents"] == counts(unchanged=1)
-    assert changes["readings"] == {"read": 2, "kept": 0, "unreadable": 0}
+    assert changes["readings"] == {"read": 2, "kept": 0, "unreadable": 0, "not_read": 0}
 
 
 def test_removed_says_which_run_had_a_document_last_and_which_missed_it(nights: Nights) -> None:
@@ -115,3 +116,12 @@ def test_changes_close_and_no_document_is_ever_forgotten(scans: list[Mapping[str
         removed = {row["document_id"] for row in nights.table("removed")}
         assert removed == {name for documents in scans for name in documents} - set(scans[-1])
         assert nights.answers() == {(name, "q"): text for name, text in scans[-1].items()}
+
+
+def test_changes_count_a_reading_that_was_not_read_until_a_later_run_reads_it(nights: Nights) -> None:
+    documents = {"a": "one", "b": AWAY, "c": None}
+    first = nights.run(documents, {"q": "Why?"}, away=True)
+    assert first["changes"]["readings"] == {"read": 1, "kept": 0, "unreadable": 1, "not_read": 1}
+    second = nights.run(documents, {"q": "Why?"})
+    assert second["changes"]["readings"] == {"read": 1, "kept": 1, "unreadable": 1, "not_read": 0}
+    assert nights.answers() == {("a", "q"): "one", ("b", "q"): AWAY, ("c", "q"): None}

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from recorded_nights import FAILS, Nights
+from recorded_nights import AWAY, FAILS, Nights
 
 from memagent_batch.errors import OutputError
 from memagent_batch.storage.differences import compare_runs
-from memagent_batch.storage.history import find_run
+from memagent_batch.storage.history import find_run, finished_runs
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.schemas import DIFFERENCES
 
@@ -211,3 +211,14 @@ def test_differences_in_a_bucket_are_the_same(nights: Nights, s3_bucket: Locatio
         place.run({"a": "other", "c": "three"}, Q)
     assert brief(differences(bucket)) == brief(differences(nights))
     assert differences(nights, bucket) == []
+
+
+def test_differences_of_a_reading_that_was_not_read_show_it_as_such_and_once(nights: Nights) -> None:
+    for away in (True, True, False):
+        nights.run({"a": AWAY, "b": "one"}, Q, away=away)
+    first, second, third = finished_runs(nights.output)
+    assert differences(nights, None, first, second) == []
+    (row,) = differences(nights, None, second, third)
+    assert (row["status_before"], row["run_id_before"], row["answer_before"]) == ("not_read", None, None)
+    assert (row["status_after"], row["run_id_after"], row["answer_after"]) == ("ok", third, AWAY)
+    assert row["why"] == ["same inputs"]

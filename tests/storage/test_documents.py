@@ -1,6 +1,7 @@
 import csv
 import json
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.errors import InputError
+from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
 from memagent_batch.settings import InputSettings
 from memagent_batch.storage.documents import (
     INDEX_SCHEMA,
@@ -28,6 +29,35 @@ from memagent_batch.storage.location import Location
 from memagent_batch.storage.shards import list_shards
 
 PLAIN = InputSettings()
+
+HOSTILE_NAMES = (
+    "b.txt",
+    "b.txt::c.txt",
+    "2026::report.txt",
+    "simplecache::memory:.txt",
+    "a::b/c.txt",
+    "what?.txt",
+    "a.txt?version=b.txt",
+    "a#b.txt",
+    "a",
+    "100%.txt",
+    "a%20b.txt",
+    "a b.txt",
+    " .txt",
+    "*.txt",
+    "[1].txt",
+    "1.txt",
+    "{x}.txt",
+    "~.txt",
+    "a\\b.txt",
+    "file:.txt",
+    "line\nbreak.txt",
+    "tab\t.txt",
+    "quote'\".txt",
+    "\u00e9\u6f22\U0001f600.txt",
+    "e\u0301.txt",
+)
+"""Names that are something else to a shell, a URI, a glob or a chain of file systems."""
 
 
 def _table(texts: Sequence[str | None]) -> pa.Table:
@@ -85,7 +115,7 @@ def _index(location: Location, knobs: InputSettings = PLAIN) -> pa.Table:
 
 
 def _fetch(index: pa.Table, location: Location, knobs: InputSettings = PLAIN) -> list[FetchedText]:
-    fetched = fetch_texts(index, settings=knobs, storage_options=location.storage_options)
+    fetched = fetch_texts(index, documents=location, settings=knobs)
     return sorted(fetched, key=lambda item: item.row)
 
 
@@ -121,6 +151,7 @@ def test_index_null_text_is_a_row_with_an_error(format_: Format, tmp_path: Path)
     assert "null" in errors[1]
     missing = _fetch(index, Location(uri=str(tmp_path)))[1]
     assert (missing.text, "null" in str(missing.error)) == (None, True)
+    assert isinstance(missing.error, DocumentError)
 
 
 def test_index_text_file_of_invalid_utf8_is_a_row_with_an_error_that_names_the_byte(tmp_path: Path) -> None:
@@ -138,6 +169,63 @@ def test_index_text_files_of_a_folder_are_named_by_their_path_in_it(tmp_path: Pa
     (tmp_path / "c.md").write_text("2")
     assert _index(Location(uri=str(tmp_path)))["document_id"].to_pylist() == ["c.md", "x/a b.txt"]
     assert _index(Location(uri=f"{tmp_path}/x/a b.txt"))["document_id"].to_pylist() == ["a b.txt"]
+
+
+def _write_hostile(place: Location, names: Sequence[str] = HOSTILE_NAMES) -> None:
+    for name in names:
+        path = f"{place.path}/{name}"
+        place.fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        place.fs.pipe_file(path, f"text of {name}".encode())
+
+
+def _require_own_texts(location: Location, names: Sequence[str] = HOSTILE_NAMES) -> None:
+    knobs = InputSettings(format="text")
+    index = _index(location, knobs)
+    ids = index["document_id"].to_pylist()
+    assert sorted(ids) == sorted(names)
+    assert index["document_hash"].to_pylist() == [text_hash(f"text of {name}") for name in ids]
+    assert [item.text for item in _fetch(index, location, knobs)] == [f"text of {name}" for name in ids]
+
+
+def test_index_and_fetch_hostile_file_names_each_file_has_its_own_text(tmp_path: Path) -> None:
+    _write_hostile(Location(uri=str(tmp_path)))
+    _require_own_texts(Location(uri=str(tmp_path)))
+    _require_own_texts(Location(uri=f"file://{tmp_path}/"))
+
+
+@pytest.mark.s3
+def test_index_and_fetch_hostile_keys_each_key_has_its_own_text(s3_bucket: Location) -> None:
+    names = [name for name in HOSTILE_NAMES if "\n" not in name]  # the server of the tests knows no such key
+    _write_hostile(s3_bucket / "in", names)
+    _require_own_texts(s3_bucket / "in", names)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_index_and_fetch_table_of_a_hostile_name_is_read(ending: str, tmp_path: Path) -> None:
+    WRITERS[Format(ending)](["right"], tmp_path)
+    (tmp_path / f"a.{ending}").rename(tmp_path / f"b.{ending}::a?#[*].{ending}")
+    WRITERS[Format(ending)](["wrong"], tmp_path)
+    location = Location(uri=f"{tmp_path}/b*")
+    index = _index(location)
+    assert [item.text for item in _fetch(index, location)] == ["right"]
+
+
+def test_index_and_fetch_in_an_archive_that_the_user_names_texts_come_back(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name in ("a.txt", "b::c.txt", "d?.txt"):
+            archive.writestr(name, name)
+    location = Location(uri=f"zip://*.txt::{tmp_path}/x.zip")
+    index = _index(location)
+    assert [item.text for item in _fetch(index, location)] == ["a.txt", "b::c.txt", "d?.txt"]
+
+
+@pytest.mark.s3
+def test_index_and_fetch_through_a_cache_that_the_user_names_texts_come_back(s3_bucket: Location) -> None:
+    for name in ("a.txt", "b::c.txt"):
+        s3_bucket.fs.pipe_file(f"{s3_bucket.path}/in/{name}", name.encode())
+    location = Location(uri=f"simplecache::{s3_bucket.uri}/in", storage_options={"s3": dict(s3_bucket.storage_options)})
+    index = _index(location)
+    assert [item.text for item in _fetch(index, location)] == ["a.txt", "b::c.txt"]
 
 
 def test_index_question_and_carried_columns_come_along_as_text(tmp_path: Path) -> None:
@@ -205,6 +293,7 @@ def test_fetch_changed_document_is_an_error_of_its_own(format_: Format, tmp_path
     first, changed, last = _fetch(index, location, knobs)
     assert (first.text, last.text) == ("aaa", "ccc")
     assert changed.text is None
+    assert isinstance(changed.error, TextUnavailableError)
     assert "changed since the plan was made" in str(changed.error)
 
 
@@ -220,6 +309,7 @@ def test_fetch_file_that_is_gone_is_an_error_of_its_rows_only(format_: Format, t
         path.unlink()
     gone, there = _fetch(index, location, knobs)
     assert there.text == "y"
+    assert isinstance(gone.error, TextUnavailableError)
     assert "no such file" in str(gone.error)
 
 
@@ -247,14 +337,16 @@ def test_fetch_row_that_is_there_twice_is_given_twice(tmp_path: Path) -> None:
 
 def test_require_unique_ids_distinct_ids_pass(tmp_path: Path) -> None:
     _write_parquet(["a", "a"], tmp_path)
-    require_unique_ids(_index(Location(uri=str(tmp_path))))
+    location = Location(uri=str(tmp_path))
+    require_unique_ids(_index(location), documents=location)
 
 
 def test_require_unique_ids_doubled_id_is_refused_with_both_places(tmp_path: Path) -> None:
     _write_parquet(["a", "b", "c", "d"], tmp_path)
     (tmp_path / "b.jsonl").write_text('{"document_id": "d3", "text": ""}')
+    location = Location(uri=str(tmp_path))
     with pytest.raises(InputError, match=r"'d3'.*b\.jsonl, bytes 0 to 33.*a\.parquet, row group 1, row 0"):
-        require_unique_ids(_index(Location(uri=str(tmp_path))))
+        require_unique_ids(_index(location), documents=location)
 
 
 @pytest.mark.parametrize("names", [("answer",), ("day", "day"), ("text",)])
@@ -297,3 +389,27 @@ def test_index_truncated_parquet_in_a_bucket_is_refused_by_name(s3_bucket: Locat
     (s3_bucket / "a.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(InputError, match=r"/a\.parquet can't be read"):
         _index(s3_bucket)
+
+
+def _require_texts_of_several_places(places: list[Location]) -> None:
+    """Two folders with a file of the same name in each, and a file beside them."""
+    for place in (places[0] / "a.txt", places[1] / "a.txt", places[2]):
+        place.write_bytes(place.path.encode())
+    knobs = InputSettings()
+    (shard,) = list_shards(*places, settings=knobs)
+    index = pa.concat_tables(index_shard(shard, settings=knobs, storage_options=places[0].storage_options))
+    assert index["document_id"].to_pylist() == ["one/a.txt", "two/deep/a.txt", "two/z.txt"]
+    texts = [item.text for item in _fetch(index, places[0])]
+    assert texts == [f"{places[0].path}/a.txt", f"{places[1].path}/a.txt", places[2].path]
+
+
+def test_index_and_fetch_several_places_on_a_disk_each_has_its_own_text(tmp_path: Path) -> None:
+    folder = Location(uri=str(tmp_path))
+    _require_texts_of_several_places(
+        [folder / "one", Location(uri=f"file://{tmp_path}/two/deep"), folder / "two/z.txt"]
+    )
+
+
+@pytest.mark.s3
+def test_index_and_fetch_several_places_in_a_bucket_each_has_its_own_text(s3_bucket: Location) -> None:
+    _require_texts_of_several_places([s3_bucket / "one", s3_bucket / "two/deep", s3_bucket / "two/z.txt"])

@@ -16,6 +16,7 @@ from memagent_batch.storage.manifest import (
     claim_output,
     public_settings,
     read_json,
+    require_apart,
     write_run_record,
 )
 from memagent_batch.storage.run_state import read_state
@@ -38,7 +39,7 @@ def begin(output: Location, settings: Settings, **values: Any) -> None:
         "reader_fingerprint": "f",
         "settings": public_settings(settings),
     }
-    write_run_record(output, RunRecord(**record | values))
+    assert write_run_record(output, RunRecord(**record | values), version=(output / "run.json").version())
 
 
 def test_claim_output_empty_or_absent_place_is_free(tmp_path: Path) -> None:
@@ -116,18 +117,44 @@ def test_run_record_holds_no_secret(tmp_path: Path) -> None:
     settings = settings_of(
         tmp_path,
         storage_options={"key": SECRET, "client_kwargs": {"password": SECRET}},
-        openai={"api_key": SECRET, "base_url": "http://h/v1"},
-        documents=f"ftp://user:{SECRET}@host/docs",
+        openai={
+            "api_key": SECRET,
+            "headers": {"api-key": SECRET},
+            "base_url": f"http://svc:{SECRET}@h/v1",
+            "extra_body": {"user": SECRET},
+        },
+        vllm={"engine_args": {"hf_token": SECRET, "max_num_batched_tokens": 512}},
+        documents=f"ftp://user:p@{SECRET}/{SECRET}@host/docs",
+        questions=f"https://host/q.jsonl?X-Amz-Signature={SECRET}",
     )
     begin(Location(uri=str(tmp_path)), settings)
     text = (tmp_path / RUN_FILE).read_text()
     assert SECRET not in text
     assert "http://h/v1" in text
+    assert '"max_num_batched_tokens": 512' in text
     assert SECRET not in json.dumps(public_settings(settings))
 
 
+def test_claim_output_with_a_new_password_or_signature_is_the_same_run(tmp_path: Path) -> None:
+    def settings(secret: str) -> Settings:
+        place = f"https://user:{secret}@host/docs.jsonl?X-Amz-Signature={secret}"
+        return settings_of(tmp_path, documents=place, questions=place)
+
+    output = Location(uri=str(tmp_path))
+    begin(output, settings("one"))
+    claim_output(output, settings("two"))
+
+
+def test_claim_output_whose_record_is_of_a_version_that_kept_signatures_goes_on(tmp_path: Path) -> None:
+    output = Location(uri=str(tmp_path))
+    place = "https://host/docs.jsonl?X-Amz-Signature=abc"
+    settings = settings_of(tmp_path, documents=place, questions=place)
+    begin(output, settings, documents=place, questions=[place, "why?"])
+    claim_output(output, settings)
+
+
 def test_settings_and_location_shown_hide_secrets() -> None:
-    settings = settings_of("out", openai={"api_key": SECRET})
+    settings = settings_of("out", openai={"api_key": SECRET, "headers": {"api-key": SECRET}})
     assert SECRET not in repr(settings)
     assert SECRET not in repr(Location(uri="s3://b", storage_options={"secret": SECRET}))
 
@@ -169,3 +196,36 @@ def test_claim_output_several_documents_are_the_same_job_in_the_same_places_only
         claim_output(output, settings_of(tmp_path / "run", documents=["a"]))
     assert public_settings(several)["documents"] == ["a", "b"]
     assert public_settings(settings_of("run"))["documents"] == "docs"
+
+
+@pytest.mark.parametrize(
+    ("documents", "output", "said"),
+    [
+        ("docs", "docs/out", "lies inside the documents"),
+        ("docs/", "docs/deep/out", "lies inside the documents"),
+        ("docs/*", "docs/out", "lies inside the documents"),
+        ("docs/**/*.parquet", "docs/out", "lies inside the documents"),
+        ("link", "docs/out", "lies inside the documents"),
+        ("s3://bucket/docs", "s3a://bucket/docs/out", "lies inside the documents"),
+        ("docs", "docs", "lie inside the output"),
+        ("out/docs.parquet", "out", "lie inside the output"),
+        ("docs", "docs-out", None),
+        ("docs", "docs/_out", None),
+        ("docs/*.txt", "docs/out", None),
+        ("s3://bucket/docs", "s3://bucket/out", None),
+    ],
+)
+def test_claim_output_among_the_documents_is_refused_and_beside_them_is_not(
+    tmp_path: Path, documents: str, output: str, said: str | None
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "docs")
+    documents, output = (uri if "://" in uri else f"{tmp_path}/{uri}" for uri in (documents, output))
+    settings = Settings(documents=documents, output=output, ask=("Who?",))
+    if said is None:
+        require_apart(settings)
+        return
+    several = settings.model_copy(update={"documents": (f"{tmp_path}/elsewhere", *settings.documents)})
+    for among in (settings, several):
+        with pytest.raises(OutputError, match=f"{said}.*choose an output beside them"):
+            require_apart(among)

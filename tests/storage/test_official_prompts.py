@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.domain.prompts import AnswerForm
+from memagent_batch.domain.prompts import AnswerForm, split_slots
 from memagent_batch.errors import PromptSetError
 from memagent_batch.storage.official_prompts import (
     CHECKPOINTS,
@@ -14,6 +14,7 @@ from memagent_batch.storage.official_prompts import (
 )
 from memagent_batch.storage.prompt_files import load_prompt_set, save_prompt_set
 
+TRAINED = AnswerForm.BOXED_AS_TRAINED
 UPDATE = "Q {prompt}\nM {memory}\nC {chunk}\n{{set}}"
 BOXED = "Q {prompt}\nM {memory}\nin \\boxed{{}}"
 SENTENCE = "Q {prompt}\nM {memory}\nsay it"
@@ -49,6 +50,70 @@ def test_import_official_takes_the_texts_with_our_slot_names(tmp_path: Path) -> 
         AnswerForm.BOXED: "Q {question}\nM {memory}\nin \\boxed{{}}",
         AnswerForm.SENTENCE: "Q {question}\nM {memory}\nsay it",
     }
+
+
+@pytest.mark.parametrize("name", ["TEMPLATE_FINAL", "TEMPLATE_FINAL_BOXED", "PROMPT_OF_THE_LAST_TURN"])
+def test_import_official_knows_a_published_text_by_its_hash_under_any_name(tmp_path: Path, name: str) -> None:
+    code = f"TEMPLATE = {UPDATE!r}\n{name} = {BOXED!r}\nNO_MEMORY = 'nothing'\n"
+    imported = import_official(write(tmp_path, code), published=STAND_INS)
+    assert [check.text for check in imported.checks if check.is_published] == [
+        OfficialText.UPDATE,
+        OfficialText.BOXED,
+        OfficialText.FIRST_MEMORY,
+    ]
+    assert imported.checkpoints == CHECKPOINTS
+    assert set(imported.prompts.answers) == {AnswerForm.BOXED, AnswerForm.BOXED_AS_TRAINED}
+
+
+def test_import_official_of_another_text_that_boxes_is_the_boxed_answer_whatever_its_name(tmp_path: Path) -> None:
+    code = f"TEMPLATE = {UPDATE!r}\nTEMPLATE_FINAL = {BOXED + ' please'!r}\n"
+    imported = import_official(write(tmp_path, code), published=STAND_INS)
+    assert set(imported.prompts.answers) == {AnswerForm.BOXED}
+    assert imported.checkpoints == ()
+
+
+def test_import_official_of_the_published_boxed_text_offers_the_braces_that_training_showed(tmp_path: Path) -> None:
+    prompts = import_official(write(tmp_path, CODE), published=STAND_INS).prompts
+    shown = ["".join(map(str, split_slots(prompts.answers[form]))) for form in (AnswerForm.BOXED, TRAINED)]
+    assert [text.split("in ")[1] for text in shown] == ["\\boxed{}", "\\boxed{{}}"]
+    assert prompts.answers[TRAINED].startswith("Q {question}\nM {memory}\n")
+
+
+def test_import_official_of_a_sentence_text_alone_is_published_and_not_called_trained_on(tmp_path: Path) -> None:
+    code = f"TEMPLATE = {UPDATE!r}\nTEMPLATE_FINAL = {SENTENCE!r}\nNO_MEMORY = 'nothing'\n"
+    imported = import_official(write(tmp_path, code), published=STAND_INS)
+    assert imported.is_published
+    assert imported.checkpoints == ()
+    assert "RL-MemoryAgent" not in imported.prompts.note
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "TEMPLATE += ' more'",
+        "if True:\n    TEMPLATE = 'other'",
+        "TEMPLATE, other = 'one', 'two'",
+        "for TEMPLATE in ['other']:\n    pass",
+        "print(TEMPLATE := 'other')",
+        "del TEMPLATE",
+        "from elsewhere import TEMPLATE",
+        "import elsewhere as TEMPLATE",
+        "def change():\n    global TEMPLATE",
+        "def TEMPLATE():\n    pass",
+        "OTHER_NAME += ' more'",
+    ],
+)
+def test_import_official_of_a_constant_that_is_changed_elsewhere_is_refused_by_name(tmp_path: Path, line: str) -> None:
+    code = CODE.replace("TEMPLATE_FINAL_BOXED: str", "OTHER_NAME: str")
+    name = "OTHER_NAME" if "OTHER_NAME" in line else "TEMPLATE"
+    with pytest.raises(PromptSetError, match=rf"line (9|10|11): {name} is not set as one whole text"):
+        import_official(write(tmp_path, f"{code}{line}\n"), published=STAND_INS)
+
+
+def test_import_official_of_two_boxed_texts_names_both(tmp_path: Path) -> None:
+    code = CODE.replace(repr(SENTENCE), repr(BOXED + "!"))
+    with pytest.raises(PromptSetError, match="TEMPLATE_FINAL, line 6, and TEMPLATE_FINAL_BOXED, line 7, are two texts"):
+        import_official(write(tmp_path, code), published=STAND_INS)
 
 
 def test_import_official_of_the_published_texts_names_their_checkpoints(tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ def documents_in(output: Location) -> set[str]:
     """Documents whose outcome and turn the log holds."""
     index = scan_log(output, reader_fingerprint="f")
     files = output.files()
-    turns = read_turns(output, files_of_turns(files), reader_fingerprint="f", document_hashes=list(index.turn_files))
+    hashes = [document_hash for document_hash, _ in index.turn_files]
+    turns = read_turns(output, files_of_turns(files), reader_fingerprint="f", document_hashes=hashes)
     assert {key for key, rows in turns.items() if rows} >= set(index.outcomes)
     return {key[0] for key in index.outcomes}
 

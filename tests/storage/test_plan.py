@@ -1,7 +1,10 @@
+import mmap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,11 +12,15 @@ from hypothesis import strategies as st
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
+from memagent_batch.settings import InputSettings
+from memagent_batch.storage import history
 from memagent_batch.storage import plan as plan_module
-from memagent_batch.storage.documents import INDEX_SCHEMA
-from memagent_batch.storage.plan import BUNDLE_BYTES, Plan, count_pending
+from memagent_batch.storage.asked import asked_in
+from memagent_batch.storage.bundles import BUNDLE_BYTES, BUNDLE_FILES, GROUP_BUNDLES, GROUP_BYTES
+from memagent_batch.storage.documents import INDEX_SCHEMA, index_schema
+from memagent_batch.storage.plan import Plan, count_pending
 from memagent_batch.storage.questions import QUESTION_SCHEMA
-from memagent_batch.storage.turn_index import LoggedOutcome, ReadingKey, TurnIndex
+from memagent_batch.storage.turn_index import LoggedOutcome, ReadingKey, TurnIndex, TurnsKey
 
 KIB = 1024
 EMPTY = TurnIndex(reader_fingerprint="f")
@@ -41,7 +48,9 @@ def plan_of(
     return Plan(index, listed, samples=samples, as_lists=as_lists)
 
 
-def index_of(statuses: Mapping[ReadingKey, Status], *, turn_files: Mapping[str, list[str]] | None = None) -> TurnIndex:
+def index_of(
+    statuses: Mapping[ReadingKey, Status], *, turn_files: Mapping[TurnsKey, list[str]] | None = None
+) -> TurnIndex:
     outcomes = {
         key: LoggedOutcome(status=status, file=f"{status}.parquet", run_id="r") for key, status in statuses.items()
     }
@@ -73,26 +82,98 @@ def test_pending_longest_documents_come_first() -> None:
     assert [name for name, _, _ in pending(plan)] == ["huge", "large", "middle", "small"]
 
 
-def test_pending_bundles_hold_small_neighbours_of_one_file_together() -> None:
-    documents = [document_of(f"{path}{number}", path=path, num_bytes=600) for number in range(5) for path in "ab"]
-    bundles = list(plan_of(documents, [question_of("q")]).pending(EMPTY, retry_failed=False))
-    assert [set(bundle["path"].to_pylist()) for bundle in bundles] == [{"a"}, {"b"}]
+def bundles_of(documents: Sequence[Mapping[str, Any]]) -> list[pa.Table]:
+    return list(plan_of(documents, [question_of("q")]).pending(EMPTY, retry_failed=False))
 
 
-def test_pending_bundles_hold_at_most_their_bytes_or_one_document() -> None:
+def test_pending_bundles_hold_small_files_together_in_their_order() -> None:
+    documents = [
+        document_of(f"{number:04}", path=f"{number:04}.txt", format="text", num_bytes=600) for number in range(1000)
+    ]
+    found = bundles_of(documents)
+    assert [bundle.num_rows for bundle in found] == [BUNDLE_FILES] * 3 + [1000 - 3 * BUNDLE_FILES]
+    ids = [name for bundle in found for name in bundle["document_id"].to_pylist()]
+    assert ids == [document["document_id"] for document in documents]
+
+
+def test_pending_bundles_of_several_files_hold_at_most_their_bytes_or_one_document() -> None:
     sizes = [3 * BUNDLE_BYTES, BUNDLE_BYTES, *[BUNDLE_BYTES // 3] * 7]
-    documents = [document_of(str(number), num_bytes=size) for number, size in enumerate(sizes)]
-    bundles = list(plan_of(documents, [question_of("q")]).pending(EMPTY, retry_failed=False))
-    assert all(b.num_rows == 1 or sum(b["num_bytes"].to_pylist()) <= BUNDLE_BYTES for b in bundles)
-    assert sum(bundle.num_rows for bundle in bundles) == len(sizes)
+    documents = [
+        document_of(str(number), path=f"{number}.txt", format="text", num_bytes=size)
+        for number, size in enumerate(sizes)
+    ]
+    found = bundles_of(documents)
+    assert all(b.num_rows == 1 or sum(b["num_bytes"].to_pylist()) <= BUNDLE_BYTES for b in found)
+    assert [bundle.num_rows for bundle in found] == [1, 1, 3, 3, 1]
 
 
-def test_pending_bundles_hold_documents_of_one_power_of_two() -> None:
-    documents = [document_of(str(number), num_bytes=100 * number) for number in range(1, 30)]
-    bundles = list(plan_of(documents, [question_of("q")]).pending(EMPTY, retry_failed=False))
-    powers = [{size.bit_length() for size in bundle["num_bytes"].to_pylist()} for bundle in bundles]
-    assert [len(held) for held in powers] == [1] * 6
-    assert powers == sorted(powers, key=max, reverse=True)
+@pytest.mark.parametrize("format_", ["parquet", "arrow"])
+def test_pending_bundle_holds_all_small_documents_of_a_row_group(format_: str) -> None:
+    documents = [
+        document_of(f"{path}{group}{row}", path=path, format=format_, start=group, stop=row, num_bytes=10 * KIB + row)
+        for path in "ab"
+        for group in range(2)
+        for row in range(300)
+    ]
+    found = bundles_of(documents)
+    assert [bundle.num_rows for bundle in found] == [300] * 4
+    for bundle in found:
+        assert len(set(zip(bundle["path"].to_pylist(), bundle["start"].to_pylist(), strict=True))) == 1
+        assert bundle["stop"].to_pylist() == list(range(300))
+
+
+def test_pending_bundles_of_a_large_row_group_are_bounded() -> None:
+    documents = [document_of(str(row), stop=row, num_bytes=30 * KIB) for row in range(5000)]
+    found = bundles_of(documents)
+    assert len(found) == 3
+    assert all(sum(bundle["num_bytes"].to_pylist()) <= GROUP_BYTES for bundle in found)
+
+
+def test_pending_bundles_of_longer_documents_leave_work_for_several_tasks() -> None:
+    documents = [document_of(str(row), stop=row, num_bytes=500 * KIB) for row in range(160)]
+    assert [bundle.num_rows for bundle in bundles_of(documents)] == [10] * GROUP_BUNDLES
+
+
+def test_pending_bundles_hold_small_row_groups_together() -> None:
+    documents = [document_of(f"{path}{row}", path=path, stop=row, num_bytes=600) for row in range(5) for path in "abc"]
+    (bundle,) = bundles_of(documents)
+    assert bundle["path"].to_pylist() == ["a"] * 5 + ["b"] * 5 + ["c"] * 5
+
+
+def test_pending_bundles_hold_longer_documents_of_one_power_of_two() -> None:
+    documents = [document_of(str(number), num_bytes=20 * KIB * number) for number in range(1, 30)]
+    powers = [
+        {max(size.bit_length(), 15) for size in bundle["num_bytes"].to_pylist()} for bundle in bundles_of(documents)
+    ]
+    assert [len(held) for held in powers] == [1] * len(powers)
+    order = [power for (power,) in powers]
+    assert order == sorted(order, reverse=True)
+    assert set(order) == {15, 16, 17, 18, 19, 20}
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    documents=st.lists(
+        st.builds(
+            document_of,
+            st.uuids().map(str),
+            num_bytes=st.one_of(st.integers(0, 100), st.integers(0, 3 * BUNDLE_BYTES)),
+            path=st.sampled_from(["a", "b"]),
+            format=st.sampled_from(["parquet", "text", "jsonl"]),
+            start=st.integers(0, 3),
+        ),
+        max_size=60,
+    )
+)
+def test_pending_bundles_of_any_documents_hold_each_of_them_once(documents: list[dict[str, Any]]) -> None:
+    found = [name for bundle in bundles_of(documents) for name in bundle["document_id"].to_pylist()]
+    assert sorted(found) == sorted(document["document_id"] for document in documents)
+
+
+def test_pending_same_question_under_two_ids_is_read_once() -> None:
+    questions = [question_of("q", question_id="1"), question_of("q", question_id="2")]
+    plan = plan_of([document_of("a"), document_of("b", document_hash=text_hash("a")), document_of("c")], questions)
+    assert sorted(pending(plan)) == [("a", "1", 0), ("c", "1", 0)]
 
 
 def test_pending_leaves_out_what_is_done_and_what_failed() -> None:
@@ -127,12 +208,32 @@ def test_pending_documents_of_one_text_are_read_once_and_all_counted() -> None:
 
 def test_pending_names_the_log_files_that_hold_turns_of_each_document() -> None:
     plan = plan_of([document_of("a"), document_of("b")], [question_of("q")])
-    index = index_of({}, turn_files={text_hash("a"): ["1.parquet", "2.parquet"]})
+    index = index_of({}, turn_files={(text_hash("a"), text_hash("q")): ["1.parquet", "2.parquet"]})
     (bundle,) = plan.pending(index, retry_failed=False)
     assert dict(zip(bundle["document_id"].to_pylist(), bundle["turn_files"].to_pylist(), strict=True)) == {
         "a": ["1.parquet", "2.parquet"],
         "b": [],
     }
+
+
+def test_pending_a_new_question_of_an_old_document_opens_no_log_file() -> None:
+    plan = plan_of([document_of("a")], [question_of("old"), question_of("new")])
+    turn_files = {(text_hash("a"), text_hash("old")): ["1.parquet"]}
+    index = index_of({key_of("a", "old"): Status.OK}, turn_files=turn_files)
+    (bundle,) = plan.pending(index, retry_failed=False)
+    assert readings_in(plan, [bundle]) == [("a", "new", 0)]
+    assert bundle["turn_files"].to_pylist() == [[]]
+    (part,) = plan.parts(index)
+    assert part["turn_files"].to_pylist() == [["1.parquet"]]
+
+
+def test_pending_of_lists_names_the_log_files_that_hold_shared_turns() -> None:
+    plan = plan_of([document_of("a")], [question_of("q"), question_of("r")], as_lists=True)
+    hashed = plan.hashed_questions().to_pylist()
+    keys = [(text_hash("a"), hashed[0]["list_hash"]), (text_hash("a"), hashed[1]["question_hash"])]
+    turn_files = {key: [f"{number}.parquet"] for number, key in enumerate(keys)}
+    (bundle,) = plan.pending(index_of({}, turn_files=turn_files), retry_failed=False)
+    assert bundle["turn_files"].to_pylist() == [["0.parquet", "1.parquet"]]
 
 
 def test_pending_all_done_is_empty() -> None:
@@ -251,6 +352,39 @@ def test_parts_name_the_log_files_of_their_outcomes() -> None:
     plan = plan_of([document_of("a"), document_of("b")], [question_of("q")])
     (part,) = plan.parts(index_of({key_of("a", "q"): Status.OK}))
     assert part["outcome_files"].to_pylist() == [["ok.parquet"], []]
+
+
+def test_parts_bring_their_own_questions_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_module, "PART_READINGS", 10)
+    documents = [document_of(str(number), question=f"inline {number}?") for number in range(50)]
+    questions = [question_of("all"), question_of("one", document_id="7")]
+    plan = plan_of(documents, questions, samples=2)
+    parts = list(plan.parts(EMPTY))
+    assert len(parts) > 10
+    listed = plan.hashed_questions().to_pylist()
+    for part in parts:
+        rows = {reading["question"] for readings in part["readings"].to_pylist() for reading in readings}
+        assert asked_in(part) == {row: listed[row] for row in rows}
+        assert len(part["asked"].combine_chunks().flatten()) == len(rows)
+
+
+@pytest.mark.chaos
+def test_parts_of_columns_of_more_than_two_gib_are_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_module, "PART_READINGS", 1)
+    monkeypatch.setattr(history, "_CAST_ROWS", 2)
+    num_documents, num_bytes = 9, 256 * KIB * KIB
+    empty = mmap.mmap(-1, num_documents * num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # takes no memory
+    offsets = pa.py_buffer(np.arange(0, (num_documents + 1) * num_bytes, num_bytes, dtype=np.int64))
+    schema = index_schema(InputSettings(carry_columns=("summary",)))
+    carried = pa.Array.from_buffers(schema.types[-1], num_documents, [None, offsets, pa.py_buffer(empty)])
+    documents = pa.Table.from_pylist([document_of(str(n)) for n in range(num_documents)], schema=INDEX_SCHEMA)
+    documents = documents.append_column(schema.field(-1), carried)
+    plan = Plan(documents, pa.Table.from_pylist([question_of("q")], schema=QUESTION_SCHEMA), samples=1)
+    assert len(pending(plan)) == num_documents
+    lengths = [pc.binary_length(part["carry:summary"]).to_pylist() for part in plan.parts(EMPTY)]
+    assert lengths == [[num_bytes]] * num_documents
+    recorded = history.recorded_plan(plan, EMPTY)
+    assert pc.sum(pc.binary_length(recorded["carry:summary"])).as_py() == num_documents * num_bytes
 
 
 def test_parts_many_questions_on_a_document_end_a_part_sooner(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def test_load_prompt_set_of_python_code_points_to_the_import(tmp_path: Path) -> 
         ({"name": " "}, "name: is empty"),
         ({"version": 3}, "version: must be text, is int"),
         ({"update": None}, "update: must be text"),
-        ({"answers": {}}, "at least one of the forms boxed, sentence"),
+        ({"answers": {}}, "at least one of the forms boxed, boxed-as-trained, sentence"),
         ({"answers": ["{question} {memory}"]}, "at least one of the forms"),
         ({"answers": {"raw": "{question} {memory}"}}, "unknown form 'raw'"),
         ({"answers": {"boxed": 1}}, "answers, boxed: must be text"),

@@ -1,5 +1,6 @@
 import os
 import pickle
+import socket
 import zipfile
 from pathlib import Path
 
@@ -57,7 +58,8 @@ def test_list_files_glob_is_relative_to_the_folder_before_its_wildcard(
 def test_list_files_one_file_is_taken_whatever_its_name(tmp_path: Path) -> None:
     _touch(tmp_path, "_a[1].txt", size_bytes=7)
     (file,) = list_files(Location(uri=str(tmp_path / "_a[1].txt")))
-    assert file == InputFile(path=f"file://{tmp_path}/_a[1].txt", name="_a[1].txt", size_bytes=7)
+    assert file == InputFile(path=f"{tmp_path}/_a[1].txt", root=f"{tmp_path}/", size_bytes=7)
+    assert file.name == "_a[1].txt"
 
 
 def test_list_files_relative_path_becomes_one_that_any_process_finds(
@@ -67,18 +69,55 @@ def test_list_files_relative_path_becomes_one_that_any_process_finds(
     monkeypatch.chdir(tmp_path)
     for uri in ("docs", "docs/a.txt", "docs/*.txt"):
         (file,) = list_files(Location(uri=uri))
-        assert file.path == f"file://{tmp_path}/docs/a.txt"
+        assert file.path == f"{tmp_path}/docs/a.txt"
 
 
-def test_list_files_link_to_a_file_is_followed_and_to_a_folder_refused(tmp_path: Path) -> None:
+def test_list_files_link_to_a_file_of_the_folder_is_followed_and_to_a_folder_refused(tmp_path: Path) -> None:
+    _touch(tmp_path, "docs/.data/a.txt", size_bytes=5)
+    (tmp_path / "docs" / "link.txt").symlink_to(".data/a.txt")
+    (file,) = list_files(Location(uri=str(tmp_path / "docs")))
+    assert (file.name, file.size_bytes) == ("link.txt", 5)
+    (tmp_path / "docs" / "folder").symlink_to(tmp_path / "docs" / ".data")
+    with pytest.raises(InputError, match="docs/folder' is a link to a folder"):
+        list_files(Location(uri=str(tmp_path / "docs")))
+
+
+@pytest.mark.parametrize("pattern", ["docs", "docs/*.txt", "d*/link.txt"])
+def test_list_files_link_out_of_the_folder_is_refused_by_name(pattern: str, tmp_path: Path) -> None:
+    _touch(tmp_path, "home/docs/a.txt", "secret.txt")
+    (tmp_path / "home" / "docs" / "link.txt").symlink_to(tmp_path / "secret.txt")
+    with pytest.raises(InputError, match=r"docs/link\.txt' is a link to '.*secret\.txt', which is not in"):
+        list_files(Location(uri=f"{tmp_path}/home/{pattern}"))
+
+
+def test_list_files_link_to_nothing_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "link.txt").symlink_to(tmp_path / "gone.txt")
+    with pytest.raises(InputError, match=r"link\.txt' is a link to '.*gone\.txt', which is not there"):
+        list_files(Location(uri=str(tmp_path)))
+
+
+def test_list_files_link_that_the_user_names_is_followed_anywhere(tmp_path: Path) -> None:
     _touch(tmp_path, "elsewhere/a.txt", size_bytes=5)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "link.txt").symlink_to(tmp_path / "elsewhere" / "a.txt")
-    (file,) = list_files(Location(uri=str(tmp_path / "docs")))
-    assert file.size_bytes == 5
-    (tmp_path / "docs" / "folder").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="docs/folder is a link to a folder"):
-        list_files(Location(uri=str(tmp_path / "docs")))
+    (file,) = list_files(Location(uri=str(tmp_path / "docs" / "link.txt")))
+    assert (file.name, file.size_bytes) == ("link.txt", 5)
+
+
+@pytest.mark.parametrize("place", ["docs", "docs/*", "docs/pipe.txt"])
+def test_list_files_fifo_among_the_files_is_refused_by_name(place: str, tmp_path: Path) -> None:
+    _touch(tmp_path, "docs/a.txt")
+    os.mkfifo(tmp_path / "docs" / "pipe.txt")
+    with pytest.raises(InputError, match=r"docs/pipe\.txt'? is a FIFO, not a file"):
+        list_files(Location(uri=f"{tmp_path}/{place}"))
+
+
+def test_list_files_socket_among_the_files_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a socket's path may be no longer than 107 bytes
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("s.txt")
+        with pytest.raises(InputError, match=r"s\.txt' is a socket, not a file"):
+            list_files(Location(uri=str(tmp_path)))
 
 
 def test_list_files_name_that_is_no_unicode_is_refused_by_name(tmp_path: Path) -> None:
@@ -93,7 +132,7 @@ def test_list_files_in_an_archive_are_found_and_can_be_read(uri: str, tmp_path: 
         archive.writestr("in/a.txt", "text")
     (file,) = list_files(Location(uri=uri.format(tmp_path / "x.zip")))
     assert Path(file.name).name == "a.txt"
-    assert Location(uri=file.path).read_bytes() == b"text"
+    assert Location(uri=uri.format(tmp_path / "x.zip")).at(file.path).read_bytes() == b"text"
 
 
 @pytest.mark.parametrize("uri", ["simplecache::memory://in", "memory://in/*.txt", "memory:///in/a.txt"])
@@ -101,7 +140,7 @@ def test_list_files_behind_a_cache_or_other_protocol_can_be_read(uri: str) -> No
     (Location(uri="memory://in") / "a.txt").write_bytes(b"text")
     (file,) = list_files(Location(uri=uri))
     assert file.name == "a.txt"
-    assert Location(uri=file.path).read_bytes() == b"text"
+    assert Location(uri=uri).at(file.path).read_bytes() == b"text"
 
 
 @pytest.mark.parametrize("name", ["gone", "gone.parquet", "gone/*.parquet", "**.txt", ""])
@@ -156,9 +195,7 @@ def test_list_shards_many_small_files_share_shards(tmp_path: Path) -> None:
     _touch(tmp_path, *(f"{index:04}.txt" for index in range(600)))
     found = _list(tmp_path)
     assert len(found) == 3
-    assert [path for shard in found for path in shard.paths] == [
-        f"file://{tmp_path}/{index:04}.txt" for index in range(600)
-    ]
+    assert [path for shard in found for path in shard.paths] == [f"{tmp_path}/{index:04}.txt" for index in range(600)]
     assert sum(shard.size_bytes for shard in found) == 600
 
 
@@ -185,7 +222,7 @@ def test_list_shards_large_file_is_cut_between_row_groups(
     groups = [shard.groups for shard in found if shard.groups]
     assert len(groups) > 2
     assert [group for pair in groups for group in range(*pair)] == list(range(10))
-    assert [shard.paths for shard in found if not shard.groups] == [(f"file://{tmp_path}/b.{ending}",)]
+    assert [shard.paths for shard in found if not shard.groups] == [(f"{tmp_path}/b.{ending}",)]
 
 
 def test_list_shards_large_file_that_is_damaged_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,12 +247,12 @@ def test_list_shards_several_places_have_the_names_of_their_glob_and_no_file_twi
     assert names("in/more/a.txt") == ["a.txt"]
 
 
-def test_list_shards_places_on_two_file_systems_have_names_of_their_own(tmp_path: Path) -> None:
+def test_list_shards_places_on_two_file_systems_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("disk")
     kept = Location(uri="memory://lake/a.txt")
     kept.write_bytes(b"memory")
-    (shard,) = list_shards(Location(uri=str(tmp_path / "a.txt")), kept, settings=InputSettings())
-    assert list(shard.names) == [f"file://{tmp_path}/a.txt", "memory://lake/a.txt"]
+    with pytest.raises(InputError, match=r"a\.txt and memory://lake/a\.txt are on two file systems; copy them to one"):
+        list_shards(Location(uri=str(tmp_path / "a.txt")), kept, settings=InputSettings())
 
 
 def test_shard_pickled_comes_back_equal(tmp_path: Path) -> None:
@@ -230,9 +267,18 @@ def test_list_shards_bucket_prefix_and_glob_find_the_same_files(s3_bucket: Locat
         (s3_bucket / key).write_bytes(b"text")
     s3_bucket.fs.pipe_file(f"{s3_bucket.path}/in/folder/", b"")
     (shard,) = list_shards(s3_bucket / "in", settings=AUTO)
-    assert shard.paths == (f"{s3_bucket.uri}/in/a.txt", f"{s3_bucket.uri}/in/b/c.txt")
+    assert shard.paths == (f"{s3_bucket.path}/in/a.txt", f"{s3_bucket.path}/in/b/c.txt")
     assert shard.names == ("a.txt", "b/c.txt")
-    assert list_shards(s3_bucket / "in/**/*.txt", settings=AUTO) == [shard]
+    (globbed,) = list_shards(s3_bucket / "in/**/*.txt", settings=AUTO)
+    assert (globbed.paths, globbed.names) == (shard.paths, shard.names)
+
+
+@pytest.mark.s3
+def test_list_files_key_that_a_client_reads_as_a_version_of_another_is_refused(s3_bucket: Location) -> None:
+    s3_bucket.fs.pipe_file(f"{s3_bucket.path}/in/a.txt", b"text")
+    s3_bucket.fs.call_s3("put_object", Bucket=s3_bucket.path, Key="in/a.txt?versionId=b.txt", Body=b"other")
+    with pytest.raises(InputError, match=r"a\.txt\?versionId=b\.txt'.*rename it"):
+        list_files(s3_bucket / "in")
 
 
 @pytest.mark.s3

@@ -57,6 +57,7 @@ class RecordedRun:
         memories: Sequence[tuple[str, FinishReason]] = (("noted", STOP),),
         response: str = "\\boxed{42}",
         error: str | None = None,
+        finish_reason: FinishReason = STOP,
     ) -> None:
         """Writes the turns and the outcome of a reading; the last update first, as side-by-side turns may end."""
         address = ReadingAddress(
@@ -75,7 +76,7 @@ class RecordedRun:
         counts = dict.fromkeys(("num_cached_prompt_tokens", "num_replayed_turns", "num_prompt_tokens"), 0)
         await self.writer.record_outcome(
             address,
-            (found | {"finish_reason": STOP} if not error else {})
+            (found | {"finish_reason": finish_reason} if not error else {})
             | status
             | counts
             | {
@@ -89,13 +90,14 @@ class RecordedRun:
             },
         )
 
-    def tables(self, *, extraction: Extraction = Extraction.AUTO, keep_word: str = "") -> PartTables:
+    def tables(
+        self, *, extraction: Extraction = Extraction.AUTO, keep_word: str = "", opens_thought: bool = False
+    ) -> PartTables:
         questions = pa.Table.from_pylist(self.questions, schema=QUESTION_SCHEMA)
         plan = Plan(pa.Table.from_pylist(self.documents, schema=self.schema), questions, samples=self.samples)
         (part,) = plan.parts(scan_log(self.output, reader_fingerprint="f"))
         return project(
             part,
-            plan.hashed_questions(),
             projection=Projection(
                 output=self.output,
                 run_id="second",
@@ -105,6 +107,7 @@ class RecordedRun:
                 keep_word=keep_word,
                 extraction=extraction,
                 table_format=TableFormat.PARQUET,
+                opens_thought=opens_thought,
             ),
         )
 
@@ -265,7 +268,7 @@ async def test_count_rows_counts_what_the_files_hold(tmp_path: Path, table_forma
     tables, folder = await mixed_tables(tmp_path / "run"), Location(uri=str(tmp_path / "answers"))
     for number in range(2):
         (folder / f"part-{number}.{table_format}").write_bytes(table_bytes(tables.answers, table_format=table_format))
-    assert count_rows(folder, folder.files()) == 8
+    assert sum(count_rows(folder.at(path)) or 0 for path in folder.files()) == 8
 
 
 async def test_tables_open_in_pyarrow_pandas_and_duckdb(tmp_path: Path) -> None:
@@ -294,3 +297,29 @@ async def test_memories_keep_word_keeps_the_memory_and_is_marked_as_no_change(tm
         ("news", False),
     ]
     assert run.tables().memories["memory"].to_pylist() == ["keep", "news", "Keep.", "Keep."]
+
+
+async def test_memories_show_what_follows_a_thought_and_what_was_kept_where_it_was_cut_off(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    await run.read("a", memories=[("<think>hm</think>\n\nnews", STOP), ("<think>more", CUT), ("on <think>", STOP)])
+    rows = run.tables().memories.select(["memory", "changed"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        ("news", True),
+        ("news", False),
+        ("on <think>", True),
+        ("on <think>", False),
+    ]
+
+
+async def test_memories_of_prompts_that_end_in_a_thought_show_what_follows_it(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    await run.read("a", memories=[("hm</think>news", STOP), ("hm", CUT)])
+    assert run.tables(opens_thought=True).memories["memory"].to_pylist() == ["news", "news", "news"]
+
+
+async def test_answers_without_an_answer_that_were_cut_name_the_budget(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    await run.read("a", response="", finish_reason=CUT)
+    row = only_row(run.tables().answers)
+    assert (row["answer"], row["error_type"]) == (None, "AnswerNotFound")
+    assert "cut at policy.answer_tokens" in row["error_message"]

@@ -1,12 +1,14 @@
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from aiobotocore.client import AioBaseClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,9 +16,10 @@ from memagent_batch.domain.addresses import ReadingAddress, text_hash, token_has
 from memagent_batch.domain.chunking import ChunkSpan
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
-from memagent_batch.errors import OutputError, StorageError
+from memagent_batch.errors import LogRowError, OutputError, StorageError
 from memagent_batch.ray_data.logged_turns import held_turn
 from memagent_batch.settings import LogSettings
+from memagent_batch.storage import turn_log
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.storage.turn_index import read_outcomes, read_turns, scan_log, scan_turn_files
@@ -73,7 +76,9 @@ def output_at(folder: Path) -> Location:
 
 def turns_in(output: Location, address: ReadingAddress) -> Mapping[str, Any]:
     fingerprint = address.reader_fingerprint
-    files = scan_log(output, reader_fingerprint=fingerprint).turn_files.get(address.document_hash, [])
+    files = scan_log(output, reader_fingerprint=fingerprint).turn_files.get(
+        (address.document_hash, address.question_hash), []
+    )
     readings = read_turns(output, files, reader_fingerprint=fingerprint, document_hashes=[address.document_hash])
     return readings.get((address.document_hash, address.question_hash, address.sample), {})
 
@@ -231,6 +236,27 @@ async def test_scan_of_one_writer_finds_its_files_alone(
     assert set(found) == {text_hash("run a-1"), text_hash("run a-2")}
 
 
+@pytest.mark.s3
+async def test_scan_of_a_log_in_a_bucket_asks_once_for_each_file(
+    s3_bucket: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = s3_bucket / "run"
+    for number in range(6):
+        writer = writer_at(output, writer_id=str(number))
+        await write_turns(writer, address_of(str(number)), turn_of())
+    asked: list[str] = []
+    send = AioBaseClient._make_api_call
+
+    async def noted(client: AioBaseClient, operation: str, arguments: dict[str, Any]) -> Any:
+        if ".parquet" in arguments.get("Key", ""):
+            asked.append(operation)
+        return await send(client, operation, arguments)
+
+    monkeypatch.setattr(AioBaseClient, "_make_api_call", noted)
+    assert len(scan_log(output, reader_fingerprint="f").turn_files) == 6
+    assert asked == ["GetObject"] * len(output.files())
+
+
 async def test_turn_log_in_an_unwritable_place_fails_every_waiter_and_all_that_follows(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a file where the folder should be")
     writer = writer_at(output_at(tmp_path))
@@ -261,10 +287,54 @@ async def test_turn_log_that_lost_turns_keeps_no_outcome_though_the_disk_recover
     assert not output_at(tmp_path).files()
 
 
-async def test_turn_log_given_rows_that_do_not_fit_fails_instead_of_waiting_for_ever(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "column"),
+    [
+        ({"token_ids": (2**33,)}, "token_ids"),
+        ({"finish_reason": None}, "finish_reason"),
+        ({"text": "\ud800"}, "text"),
+        ({"num_prompt_tokens": 2**70}, "num_prompt_tokens"),
+        ({"engine_seconds": "long"}, "engine_seconds"),
+    ],
+    ids=["big-token", "no-reason", "surrogate", "big-count", "no-number"],
+)
+async def test_turn_log_given_a_turn_that_does_not_fit_refuses_that_one_and_keeps_the_others(
+    change: dict[str, Any], column: str, tmp_path: Path
+) -> None:
     writer = writer_at(output_at(tmp_path))
-    with pytest.raises(StorageError, match="do not fit"):
+    prompt, completion = turn_of()
+    writer.record_turn(address_of("fine"), prompt, completion)
+    with pytest.raises(LogRowError, match=f"`{column}`"):
+        writer.record_turn(address_of("cursed"), prompt, replace(completion, **change))
+    await writer.record_outcome(address_of("fine"), outcome_of())
+    assert set(turns_in(output_at(tmp_path), address_of("fine"))) == {"update/0"}
+    assert standing_outcome(output_at(tmp_path), address_of("fine"))["status"] == "ok"
+
+
+async def test_turn_log_given_an_outcome_that_does_not_fit_refuses_that_one(tmp_path: Path) -> None:
+    writer = writer_at(output_at(tmp_path))
+    with pytest.raises(LogRowError, match="`num_turns`"):
         await asyncio.wait_for(writer.record_outcome(address_of(), outcome_of() | {"num_turns": "many"}), timeout=20)
+    with pytest.raises(LogRowError, match="`model` is missing"):
+        await asyncio.wait_for(writer.record_outcome(address_of(), outcome_of() | {"model": None}), timeout=20)
+    await writer.record_outcome(address_of("fine"), outcome_of())
+    assert standing_outcome(output_at(tmp_path), address_of("fine"))["status"] == "ok"
+
+
+async def test_turn_log_whose_flush_breaks_in_an_unknown_way_fails_every_waiter_and_hangs_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(table: object) -> bytes:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(turn_log, "parquet_bytes", broken)
+    writer = writer_at(output_at(tmp_path))
+    waiting = [writer.record_outcome(address_of(sample=sample), outcome_of()) for sample in range(3)]
+    results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), timeout=20)
+    assert [type(result) for result in results] == [StorageError] * 3
+    assert "MemoryError: no room" in str(results[0])
+    with pytest.raises(StorageError):
+        await writer.close()
 
 
 async def test_turn_logged_twice_is_taken_as_it_was_first(tmp_path: Path) -> None:
@@ -308,7 +378,7 @@ async def test_read_turns_gives_only_the_documents_that_were_asked_for(tmp_path:
     for document in ("one", "two"):
         writer.record_turn(address_of(document), *turn_of())
     await writer.close()
-    files = scan_log(output, reader_fingerprint="f").turn_files[text_hash("one")]
+    files = scan_log(output, reader_fingerprint="f").turn_files[text_hash("one"), text_hash("why?")]
     readings = read_turns(output, files, reader_fingerprint="f", document_hashes=[text_hash("one")])
     assert {document_hash for document_hash, _, _ in readings} == {text_hash("one")}
 
@@ -398,6 +468,27 @@ async def test_turn_of_two_runs_is_the_one_that_the_reading_went_by(tmp_path: Pa
         ended_by={key: ended_by} if ended_by else {},
     )
     assert readings[key]["update/0"]["text"] == stands
+
+
+@pytest.mark.parametrize("ended_by", ["a", "b"])
+async def test_turns_of_a_reader_that_was_cut_off_and_of_its_replacement_are_not_mixed(
+    tmp_path: Path, ended_by: str
+) -> None:
+    output, address = output_at(tmp_path), address_of()
+    writers = {name: writer_at(output, writer_id=name) for name in "ab"}
+    await write_turns(writers["a"], address, turn_of(text="first of a"))
+    await write_turns(writers["b"], address, turn_of(text="first of b"), turn_of("update/1", text="second of b"))
+    await write_turns(writers["a"], address, turn_of("update/1", text="second of a"))
+    await writers[ended_by].record_outcome(address, outcome_of())
+    outcomes = read_outcomes(output, (output / OUTCOMES_FOLDER).files(), reader_fingerprint="f")
+    (reading,) = read_turns(
+        output,
+        (output / TURNS_FOLDER).files(),
+        reader_fingerprint="f",
+        document_hashes=[address.document_hash],
+        ended_by={key: row["line"] for key, row in outcomes.items()},
+    ).values()
+    assert {row["text"] for row in reading.values()} == {f"first of {ended_by}", f"second of {ended_by}"}
 
 
 @pytest.mark.s3

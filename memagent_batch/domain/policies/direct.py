@@ -33,7 +33,7 @@ class DirectTurn:
             max_tokens=self.answer_tokens,
         )
         completion = await generate(prompt)
-        return Outcome(response=completion.text, finish_reason=completion.finish_reason, memory=NO_MEMORY)
+        return Outcome(response=prompts.response(completion), finish_reason=completion.finish_reason, memory=NO_MEMORY)
 
     def largest_turns(self, prompts: PromptTokens) -> Mapping[TurnKind, int]:
         """The one turn."""

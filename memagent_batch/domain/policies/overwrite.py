@@ -32,7 +32,7 @@ class OverwritePolicy:
             completion = await generate(self._update(prompts, question, memory, chunk))
             memory = prompts.remember(memory, completion)
         completion = await generate(self._answer(prompts, question, memory))
-        return Outcome(response=completion.text, finish_reason=completion.finish_reason, memory=memory)
+        return Outcome(response=prompts.response(completion), finish_reason=completion.finish_reason, memory=memory)
 
     def largest_turns(self, prompts: PromptTokens) -> Mapping[TurnKind, int]:
         """The `update` turn shows a memory, and writes one."""

@@ -23,6 +23,7 @@ PROMPTS = PromptTokens(
     direct=TokenTemplate(pieces=(Slot.CHUNK,)),
     first_memory=Memory(token_ids=(8, 9), text="none"),
     control_token_ids=frozenset(),
+    encode=str.encode,
     gap=GAP,
 )
 TURN = DirectTurn(chunk_tokens=12, answer_tokens=6)

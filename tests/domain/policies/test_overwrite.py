@@ -16,6 +16,7 @@ PROMPTS = PromptTokens(
     direct=TokenTemplate(pieces=((10,), Slot.QUESTION, (11,), Slot.CHUNK, (12,))),
     first_memory=Memory(token_ids=(8, 9), text="none"),
     control_token_ids=frozenset({END}),
+    encode=str.encode,
 )
 ANSWER = Completion(token_ids=[70, END], text="the answer", finish_reason=FinishReason.STOP)
 

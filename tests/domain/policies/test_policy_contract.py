@@ -3,7 +3,7 @@
 import asyncio
 import pickle
 from collections.abc import Sequence
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, fields, replace
 from typing import get_args
 
 import pytest
@@ -48,6 +48,7 @@ PROMPTS = PromptTokens(
     direct=TokenTemplate(pieces=((10,), Slot.QUESTION, (11,), Slot.CHUNK, (12,))),
     first_memory=Memory(token_ids=(8, 9), text="none"),
     control_token_ids=frozenset({99}),
+    encode=str.encode,
 )
 
 
@@ -62,6 +63,20 @@ class FakeModel:
         await asyncio.sleep(0)
         token_ids = [1000 + sum(prompt.token_ids) % 997, 99]
         return Completion(token_ids=token_ids, text=f"text {token_ids[0]}", finish_reason=FinishReason.STOP)
+
+
+class ThinkingModel(FakeModel):
+    """Thinks before it writes, and is cut off in its thoughts at the turns of these paths."""
+
+    def __init__(self, *, cut: Sequence[str] = ()) -> None:
+        super().__init__()
+        self._cut = cut
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        completion = await super().generate(prompt)
+        if prompt.path in self._cut:
+            return replace(completion, text="<think>secret \\boxed{1}", finish_reason=FinishReason.LENGTH)
+        return replace(completion, text=f"<think>secret</think>\n\n{completion.text}")
 
 
 async def fail(prompt: Prompt) -> Completion:
@@ -143,6 +158,35 @@ def test_policy_never_asks_for_more_than_it_said_it_would(kind: str, num_tokens:
 def test_policy_whose_model_fails_lets_the_error_through(kind: str) -> None:
     with pytest.raises(TimeoutError):
         asyncio.run(INSTANCES[kind].read(chunks_of(9, chunk_tokens=5), QUESTION, prompts=PROMPTS, generate=fail))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_policy_of_a_model_that_thinks_passes_on_what_it_says_afterwards(kind: str) -> None:
+    model = ThinkingModel()
+    outcome = asyncio.run(
+        INSTANCES[kind].read(chunks_of(23, chunk_tokens=5), QUESTION, prompts=PROMPTS, generate=model.generate)
+    )
+    assert outcome.response.startswith("text ")
+    assert outcome.memory.text.startswith("text ") == (kind in MEMORY_KINDS)
+    shown = [bytes(token for token in prompt.token_ids if token < 128) for prompt in model.prompts[1:]]
+    assert all(b"text " in prompt and b"secret" not in prompt for prompt in shown)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_policy_of_a_model_that_is_cut_off_in_its_thoughts_has_no_response(kind: str) -> None:
+    model = ThinkingModel(cut=["answer", "direct"])
+    outcome = asyncio.run(INSTANCES[kind].read([], QUESTION, prompts=PROMPTS, generate=model.generate))
+    assert (outcome.response, outcome.finish_reason) == ("", FinishReason.LENGTH)
+
+
+@pytest.mark.parametrize("kind", MEMORY_KINDS)
+def test_policy_with_a_memory_keeps_it_where_the_model_is_cut_off_in_its_thoughts(kind: str) -> None:
+    model, chunks = ThinkingModel(cut=["update/1", "update/2"]), chunks_of(15, chunk_tokens=5)
+    outcome = asyncio.run(INSTANCES[kind].read(chunks, QUESTION, prompts=PROMPTS, generate=model.generate))
+    first = ThinkingModel()
+    asyncio.run(INSTANCES[kind].read(chunks[:1], QUESTION, prompts=PROMPTS, generate=first.generate))
+    assert model.prompts[-1] == first.prompts[-1]
+    assert outcome.memory.text.startswith("text ")
 
 
 @pytest.mark.parametrize("kind", KINDS)

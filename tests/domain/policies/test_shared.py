@@ -15,6 +15,7 @@ PROMPTS = PromptTokens(
     direct=TokenTemplate(pieces=((10,), Slot.QUESTION, (11,), Slot.CHUNK, (12,))),
     first_memory=Memory(token_ids=(8, 9), text="none"),
     control_token_ids=frozenset(),
+    encode=str.encode,
 )
 QUESTIONS = ([50], [51])
 LIST = [60, 50, 61, 51]

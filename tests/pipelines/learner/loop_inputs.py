@@ -27,9 +27,11 @@ def loop_settings(folder: Path, *, max_steps: int, **learner: Any) -> TrainLoopS
         vllm=VllmSettings(dtype="float32", cpu_kv_cache_gib=1),
         rollouts=RolloutSettings(group_size=4),
         learner=LearnerSettings(
-            questions_per_step=2, **{"learning_rate": 1e-4, "warmup_steps": 0, "device": "cpu", **learner}
+            **{"learning_rate": 1e-4, "warmup_steps": 0, "device": "cpu", **learner},
         ),
-        loop=LoopSettings(max_steps=max_steps, held_out=str(folder / "held_out.parquet"), evaluate_every=2),
+        loop=LoopSettings(
+            questions_per_step=2, max_steps=max_steps, held_out=str(folder / "held_out.parquet"), evaluate_every=2
+        ),
     )
 
 

@@ -25,8 +25,8 @@ def test_table_tasks_take_every_question_once_an_epoch_and_never_a_held_out_one(
 
 def test_table_tasks_that_fill_no_step_wait_for_another_epoch(tmp_path: Path) -> None:
     settings = loop_settings(tmp_path, max_steps=1)
-    learner = settings.learner.model_copy(update={"questions_per_step": 3})
-    tasks = TableTasks(settings.model_copy(update={"learner": learner}))
+    loop = settings.loop.model_copy(update={"questions_per_step": 3})
+    tasks = TableTasks(settings.model_copy(update={"loop": loop}))
     steps = [frozenset(task.document_id for task in tasks(step)) for step in range(1, 40)]
     assert {len(names) for names in steps} == {3}
     assert frozenset.union(*steps) == set(NAMES[:-1])
@@ -46,11 +46,18 @@ def test_table_tasks_of_an_unreadable_document_are_told_and_left_out(
     assert f"document '{NAMES[1]}' can't be read, nothing is asked of it" in capsys.readouterr().err
 
 
-def test_table_tasks_fewer_questions_than_a_step_takes_are_refused(tmp_path: Path) -> None:
+def test_table_tasks_of_fewer_questions_than_a_step_takes_are_all_of_them(tmp_path: Path) -> None:
     settings = loop_settings(tmp_path, max_steps=1)
-    wide = settings.model_copy(update={"learner": settings.learner.model_copy(update={"questions_per_step": 5})})
-    with pytest.raises(InputError, match=r"4 questions.*a step takes 5"):
-        TableTasks(wide)
+    wide = settings.model_copy(update={"loop": settings.loop.model_copy(update={"questions_per_step": 128})})
+    tasks = TableTasks(wide)
+    assert [sorted(task.document_id for task in tasks(step)) for step in (1, 2)] == [sorted(NAMES[:-1])] * 2
+
+
+def test_table_tasks_without_a_question_to_learn_from_are_refused(tmp_path: Path) -> None:
+    settings = loop_settings(tmp_path, max_steps=1)
+    held_out = settings.loop.model_copy(update={"held_out": settings.questions})
+    with pytest.raises(InputError, match="no question can be learnt from"):
+        TableTasks(settings.model_copy(update={"loop": held_out}))
 
 
 def test_claim_loop_other_knobs_are_refused_by_name(tmp_path: Path) -> None:

@@ -47,7 +47,15 @@ def all_logprobs(network: Any, item: Conversation) -> torch.Tensor:
     return torch.stack([every[place, int(token)] for place, token in enumerate(item.response)])
 
 
-def reference_loss(items: Sequence[Conversation], *, low: float, high: float, weight: float) -> torch.Tensor:
+def reference_loss(
+    items: Sequence[Conversation],
+    *,
+    low: float,
+    high: float,
+    weight: float,
+    dual: float | None = 3.0,
+    limit: float | None = 10.0,
+) -> torch.Tensor:
     """The objective, token by token, as the docs write it."""
     terms = []
     for item in items:
@@ -57,7 +65,12 @@ def reference_loss(items: Sequence[Conversation], *, low: float, high: float, we
                 clipped = ratio.clamp(1 - low, 1 + high)
                 term = -min(ratio * item.advantage, clipped * item.advantage)
                 gap = all_logprobs(REFERENCE, item)[place].detach() - now
-                terms.append(term + weight * (torch.exp(gap) - gap - 1))
+                if dual is not None and item.advantage < 0 and float(term.detach()) > -dual * item.advantage:
+                    term = torch.tensor(-dual * item.advantage, dtype=torch.float64)
+                estimate = torch.exp(gap) - gap - 1
+                if limit is not None and float(estimate.detach()) > limit:
+                    estimate = torch.tensor(limit, dtype=torch.float64)
+                terms.append(term + weight * estimate)
     return torch.stack(terms).sum() / len(terms)
 
 
@@ -106,6 +119,35 @@ def test_learner_loss_and_gradient_equal_the_formula(
     loss.backward()
     assert sums["loss"] == pytest.approx(float(loss.detach()), abs=1e-9)
     assert torch.allclose(found, gradients(), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("dual", "limit"), [(3.0, 10.0), (None, None), (1.5, None), (None, 0.05), (1.5, 0.05)], ids=str
+)
+def test_learner_dual_clip_and_divergence_limit_equal_the_formula(dual: float | None, limit: float | None) -> None:
+    rng = np.random.default_rng(17)
+    items = [conversation(rng, spread=2.0, masked=0.0) for _ in range(8)]
+    items = [replace(item, advantage=-abs(item.advantage)) for item in items[:5]] + items[5:]
+    learner(kl_weight=0.5, dual_clip=dual, kl_limit=limit, batch_tokens=15).accumulate(items)
+    found = gradients()
+    NETWORK.zero_grad()
+    reference_loss(items, low=0.2, high=0.2, weight=0.5, dual=dual, limit=limit).backward()
+    assert torch.allclose(found, gradients(), atol=1e-9)
+    if (dual, limit) != (None, None):
+        NETWORK.zero_grad()
+        reference_loss(items, low=0.2, high=0.2, weight=0.5, dual=None, limit=None).backward()
+        assert not torch.allclose(found, gradients(), atol=1e-3)
+
+
+@pytest.mark.parametrize(("ratio", "advantage", "clipped"), [(3.5, -1.0, 1), (2.5, -1.0, 0), (2.5, 1.0, 1)])
+def test_learner_dual_clip_bounds_what_a_bad_token_costs(ratio: float, advantage: float, clipped: int) -> None:
+    item = conversation(np.random.default_rng(5), spread=0.0, masked=0.0)
+    drawn = item.logprobs[:1] - np.float32(math.log(ratio))
+    moved = replace(item, response=item.response[:1], logprobs=drawn, mask=np.ones(1, np.int8), advantage=advantage)
+    sums = learner(kl_weight=0.0).accumulate([moved])
+    assert sums["clipped"] == clipped
+    assert sums["loss"] == pytest.approx({3.5: 3.0, 2.5: 2.5}[ratio] if advantage < 0 else -1.2, rel=1e-6)
+    assert bool(gradients().abs().max() == 0) == bool(clipped)
 
 
 @pytest.mark.parametrize(

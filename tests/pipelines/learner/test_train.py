@@ -1,6 +1,7 @@
 """Whole `memagent train` runs over small tables, made by the project's own writer."""
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,20 +9,26 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
+from loop_inputs import loop_settings
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
 from memagent_batch.engines.weights import model_sha256, weights_version
-from memagent_batch.errors import InputError, OutputError, SettingsError
+from memagent_batch.errors import InputError, LearningError, OutputError, SettingsError
 from memagent_batch.ray_data.groups import Asked, GroupMaker, Sample
 from memagent_batch.sections import LearnerSettings, RolloutSettings
 from memagent_batch.settings import Settings
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.rollouts import ROLLOUTS, write_record, write_rollouts
-from memagent_batch.storage.rollouts_reader import read_groups
+from memagent_batch.storage.rollouts_reader import read_groups, read_rollouts_record
 from memagent_batch.train_settings import TrainSettings
 from memagent_batch.wiring import identify_reader
+from pipelines.learner.batches import COLUMNS, conversations
+from pipelines.learner.learner import load_learner
+from pipelines.learner.steps import Step
 from pipelines.train import train
+from pipelines.train_loop import update_step
 
 RIGHT, WRONG = "\\boxed{7}", "\\boxed{8}"
 
@@ -58,7 +65,9 @@ def write_table(folder: Path, groups: Sequence[Sequence[str | None]], **knobs: A
 
 
 def settings_of(rollouts: Path, output: Path, **knobs: Any) -> TrainSettings:
-    learner = LearnerSettings(questions_per_step=2, learning_rate=1e-4, device="cpu", **knobs.pop("learner", {}))
+    learner = LearnerSettings(
+        questions_per_optimiser_step=2, learning_rate=1e-4, device="cpu", **knobs.pop("learner", {})
+    )
     return TrainSettings(rollouts=str(rollouts), model="tiny", output=str(output), learner=learner, **knobs)
 
 
@@ -111,6 +120,46 @@ def test_train_table_without_an_advantage_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no sample has an advantage and a response"):
         train(settings_of(table, tmp_path / "model"))
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
+
+
+def test_train_table_of_equal_rewards_is_refused_and_no_model_is_written(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table", [[RIGHT, RIGHT], [WRONG, WRONG, None]])
+    with pytest.raises(LearningError, match=r"nothing to learn: the rewards of every group are equal \(mean 0\.5\)"):
+        train(settings_of(table, tmp_path / "model"))
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]
+
+
+def test_train_makes_an_optimiser_step_of_every_so_many_questions(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table", [[RIGHT, WRONG]] * 17)
+    defaults = LearnerSettings(device="cpu")
+    settings = settings_of(table, tmp_path / "model").model_copy(update={"learner": defaults})
+    assert train(settings)["num_steps"] == 3
+    lines = [json.loads(line) for line in (tmp_path / "model" / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["num_groups"], line["num_teaching_conversations"]) for line in lines] == [(8, 32), (8, 32), (1, 4)]
+
+
+def test_update_of_a_loop_step_is_several_optimiser_steps_one_after_another(tmp_path: Path, tiny_model: str) -> None:
+    settings = loop_settings(tmp_path, max_steps=1, questions_per_optimiser_step=2).model_copy(update={"model": "tiny"})
+    step = Step(tmp_path / "loop", 1)
+    write_table(step.folder, [[RIGHT, WRONG], [WRONG, RIGHT, WRONG], [None, None], [WRONG, WRONG, RIGHT]])
+    together, alone = (
+        load_learner(Path(tiny_model), reference=Path(tiny_model), settings=settings.learner) for _ in "12"
+    )
+    update_step(settings, together, step, began=time.monotonic())
+    groups = list(read_groups(step.place, files=read_rollouts_record(step.place)["files"], columns=COLUMNS))
+    first, second = (
+        alone.step([row for group in lot for row in conversations(group)]) for lot in (groups[:2], groups[2:])
+    )
+    assert first is not None
+    assert second is not None
+    for one, other in zip(together.network.parameters(), alone.network.parameters(), strict=True):
+        assert torch.equal(one, other)
+    line = step.update()
+    assert line is not None
+    assert (line["optimiser_steps"], line["num_groups"], line["num_conversations"]) == (2, 4, 16)
+    assert line["engine_difference"] == pytest.approx(first.max_logprob_change)
+    assert line["gradient_norm"] == pytest.approx(max(first.gradient_norm, second.gradient_norm))
+    assert line["loss"] == pytest.approx((30 * first.loss + 18 * second.loss) / 48)
 
 
 def test_train_turn_without_all_its_logprobs_is_refused_by_name(tmp_path: Path) -> None:

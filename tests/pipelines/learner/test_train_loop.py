@@ -72,7 +72,7 @@ async def test_loop_collects_with_the_weights_that_it_learnt(
     assert [line.get("held_out") for line in lines] == [1, None, 1]
     for line in lines[1:]:
         # what the learner computes of the draws is what the engine computed when it drew them
-        assert line["max_logprob_change"] < 1e-3
+        assert line["engine_difference"] == line["max_logprob_change"] < 1e-3
         assert line["mean_ratio"] == pytest.approx(1.0, abs=1e-3)
         assert line["samples"] == 8
     assert 0 < lines[1]["mean_reward"] < 1

@@ -39,6 +39,7 @@ class Made:
     """What becomes of the others, in turn."""
     with_depth: bool = True
     metric: Metric = Metric.ALL
+    score_on: Sequence[str] = ("answer",)
     chunk_tokens: int = 1024
     hostile: str = ""
     """Stands in memory, answer, response, ids and names."""
@@ -72,6 +73,7 @@ def write_evaluation(folder: Path, made: Made) -> Path:
                 "knobs": {},
                 "suite_sha256": "s",
                 "finished_at": "2026-11-21T04:31:00+00:00",
+                "score_on": made.score_on[place % len(made.score_on)],
             }
         )
     suite = "s3://suites/ruler" + made.hostile
@@ -155,6 +157,7 @@ class _Reading:
             "depth": (self.number + 0.5) / self.made.per_cell if self.made.with_depth else None,
             "metric": self.made.metric,
             "score": right,
+            "scored_on": "answer",
             **{metric.value: right for metric in Metric},
             "status": self.outcome if self.outcome in {"failed", "missing"} else "ok",
             "answered": self.answer is not None,

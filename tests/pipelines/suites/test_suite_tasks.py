@@ -13,7 +13,7 @@ from pipelines.suites.essays import own_texts
 from pipelines.suites.haystacks import LONGEST_SENTENCE_CHARS, sentences_of
 from pipelines.suites.lengths import TOLERANCE, Meter
 from pipelines.suites.make import SuitePlan, cells_of, orders_of
-from pipelines.suites.niah import FORMS
+from pipelines.suites.niah import FORMS, make_crowded_key
 from pipelines.suites.sample import Materials, Sample
 from pipelines.suites.tasks import TASKS
 from pipelines.suites.words import ALPHA, NUM_COMMON, ZETA
@@ -99,6 +99,25 @@ def test_needle_keys_are_words_that_the_tiny_policy_never_saw(materials: Materia
         keys = [key.split("-") for _, key, _ in NEEDLE.findall(sample.document)]
         assert all(first in words_of(ADJECTIVES, split=Split.HELD_OUT) for first, _ in keys)
         assert all(last in words_of(NOUNS, split=Split.HELD_OUT) for _, last in keys)
+
+
+def test_asked_key_among_needles_is_drawn_like_all_others(materials: Materials) -> None:
+    listed = {*words_of(ADJECTIVES, split=Split.HELD_OUT), *words_of(NOUNS, split=Split.HELD_OUT)}
+    asked, others = Counter[bool](), Counter[bool]()
+    for sample in make_cell(materials, task="niah_multikey_2", length=1000, samples=60):
+        for _, key, value in NEEDLE.findall(sample.document):
+            (asked if value in sample.references else others).update(word in listed for word in key.split("-"))
+    assert asked.total() == 120
+    assert asked[True] / asked.total() < 0.1
+    assert others[True] / others.total() < 0.1
+    assert others[True] > 0
+
+
+def test_keys_among_needles_come_from_as_many_words_as_rulers() -> None:
+    rng = random.Random(0)
+    keys = [make_crowded_key(rng).split("-") for _ in range(100_000)]
+    assert len({adjective for adjective, _ in keys}) == 912
+    assert 6_500 < len({noun for _, noun in keys}) <= 6_782
 
 
 @pytest.mark.parametrize("task", ["niah_multikey_2", "niah_multikey_3"])

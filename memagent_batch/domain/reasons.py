@@ -1,0 +1,52 @@
+"""Why readings have no answer: their error messages, counted by reason. Pure."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+COMPARED_CHARS = 500
+"""How much of a message tells its reason."""
+
+SHOWN_CHARS = 300
+"""Longest message in a line that sums up."""
+
+VARIABLE = re.compile(r"(?<!\w)'[^']*'|\S*[/\\\d]\S*")
+"""What differs between documents in messages of one reason: quoted names, paths, numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """One reason, and how many readings it concerns."""
+
+    error_type: str
+    """Name of the error's class."""
+    error_message: str
+    """The message of one of them."""
+    num_readings: int = 1
+    """Readings."""
+
+    @property
+    def key(self) -> str:
+        """The same text for all messages of one reason, whatever document they are about."""
+        return f"{self.error_type}: {VARIABLE.sub('…', self.error_message[:COMPARED_CHARS])}"
+
+
+def most_frequent(reasons: Iterable[Reason], *, limit: int) -> list[Reason]:
+    """Adds up equal reasons; the `limit` that concern most readings, each with the message that came first."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, Reason] = {}
+    for reason in reasons:
+        counts[reason.key] += reason.num_readings
+        examples.setdefault(reason.key, reason)
+    return [replace(examples[key], num_readings=count) for key, count in counts.most_common(limit)]
+
+
+def sum_up(reasons: Iterable[Reason]) -> str:
+    """The reasons in one line, each with its count."""
+    return "; ".join(f"{reason.num_readings} x {reason.error_type}: {_shown(reason)}" for reason in reasons)
+
+
+def _shown(reason: Reason) -> str:
+    line = " ".join(reason.error_message.split())
+    return line if len(line) <= SHOWN_CHARS else f"{line[: SHOWN_CHARS - 1]}…"

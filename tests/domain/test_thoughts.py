@@ -1,0 +1,62 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent_batch.domain.thoughts import after_thoughts, ends_in_thought
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<think>\nWell.\n</think>\n\nnotes\n", "notes"),
+        ("\n<think></think>notes", "notes"),
+        ("<think>a</think>b<think>c</think> d", "d"),
+        ("<think>It ends with </think>, I see.</think>notes", "notes"),
+        ("<think>a</think>\n\n", ""),
+        ("<think>a</think>notes on the tag <think>", "notes on the tag <think>"),
+        ("<think>cut off", None),
+        ("<think>cut off</thi", None),
+        ("<think>a</think>\n<think>cut off", None),
+    ],
+)
+def test_after_thoughts_of_a_completion_that_begins_with_a_thought_is_what_follows_the_last(
+    text: str, said: str | None
+) -> None:
+    assert after_thoughts(text) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Well.\n</think>\n\nnotes", "notes"),
+        ("<think>twice</think>notes", "notes"),
+        ("cut off", None),
+        ("", None),
+    ],
+)
+def test_after_thoughts_of_a_thought_that_the_prompt_opened_is_what_follows_its_end(
+    text: str, said: str | None
+) -> None:
+    assert after_thoughts(text, opens_thought=True) == said
+
+
+@pytest.mark.parametrize("text", ["notes on <think> and </think>", " notes ", "", "</think> ends it", "think>"])
+def test_after_thoughts_of_a_text_that_only_mentions_the_tags_is_that_text(text: str) -> None:
+    assert after_thoughts(text) == text
+
+
+@given(text=st.text().filter(lambda text: not text.lstrip().startswith("<think>")))
+def test_after_thoughts_of_a_text_without_a_thought_changes_nothing(text: str) -> None:
+    assert after_thoughts(text) == text
+
+
+@pytest.mark.parametrize(
+    ("prompt", "is_open"),
+    [
+        ("<|im_start|>assistant\n", False),
+        ("<|im_start|>assistant\n<think>\n", True),
+        ("<|im_start|>assistant\n<think>\n\n</think>\n\n", False),
+    ],
+)
+def test_ends_in_thought_of_a_prompt_tells_whether_its_last_thought_is_open(prompt: str, is_open: bool) -> None:
+    assert ends_in_thought(prompt) is is_open

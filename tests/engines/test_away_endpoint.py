@@ -1,0 +1,121 @@
+"""An endpoint that goes away and comes back, over real sockets."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+import httpx
+import pytest
+from scripted_server import THERE, Reply, scripted_server
+from test_openai import PROMPT, completion_reply, error_reply, started
+
+from memagent_batch.domain.turns import Completion
+from memagent_batch.engines.openai import OpenAIEngine
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineUnavailableError
+
+AWAY = error_reply(503, "no healthy upstream")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - what is waited for is no event
+        await asyncio.sleep(0.01)
+
+
+async def ask(engine: OpenAIEngine, *, times: int) -> Sequence[Completion | BaseException]:
+    return await asyncio.gather(*(engine.complete(PROMPT, seed=0) for _ in range(times)), return_exceptions=True)
+
+
+async def test_complete_through_503s_waits_for_the_endpoint_and_loses_no_request(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(*[AWAY] * 8, completion_reply()) as script:
+        script.probes = [THERE, *[AWAY] * 6, THERE]
+        async with started(script, tiny_tokenizer, max_retries=0) as engine:
+            results = await ask(engine, times=8)
+    assert {result.text for result in results if isinstance(result, Completion)} == {"noted"}
+    assert (len(results), len(script.requests), len(script.probed)) == (8, 16, 8)
+
+
+async def test_complete_refused_connections_are_waited_out(tiny_tokenizer: Tokenizer) -> None:
+    with ExitStack() as before:
+        script = before.enter_context(scripted_server(completion_reply()))
+        port = httpx.URL(script.base_url).port
+        async with started(script, tiny_tokenizer, backoff_seconds=0.1, max_retries=0) as engine:
+            before.close()
+            waiting = asyncio.ensure_future(ask(engine, times=5))
+            await until(lambda: engine.outage.away_seconds >= 0.5)
+            assert "can't be reached" in engine.outage.failure
+            assert not waiting.done()
+            with scripted_server(completion_reply("back"), port=port or 0):
+                results = await asyncio.wait_for(waiting, timeout=60)
+    assert [result.text for result in results if isinstance(result, Completion)] == ["back"] * 5
+
+
+async def test_complete_endpoint_that_stays_away_is_unavailable_and_then_at_once(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(AWAY) as script:
+        script.probes = [THERE, AWAY]
+        async with started(script, tiny_tokenizer, outage_seconds=0.5, max_concurrency=4) as engine:
+            results = await ask(engine, times=4)
+            num_probes = len(script.probed)
+            later = await ask(engine, times=100)
+    assert {type(result) for result in (*results, *later)} == {EngineUnavailableError}
+    assert r"no healthy upstream; waited for 0.5 s (openai.outage_seconds)" in str(results[0])
+    assert (len(script.requests), len(script.probed)) == (4, num_probes)
+
+
+async def test_complete_429_holds_all_requests_for_its_retry_after(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(error_reply(429, "quota", **{"Retry-After": "1"}), completion_reply()) as script:
+        async with started(script, tiny_tokenizer, max_retries=0) as engine:
+            first = asyncio.ensure_future(ask(engine, times=1))
+            await until(lambda: bool(engine.outage.failure))
+            began = time.monotonic()
+            results = [*await ask(engine, times=3), *await first]
+    assert time.monotonic() - began >= 0.9
+    assert {result.text for result in results if isinstance(result, Completion)} == {"noted"}
+    assert len(script.requests) == 5
+
+
+async def test_complete_429_that_stays_is_unavailable(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(error_reply(429, "quota")) as script:
+        async with started(script, tiny_tokenizer, outage_seconds=0.3) as engine:
+            with pytest.raises(EngineUnavailableError, match="429: quota"):
+                await engine.complete(PROMPT, seed=0)
+
+
+async def test_complete_endpoint_that_hangs_is_away_though_it_takes_connections(tiny_tokenizer: Tokenizer) -> None:
+    slow = Reply(delay_seconds=0.6)
+    with scripted_server(slow, completion_reply()) as script:
+        script.probes = [THERE, slow, THERE]
+        async with started(script, tiny_tokenizer, timeout_seconds=0.2, max_retries=0, backoff_seconds=0.4) as engine:
+            assert (await engine.complete(PROMPT, seed=0)).text == "noted"
+            assert "no whole answer within 0.2 s" in engine.outage.failure
+
+
+@pytest.mark.parametrize(
+    ("status", "remedy"),
+    [
+        (401, "set MEMAGENT_OPENAI__API_KEY"),
+        (403, "set MEMAGENT_OPENAI__API_KEY"),
+        (404, "check model"),
+        (400, "check"),
+    ],
+)
+async def test_complete_refusal_of_every_request_stops_with_the_remedy(
+    status: int, remedy: str, tiny_tokenizer: Tokenizer
+) -> None:
+    with scripted_server(completion_reply(), error_reply(status, "gone")) as script:
+        script.probes = [THERE, error_reply(status, "gone")]
+        async with started(script, tiny_tokenizer) as engine:
+            await engine.complete(PROMPT, seed=0)
+            with pytest.raises(EngineRefusedError, match=rf"{status}: gone; {remedy}.*the same command again"):
+                await engine.complete(PROMPT, seed=0)
+    assert len(script.requests) == 2
+
+
+@pytest.mark.parametrize("status", [400, 403, 404])
+async def test_complete_refusal_of_one_request_fails_that_one(status: int, tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(error_reply(status, "not this one"), completion_reply()) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            with pytest.raises(EngineRequestError, match=f"update/3.*{status}: not this one"):
+                await engine.complete(PROMPT, seed=0)
+            assert (await engine.complete(PROMPT, seed=0)).text == "noted"

@@ -1,0 +1,181 @@
+"""When an endpoint counts as away, on a clock that only sleeping moves."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from memagent_batch.engines.outage import CircuitBreaker, Failure
+from memagent_batch.engines.retries import Backoff
+from memagent_batch.errors import EngineRequestError, EngineUnavailableError
+
+REFUSED = Failure(message="refused", concerns_all=True)
+BROKEN = Failure(message="500: broken")
+DONE = "done"
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """An endpoint that is away until a moment, and a clock."""
+
+    away_until: float = 0.0
+    """Seconds at which it answers again."""
+    sign: Failure = REFUSED
+    """How it fails until then."""
+    now: float = 0.0
+    probed_at: list[float] = field(default_factory=list)
+    sent_at: list[float] = field(default_factory=list)
+
+    def breaker(self, *, max_retries: int = 2, longest_seconds: float = 1800.0) -> CircuitBreaker:
+        backoff = Backoff(max_retries=max_retries, first_seconds=1.0, draw=lambda: 0.999)
+        return CircuitBreaker(
+            self.probe,
+            backoff=backoff,
+            longest_seconds=longest_seconds,
+            clock=lambda: self.now,
+            sleep=self.sleep,
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        await asyncio.sleep(0)
+
+    async def probe(self) -> Failure | None:
+        self.probed_at.append(self.now)
+        await asyncio.sleep(0)
+        return self.sign if self.now < self.away_until else None
+
+    async def send(self) -> str | Failure:
+        self.sent_at.append(self.now)
+        await asyncio.sleep(0)
+        return self.sign if self.now < self.away_until else DONE
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - the clock is no event
+        await asyncio.sleep(0)
+
+
+def scripted(*results: str | Failure) -> "Scripted":
+    return Scripted(list(results))
+
+
+class Scripted:
+    """A request whose tries end as written; the last one stays."""
+
+    def __init__(self, results: Sequence[str | Failure]) -> None:
+        self.left = list(results)
+        self.num_tries = 0
+
+    async def __call__(self) -> str | Failure:
+        self.num_tries += 1
+        await asyncio.sleep(0)
+        return self.left.pop(0) if len(self.left) > 1 else self.left[0]
+
+
+@pytest.mark.parametrize("sign", [REFUSED, BROKEN], ids=["refused", "500"])
+async def test_answer_through_an_outage_sends_nothing_but_one_probe_at_a_time(sign: Failure) -> None:
+    world = World(away_until=300, sign=sign)
+    breaker = world.breaker()
+    answers = await asyncio.gather(*(breaker.answer(world.send) for _ in range(64)))
+    assert answers == [DONE] * 64
+    assert len([moment for moment in world.sent_at if moment < 300]) == 64
+    pauses = [after - before for before, after in zip(world.probed_at, world.probed_at[1:], strict=False)]
+    assert all(0 < pause <= 60 for pause in pauses)
+    assert max(pauses) > 30
+    assert breaker.away_seconds == 0
+
+
+async def test_answer_in_an_outage_tells_how_long_it_lasts_and_why() -> None:
+    world = World(away_until=300)
+    breaker = world.breaker()
+    waiting = asyncio.ensure_future(breaker.answer(world.send))
+    await until(lambda: world.now >= 100)
+    assert breaker.away_seconds == pytest.approx(world.now)
+    assert breaker.failure == "refused"
+    await waiting
+    assert breaker.away_seconds == 0
+
+
+async def test_answer_outage_that_lasts_too_long_raises_for_all_with_the_knob_named() -> None:
+    world = World(away_until=10_000)
+    breaker = world.breaker(longest_seconds=600)
+    requests = [breaker.answer(world.send) for _ in range(8)]
+    results = await asyncio.gather(*requests, return_exceptions=True)
+    assert {type(result) for result in results} == {EngineUnavailableError}
+    assert "refused; waited for 600 s (openai.outage_seconds)" in str(results[0])
+    assert world.now == pytest.approx(600)
+
+
+async def test_answer_after_a_lost_endpoint_fails_at_once_with_one_probe_a_minute() -> None:
+    world = World(away_until=100_000)
+    breaker = world.breaker(longest_seconds=600)
+    with pytest.raises(EngineUnavailableError):
+        await breaker.answer(world.send)
+    world.now += 61
+    num_probes, num_sent, began = len(world.probed_at), len(world.sent_at), world.now
+    results = await asyncio.gather(*(breaker.answer(world.send) for _ in range(1000)), return_exceptions=True)
+    assert {type(result) for result in results} == {EngineUnavailableError}
+    assert (len(world.probed_at) - num_probes, len(world.sent_at) - num_sent, world.now) == (1, 0, began)
+
+
+async def test_answer_after_a_lost_endpoint_came_back_goes_on() -> None:
+    world = World(away_until=1000)
+    breaker = world.breaker(longest_seconds=600)
+    with pytest.raises(EngineUnavailableError):
+        await breaker.answer(world.send)
+    world.now = 1001
+    assert await breaker.answer(world.send) == DONE
+    assert breaker.away_seconds == 0
+
+
+async def test_answer_request_that_fails_while_probes_are_answered_fails_alone() -> None:
+    world, cursed = World(), scripted(BROKEN)
+    breaker = world.breaker()
+    requests = [breaker.answer(world.send) for _ in range(5)]
+    results = await asyncio.gather(breaker.answer(cursed), *requests, return_exceptions=True)
+    assert isinstance(results[0], EngineRequestError)
+    assert "500: broken (3 tries)" in str(results[0])
+    assert results[1:] == [DONE] * 5
+    assert cursed.num_tries == 3
+    assert breaker.away_seconds == 0
+
+
+async def test_answer_request_that_is_turned_away_again_and_again_is_not_read_and_never_failed() -> None:
+    world, greedy = World(), scripted(Failure(message="429: too large", concerns_all=True))
+    with pytest.raises(EngineUnavailableError, match="429: too large"):
+        await world.breaker(longest_seconds=600).answer(greedy)
+    assert 600 <= world.now < 700
+
+
+async def test_answer_request_that_takes_the_endpoint_down_each_time_is_given_up() -> None:
+    world = World()
+
+    async def lethal() -> str | Failure:
+        world.away_until = world.now + 50
+        return BROKEN
+
+    with pytest.raises(EngineUnavailableError, match="500: broken"):
+        await world.breaker().answer(lethal)
+    assert 10 * 50 <= world.now < 1800
+
+
+async def test_answer_passing_failures_are_tried_again_after_their_pauses() -> None:
+    world, request = World(), scripted(BROKEN, Failure(message="503", retry_after_seconds=20), DONE)
+    assert await world.breaker().answer(request) == DONE
+    assert 20 <= world.now < 25
+
+
+@pytest.mark.parametrize("asked", [7.0, 90.0])
+async def test_answer_retry_after_is_respected_before_the_next_probe(asked: float) -> None:
+    world = World(away_until=1, sign=Failure(message="429", retry_after_seconds=asked, concerns_all=True))
+    assert await world.breaker().answer(world.send) == DONE
+    assert asked <= world.probed_at[0] <= asked + 1
+
+
+async def test_answer_without_patience_gives_up_at_the_first_sign() -> None:
+    world = World(away_until=10)
+    with pytest.raises(EngineUnavailableError):
+        await world.breaker(longest_seconds=0).answer(world.send)
+    assert world.now == 0

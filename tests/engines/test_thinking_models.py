@@ -1,0 +1,239 @@
+"""Models that think: a tokeniser with tags like Qwen3's, and what prompts, memories and tables make of its thoughts."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from scripted_server import Reply, scripted_server
+from tokenizers import AddedToken
+from tokenizers import Tokenizer as BackendTokenizer
+from transformers import PreTrainedTokenizerFast
+
+from memagent_batch.domain.built_in_prompts import BUILT_IN_PROMPTS
+from memagent_batch.domain.chunking import Chunk, chunk_spans
+from memagent_batch.domain.generation import Tally
+from memagent_batch.domain.policies.overwrite import OverwritePolicy
+from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot, new_memory
+from memagent_batch.domain.readings import Outcome
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.errors import SettingsError
+from memagent_batch.settings import Settings
+from memagent_batch.wiring import ReaderIdentity, identify_reader
+from pipelines.answer import answer
+
+MESSAGES = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+HYBRID = (
+    MESSAGES + "{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
+)
+"""Thinks unless it is told not to, as Qwen3 does."""
+OPENING = MESSAGES + "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
+"""Opens the thought in the prompt, as models do that always think."""
+SILENT = MESSAGES + "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+"""Says nothing of thoughts, as the templates of most models do."""
+
+PLAIN, ADDED, SPECIAL = "plain text", "added tokens", "special tokens"
+NOTES = "\n\nThe code is 1234 <b>.\n"
+THOUGHT = "<think>\nMaybe \\boxed{99}?\n</think>"
+
+
+def save_model(folder: Path, text_model: str, *, template: str, tags: str = ADDED) -> Tokenizer:
+    """A model folder whose tags of thoughts are plain text, added tokens or special ones; its tokeniser."""
+    full = PreTrainedTokenizerFast.from_pretrained(text_model)
+    if tags != PLAIN:
+        full.add_tokens(
+            [AddedToken(tag, special=tags == SPECIAL, normalized=False) for tag in ("<think>", "</think>")],
+            special_tokens=tags == SPECIAL,
+        )
+    full.add_tokens([AddedToken("<tool_call>", special=False, normalized=False)])
+    full.chat_template = template
+    full.save_pretrained(folder)
+    return Tokenizer(str(folder))
+
+
+THINKING = {"enable_thinking": True}
+
+
+def tokens_of(
+    tokenizer: Tokenizer, *, prompt_set: str = "default", chat_template_kwargs: Mapping[str, bool] = {}
+) -> PromptTokens:
+    return tokenizer.prompt_tokens(
+        BUILT_IN_PROMPTS[prompt_set], answer_form=AnswerForm.BOXED, chat_template_kwargs=chat_template_kwargs
+    )
+
+
+def shown_by(tokenizer: Tokenizer, token_ids: Sequence[int]) -> str:
+    """The tokens as text, control tokens included."""
+    return str(BackendTokenizer.from_file(f"{tokenizer.model}/tokenizer.json").decode(list(token_ids), False))
+
+
+async def read(
+    tokenizer: Tokenizer, prompts: PromptTokens, completions: Sequence[str], *, cut: Sequence[int] = ()
+) -> tuple[Outcome, list[Prompt], list[Completion], Tally]:
+    """Reads a document of one chunk less than there are completions, which the model writes in turn."""
+    asked: list[Prompt] = []
+    written: list[Completion] = []
+    backend = BackendTokenizer.from_file(f"{tokenizer.model}/tokenizer.json")
+
+    async def generate(prompt: Prompt) -> Completion:
+        asked.append(prompt)
+        said = backend.encode(completions[len(written)], add_special_tokens=False).ids
+        reason = FinishReason.LENGTH if len(written) in cut else FinishReason.STOP
+        text = tokenizer.continuation(said, after=prompt.token_ids)
+        written.append(Completion(token_ids=said, text=text, finish_reason=reason))
+        return written[-1]
+
+    text = "some text to read " * 40
+    document = tokenizer.encode_document(text)
+    token_ids = document.token_ids.tolist()
+    spans = chunk_spans(document.token_chars.tolist(), num_chars=len(text), chunk_tokens=20)
+    chunks = [Chunk(span=span, token_ids=token_ids[span.token_start : span.token_end]) for span in spans]
+    tally = Tally(generate=generate)
+    policy = OverwritePolicy(chunk_tokens=20, memory_tokens=64, answer_tokens=64)
+    outcome = await policy.read(
+        chunks[: len(completions) - 1], tokenizer.encode("Which code?"), prompts=prompts, generate=tally
+    )
+    return outcome, asked, written, tally
+
+
+@pytest.mark.parametrize("tags", [PLAIN, ADDED, SPECIAL])
+@pytest.mark.parametrize("template", [HYBRID, OPENING, SILENT])
+async def test_reading_of_a_thinking_model_shows_and_keeps_what_follows_its_thoughts(
+    tmp_path: Path, text_model: str, template: str, tags: str
+) -> None:
+    tokenizer = save_model(tmp_path, text_model, template=template, tags=tags)
+    prompts = tokens_of(tokenizer, chat_template_kwargs=THINKING if template == HYBRID else {})
+    thought = THOUGHT.removeprefix("<think>") if template == OPENING else THOUGHT
+    answer = thought + "\\boxed{1234}"
+    outcome, asked, written, _ = await read(tokenizer, prompts, [thought + NOTES, thought + "<tool_call>", answer])
+    assert [completion.text for completion in written] == [thought + NOTES, thought, answer]
+    for prompt in asked[1:]:
+        assert (
+            shown_by(tokenizer, prompt.token_ids).split("<memory>")[1].split("</memory>")[0] == f"\n{NOTES.strip()}\n"
+        )
+    assert (outcome.response, outcome.memory.text) == ("\\boxed{1234}", NOTES.strip())
+
+
+@pytest.mark.parametrize("tags", [PLAIN, ADDED, SPECIAL])
+@pytest.mark.parametrize("template", [OPENING, SILENT])
+async def test_reading_of_a_thinking_model_that_is_cut_off_keeps_its_memory_and_has_no_answer(
+    tmp_path: Path, text_model: str, template: str, tags: str
+) -> None:
+    tokenizer = save_model(tmp_path, text_model, template=template, tags=tags)
+    opening = "" if template == OPENING else "<think>"
+    texts = [f"{opening}a</think>notes", f"{opening}Maybe 99", f"{opening}Maybe \\boxed{{99}}"]
+    outcome, asked, _, tally = await read(tokenizer, tokens_of(tokenizer), texts, cut=[1, 2])
+    assert (outcome.response, outcome.memory.text, outcome.finish_reason) == ("", "notes", FinishReason.LENGTH)
+    assert "99" not in "".join(shown_by(tokenizer, prompt.token_ids) for prompt in asked)
+    assert tally.memory_truncations == 1
+
+
+async def test_reading_of_any_model_has_the_memory_in_its_table_that_the_next_prompt_showed(
+    tmp_path: Path, text_model: str
+) -> None:
+    tokenizer = save_model(tmp_path, text_model, template=SILENT)
+    texts = ["notes <tool_call> of it\n", "<think>a</think>\n\nmore\n", "<think>b", " last ", "an answer"]
+    prompts = tokens_of(tokenizer)
+    _, asked, written, _ = await read(tokenizer, prompts, texts, cut=[2])
+    table = [prompts.first_memory.text]
+    for completion in written[:-1]:
+        table.append(new_memory(completion.text, keep_word="", opens_thought=False) or table[-1])
+    shown = [shown_by(tokenizer, prompt.token_ids).split("<memory>\n")[1].split("\n</memory>")[0] for prompt in asked]
+    assert shown == table
+    assert table[-1] == " last "
+
+
+async def test_reading_with_a_gate_keeps_the_memory_by_a_word_after_a_thought(tmp_path: Path, text_model: str) -> None:
+    tokenizer = save_model(tmp_path, text_model, template=OPENING)
+    texts = ["New.</think>notes", "Nothing new.</think>\n\nKeep.", "So.</think>\\boxed{1}"]
+    outcome, _, _, _ = await read(tokenizer, tokens_of(tokenizer, prompt_set="gated"), texts)
+    assert (outcome.memory.text, outcome.response) == ("notes", "\\boxed{1}")
+
+
+def test_prompts_for_a_template_that_knows_thinking_close_it_unless_it_is_asked_for(
+    tmp_path: Path, text_model: str
+) -> None:
+    tokenizer = save_model(tmp_path, text_model, template=HYBRID)
+    endings = []
+    for tokens in (tokens_of(tokenizer), tokens_of(tokenizer, chat_template_kwargs=THINKING)):
+        end = tokens.update.pieces[-1]
+        assert not isinstance(end, Slot)
+        endings.append(shown_by(tokenizer, end))
+    assert endings[0].endswith("assistant\n<think>\n\n</think>\n\n")
+    assert endings[1].endswith("assistant\n")
+
+
+@pytest.mark.parametrize("name", ["enable_thinkin", "messages", "tokenize", "add_generation_prompt"])
+def test_prompts_with_a_value_that_the_template_does_not_take_are_refused(
+    tmp_path: Path, text_model: str, name: str
+) -> None:
+    tokenizer = save_model(tmp_path, text_model, template=HYBRID)
+    with pytest.raises(SettingsError, match=f"chat_template_kwargs: .* takes no '{name}'"):
+        tokens_of(tokenizer, chat_template_kwargs={name: True})
+
+
+def identity_of(model: str, **chat_template_kwargs: bool) -> ReaderIdentity:
+    return identify_reader(
+        Settings(
+            documents="docs",
+            ask=("Who?",),
+            output="run",
+            model=model,
+            engine="simulated",
+            window_tokens=9000,
+            chat_template_kwargs=dict(chat_template_kwargs),
+        )
+    )
+
+
+def test_reader_identity_of_a_model_without_thoughts_has_no_part_for_them(text_model: str) -> None:
+    assert not {"chat_template_kwargs", "thoughts"} & identity_of(text_model).parts.keys()
+
+
+def test_reader_fingerprint_of_a_model_that_thinks_depends_on_whether_it_may(tmp_path: Path, text_model: str) -> None:
+    tokenizer = save_model(tmp_path, text_model, template=HYBRID)
+    silent, thinking = identity_of(tokenizer.model), identity_of(tokenizer.model, enable_thinking=True)
+    assert silent.parts["chat_template_kwargs"] == {"enable_thinking": False}
+    assert silent == identity_of(tokenizer.model, enable_thinking=False)
+    assert silent.fingerprint != thinking.fingerprint
+    assert silent.parts["thoughts"] == thinking.parts["thoughts"] == "cut off"
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
+def test_job_with_a_model_that_thinks_keeps_raw_turns_in_the_log_and_shows_what_follows(
+    tmp_path: Path, text_model: str
+) -> None:
+    tokenizer = save_model(tmp_path / "model", text_model, template=OPENING)
+    (tmp_path / "a.txt").write_text("7" * 100)  # a digit is a token
+    raw = ["hm</think>\n\nnews", "more, \\boxed{99}", "\\boxed{99}?</think>\\boxed{1}"]
+    reasons = ["stop", "length", "stop"]
+    replies = [
+        Reply(body=json.dumps({"choices": [{"text": text, "finish_reason": reason}]}).encode())
+        for text, reason in zip(raw, reasons, strict=True)
+    ]
+    with scripted_server(*replies) as script:
+        answer(
+            Settings(
+                documents=str(tmp_path / "a.txt"),
+                ask=("Who?",),
+                output=str(tmp_path / "run"),
+                model="tiny",
+                tokenizer=tokenizer.model,
+                engine="openai",
+                openai={"base_url": script.base_url},
+                window_tokens=1000,
+                policy={"chunk_tokens": 60, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
+            )
+        )
+    (row,) = pq.read_table(tmp_path / "run" / "answers").to_pylist()
+    assert [row[name] for name in ("answer", "memory", "memory_truncations")] == ["1", "news", 1]
+    table = pq.read_table(tmp_path / "run" / "memories").to_pylist()
+    assert [(turn["memory"], turn["changed"]) for turn in table] == [("news", True), ("news", False), ("news", False)]
+    shown = [shown_by(tokenizer, request["prompt"]) for request in script.requests]
+    assert all("<memory>\nnews\n</memory>" in prompt for prompt in shown[1:])
+    logged = pq.read_table(tmp_path / "run" / "log" / "turns").to_pylist()
+    assert sorted(turn["text"] for turn in logged) == sorted(raw)

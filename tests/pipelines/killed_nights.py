@@ -1,0 +1,79 @@
+"""Nights of a scan, each killed with SIGKILL right before its n-th change of the output, for every n that there is.
+
+Arguments: settings of the outputs as JSON (`output`, `storage_options`), and the distance between two moments that are
+struck. Each moment has an output of its own, `output/n`. Prints the number of moments. Children are forked before
+anything but imports has been done, so that no thread is lost with the fork.
+"""
+
+import itertools
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from aiobotocore.client import AioBaseClient
+from recorded_nights import Nights
+
+from memagent_batch.errors import MemagentError
+from memagent_batch.storage import plan
+from memagent_batch.storage.location import Location
+
+QUESTIONS = {"q": "Who?"}
+MONDAY: dict[str, str | None] = {"a": "fox", "b": "dog", "c": "cat", "d": None}
+TUESDAY: dict[str, str | None] = {"a": "fox", "b": "dog", "c": "lynx", "e": "owl"}
+CHANGES = frozenset({"os.rename", "os.remove", "os.link", "os.mkdir"})
+"""Events of the interpreter that change a disk; a file is written before it is renamed."""
+REQUESTS = frozenset({"PutObject", "DeleteObject"})
+
+
+def main() -> None:
+    knobs, stride = json.loads(sys.argv[1]), int(sys.argv[2])
+    plan.PART_READINGS = 1
+    for number in itertools.count():
+        output = Location(uri=f"{knobs['output']}/{number}", storage_options=knobs["storage_options"])
+        if in_a_fork(lambda output=output: Nights(output).run(MONDAY, QUESTIONS)) != 0:  # type: ignore[misc]
+            sys.exit("Monday failed")
+        ended = in_a_fork(lambda output=output, number=number: killed_tuesday(output, number * stride))  # type: ignore[misc]
+        if ended != signal.SIGKILL:
+            print(number if ended == 0 else f"Tuesday failed: {ended}")
+            return
+
+
+def killed_tuesday(output: Location, moment: int) -> None:
+    """Tuesday, which ends right before change number `moment`, counted from 0, if there are as many."""
+    changes = itertools.count()
+
+    def count(event: str) -> None:
+        if event in CHANGES | REQUESTS and next(changes) == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    call = AioBaseClient._make_api_call
+
+    async def counted(client: Any, operation: str, arguments: Any) -> Any:
+        count(operation)
+        return await call(client, operation, arguments)
+
+    AioBaseClient._make_api_call = counted
+    sys.addaudithook(lambda event, arguments: count(event))
+    Nights(output).run(TUESDAY, QUESTIONS)
+
+
+def in_a_fork(work: Callable[[], object]) -> int:
+    """Runs it in a process of its own; 0, or the number of the signal or of the status that it ended with."""
+    if (child := os.fork()) == 0:
+        ended = 1
+        try:
+            work()
+            ended = 0
+        except MemagentError as error:
+            print(repr(error), file=sys.stderr, flush=True)
+        finally:
+            os._exit(ended)
+    status = os.waitpid(child, 0)[1]
+    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+if __name__ == "__main__":
+    main()

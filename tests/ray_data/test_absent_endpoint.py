@@ -1,0 +1,89 @@
+"""How a run shows that its endpoint is away: what the readers tell, and what the progress line says."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.events import Event, EventKind
+from memagent_batch.ray_data.progress import Absence, ProgressBoard
+from memagent_batch.ray_data.reporter import AWAY_SECONDS, Reporter
+from memagent_batch.settings import Settings
+from memagent_batch.storage.turn_log import TurnLogWriter
+from memagent_batch.wiring import make_output
+
+
+class Board:
+    """Stands for the handle of a ProgressBoard."""
+
+    def __init__(self) -> None:
+        self.board = ProgressBoard()
+        self.tell = self.add = self
+
+    def remote(self, told: Any) -> "asyncio.Future[None]":
+        return asyncio.ensure_future(self.board.tell(told) if isinstance(told, list) else self.board.add(told))
+
+
+class AwayEngine:
+    """An engine whose endpoint is away for as long as it is told."""
+
+    def __init__(self) -> None:
+        self.outage = self
+        self.away_seconds = 0.0
+        self.failure = "the endpoint answered 503: no healthy upstream"
+
+    async def start(self) -> None: ...
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        raise NotImplementedError
+
+    async def stop(self) -> None: ...
+
+
+@pytest.fixture
+def settings(text_model: str, tmp_path: Path) -> Settings:
+    return Settings(documents="d.parquet", output=str(tmp_path), ask=("Who?",), model=text_model, engine="simulated")
+
+
+async def test_reporter_tells_once_that_the_endpoint_is_away_and_once_that_it_is_back(settings: Settings) -> None:
+    board, engine = Board(), AwayEngine()
+    log = TurnLogWriter(make_output(settings), run_id="r", writer_id="w", settings=settings.log)
+    reporter = Reporter(settings, board=board, log=log)
+    reporter.count_engine_start(engine, run_id="r")
+    for seconds in (0.0, AWAY_SECONDS / 2, AWAY_SECONDS, 60.0, 95.0, 0.0, 0.0, 1.0, 0.0):
+        engine.away_seconds = seconds
+        await asyncio.gather(*reporter.send())
+    away, back = await board.board.take_events()
+    assert (away.kind, away.fields) == ("endpoint_away", {"run_id": "r", "away_seconds": AWAY_SECONDS})
+    assert "503: no healthy upstream" in away.message
+    assert (back.kind, back.fields, back.message) == (
+        "endpoint_back",
+        {"run_id": "r", "away_seconds": 95},
+        "endpoint back after 95 s",
+    )
+
+
+def event(kind: EventKind, seconds: int) -> Event:
+    return Event(kind=kind, message="", fields={"away_seconds": seconds})
+
+
+def test_progress_line_says_how_long_the_endpoint_is_away_until_it_is_back() -> None:
+    now = [100.0]
+    absence = Absence(clock=lambda: now[0])
+    absence.look([], turns=7)
+    assert absence.text() == ""
+    absence.look([event(EventKind.ENDPOINT_AWAY, 5), event(EventKind.ENDPOINT_AWAY, 6)], turns=7)
+    now[0] = 190.0
+    absence.look([], turns=7)
+    assert absence.text() == "endpoint away for 1m35s"
+    absence.look([event(EventKind.ENDPOINT_BACK, 95)], turns=7)
+    assert absence.text() == ""
+
+
+def test_progress_line_takes_turns_for_a_sign_that_the_endpoint_is_there() -> None:
+    absence = Absence(clock=lambda: 100.0)
+    absence.look([event(EventKind.ENDPOINT_AWAY, 5)], turns=0)
+    absence.look([], turns=3)
+    assert absence.text() == ""
