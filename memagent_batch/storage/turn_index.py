@@ -21,7 +21,7 @@ from memagent_batch.storage.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.storage.turn_log import OUTCOMES_FOLDER, TURNS_FOLDER
 
 READ_THREADS = 16
-"""Log files read at once, in a request each; an object store answers in some 50 ms, so 16 read about 300 a second."""
+"""Log files read at once, in a request each: enough to keep a core busy where a store answers in 50 ms."""
 
 ReadingKey = tuple[str, str, int]
 """Document hash, question hash, sample: an address under one reader fingerprint."""
