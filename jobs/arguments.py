@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
 
-import yaml
 from pydantic import ValidationError
 from pydantic_settings import SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError as SourceError
@@ -15,6 +14,7 @@ from pydantic_settings.exceptions import SettingsError as SourceError
 from jobs.knobs import Manual, knob_parser, knob_values, knobs_of
 from jobs.mistakes import readable
 from jobs.options import HELP, HELP_ALL, remedy, wants_help
+from jobs.yaml_files import read_yaml
 from memagent_batch.errors import (
     MemagentError,
     SettingsError,
@@ -149,25 +149,9 @@ def _readable_file(config: Path | None) -> Path | None:
     """The job file, if it is one."""
     if config is None:
         return None
-    if not config.is_file():
-        is_folder = config.is_dir()
-        raise SettingsError(f"--config: {config} is {'a folder; name a YAML file in it' if is_folder else 'not there'}")
-    try:
-        knobs = yaml.safe_load(config.read_text(encoding="utf-8"))
-    except yaml.MarkedYAMLError as error:
-        raise SettingsError(f"--config: {config} can't be read as YAML: {_without_content(error)}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SettingsError(f"--config: {config} can't be read as YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(knobs, dict | None):
+    if not isinstance(read_yaml(config, option="--config"), dict | None):
         raise SettingsError(f"--config: {config} holds no knobs; write one on each line, as `name: value`")
     return config
-
-
-def _without_content(error: yaml.MarkedYAMLError) -> str:
-    """What is wrong and where, without the line itself, which may hold a secret."""
-    problem = (error.problem or "no YAML").partition("'")[0].strip()
-    mark = error.problem_mark
-    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else problem
 
 
 def _require_known_environment(kind: type[JobSettings]) -> None:

@@ -21,6 +21,7 @@ WORDS = {
     "greater_than": "{input} is not above {gt}",
     "less_than_equal": "{input} is above {le}, the most",
     "less_than": "{input} is not below {lt}",
+    "string_too_short": "this is empty",
     "string_type": "this is no text; put it in quotes",
     "tuple_type": "this is no list; write it as [a, b]",
     "list_type": "this is no list; write it as [a, b]",
@@ -42,9 +43,10 @@ def readable(error: ValidationError, *, kind: type[BaseModel]) -> str:
 
 
 def _line(problem: Mapping[str, Any], *, names: list[str]) -> str:
-    knob = ".".join(str(part) for part in problem["loc"])
+    knob = ".".join(part for part in problem["loc"] if isinstance(part, str))
+    which = "".join(f", number {part + 1}" for part in problem["loc"] if isinstance(part, int))
     said = _said(problem, knob=knob, names=names)
-    return f"{knob}: {said}" if knob else said
+    return f"{knob}{which}: {said}" if knob else said
 
 
 def _said(problem: Mapping[str, Any], *, knob: str, names: list[str]) -> str:

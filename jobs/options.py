@@ -62,6 +62,7 @@ class OptionParser(argparse.ArgumentParser):
         """
         missing = message.removeprefix("the following arguments are required: ")
         said = f"{missing}: missing" if missing != message else message.removeprefix("argument ")
+        said = re.sub(r"ignored explicit argument '.*'", "takes no value", said, flags=re.DOTALL)
         raise SettingsError(f"{said}; see {self.prog} --help")
 
     def _help_option(self) -> str:

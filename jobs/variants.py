@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 from pydantic_settings.exceptions import SettingsError as SourceError
 
 from jobs.mistakes import readable
+from jobs.yaml_files import read_yaml
 from memagent_batch.errors import SettingsError
 from memagent_batch.settings import Settings
 
@@ -26,10 +26,7 @@ def read_variants(file: Path) -> dict[str, dict[str, Any]]:
     Raises:
         SettingsError: the file can't be read, a name is no name, or a knob is not a variant's to set.
     """
-    try:
-        variants = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SettingsError(f"--variants: {file} can't be read as YAML: {' '.join(str(error).split())}") from error
+    variants = read_yaml(file, option="--variants")
     if not isinstance(variants, dict) or not variants:
         raise SettingsError(f"--variants: {file} holds no variants; write `name: {{policy: {{chunk_tokens: 1000}}}}`")
     for name, knobs in variants.items():

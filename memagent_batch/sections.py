@@ -25,7 +25,9 @@ def _as_several(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
-Texts = Annotated[tuple[str, ...], BeforeValidator(_as_several)]
+Text = Annotated[str, Field(min_length=1)]
+"""A text that is not empty."""
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_as_several)]
 """One text or several."""
 
 

@@ -14,7 +14,7 @@ from pydantic_settings import NoDecode
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.prompts import AnswerForm
 from memagent_batch.options import StorageKnob, StorageOptions
-from memagent_batch.sections import Count, JobSettings, RolloutSettings, Seconds, Section, Texts
+from memagent_batch.sections import Count, JobSettings, RolloutSettings, Seconds, Section, Text, Texts
 
 
 class EngineKind(StrEnum):
@@ -206,7 +206,7 @@ class Settings(JobSettings):
     bound to that document, the others are asked of every document."""
     ask: Texts = ()
     """A question for every document, given here; can be repeated."""
-    output: str
+    output: Text
     """Where log, tables and manifest go: a folder or any fsspec URL. The same output again goes on where it stopped."""
     storage_options: StorageKnob = StorageOptions()
     """Arguments of the fsspec file system, such as endpoint_url or key, for inputs and output. Never recorded; secrets

@@ -26,6 +26,7 @@ from memagent_batch.storage.turn_index import TurnIndex, scan_log
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.close import Run, begin_run, close_run
 from pipelines.plan import make_plan
+from pipelines.stop import noted_stop
 
 
 def answer(settings: Settings) -> dict[str, Any]:
@@ -43,16 +44,17 @@ def answer(settings: Settings) -> dict[str, Any]:
         plan = make_plan(settings)
         metrics = RunMetrics(settings)
         run = begin_run(output, settings, reader=reader, plan=plan)
-        before = keep_last_run(output)
-        metrics.start()
-        index = scan_log(output, reader_fingerprint=reader.fingerprint)
-        bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
-        not_read = read_documents(bundles, settings=settings, run=run, metrics=metrics)
-        index = scan_log(output, reader_fingerprint=reader.fingerprint)
-        reports = write(plan, index, run=run, not_read=not_read)
-        manifest = close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
-        metrics.close()
-        return manifest
+        with noted_stop(output, run_id=run.run_id):
+            before = keep_last_run(output)
+            metrics.start()
+            index = scan_log(output, reader_fingerprint=reader.fingerprint)
+            bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
+            not_read = read_documents(bundles, settings=settings, run=run, metrics=metrics)
+            index = scan_log(output, reader_fingerprint=reader.fingerprint)
+            reports = write(plan, index, run=run, not_read=not_read)
+            manifest = close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
+            metrics.close()
+            return manifest
 
 
 def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, metrics: RunMetrics) -> pa.Table:

@@ -29,6 +29,7 @@ from memagent_batch.domain.prompts import (
 from memagent_batch.domain.thoughts import CLOSING, OPENING, ends_in_thought
 from memagent_batch.engines.byte_places import BytePlaces
 from memagent_batch.engines.chat_template import ChatTemplate
+from memagent_batch.engines.hub import hub_failure
 from memagent_batch.engines.weights import names_folder
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
 
@@ -221,9 +222,17 @@ def _load(model: str) -> Any:
         )
     if not folder.exists() and names_folder(model):
         raise SettingsError(f"model: there is no folder {model} on this machine; check the path on every node")
+    failure = None if folder.exists() else hub_failure()
+    local_files_only = failure is not None
     try:
-        tokenizer = _tokenizer_class(model).from_pretrained(model)
+        kind = _tokenizer_class(model, local_files_only=local_files_only)
+        tokenizer = kind.from_pretrained(model, local_files_only=local_files_only)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
+        if failure is not None:
+            raise SettingsError(
+                f"model: there is no folder {model} here, this machine keeps no copy from the hub, and the hub can't "
+                f"be reached ({failure}); give a model folder"
+            ) from error
         raise SettingsError(
             f"model: no tokeniser can be loaded from {model}: {' '.join(str(error).split())}"
         ) from error
@@ -234,12 +243,12 @@ def _load(model: str) -> Any:
     return tokenizer
 
 
-def _tokenizer_class(model: str) -> Any:
+def _tokenizer_class(model: str, *, local_files_only: bool) -> Any:
     """The class that takes tokenizer.json as it stands; where there is none, the one that converts other files.
 
     The first imports in 2 s of CPU time, the second imports torch, 11 s: in every process that tokenises.
     """
-    if not _has_tokenizer_json(model):
+    if not _has_tokenizer_json(model, local_files_only=local_files_only):
         from transformers import AutoTokenizer
 
         return AutoTokenizer
@@ -248,13 +257,13 @@ def _tokenizer_class(model: str) -> Any:
     return PreTrainedTokenizerFast
 
 
-def _has_tokenizer_json(model: str) -> bool:
+def _has_tokenizer_json(model: str, *, local_files_only: bool) -> bool:
     if Path(model).exists():
         return (Path(model) / "tokenizer.json").is_file()
     from huggingface_hub import hf_hub_download
 
     try:
-        hf_hub_download(model, "tokenizer.json")
+        hf_hub_download(model, "tokenizer.json", local_files_only=local_files_only)
     except (OSError, ValueError):
         return False
     return True

@@ -5,6 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
+from memagent_batch.engines.hub import hub_failure
 from memagent_batch.errors import SettingsError
 
 WEIGHT_ENDINGS = frozenset({".safetensors", ".bin", ".gguf", ".pt", ".pth"})
@@ -103,7 +104,7 @@ def _hub_sha256(model: str) -> str:
 
     try:
         # The commit that an engine would load now; fetching its config keeps it known for a later run without network.
-        snapshot = snapshot_download(model, allow_patterns=["config.json"])
+        snapshot = snapshot_download(model, allow_patterns=["config.json"], local_files_only=hub_failure() is not None)
     except (OSError, ValueError):
         return hashlib.sha256(f"hub name {model}".encode()).hexdigest()
     return hashlib.sha256(f"hub commit {Path(snapshot).name}".encode()).hexdigest()

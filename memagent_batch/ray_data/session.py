@@ -5,13 +5,14 @@ import os
 import re
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import ray
 from ray.data import DataContext
 
 from memagent_batch.errors import MemagentError, RunFailedError
 from memagent_batch.ray_data.leaving import handling, terminable
+from memagent_batch.ray_data.notice import LEVEL_VARIABLE, without_notice
 
 CPU_SHARE = 0.5
 """CPUs of one indexing, tokenising or writing task; low enough that they start beside the engines on two cores."""
@@ -79,17 +80,20 @@ def _connect() -> None:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
     here = "RAY_ADDRESS" not in os.environ
-    if here:  # a warning of Ray's core about every actor pool of Ray Data, which keeps its own arguments alive
-        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    is_silenced = here and LEVEL_VARIABLE not in os.environ
+    if is_silenced:  # an error of Ray's core about every actor pool of Ray Data, which keeps its own arguments alive
+        os.environ[LEVEL_VARIABLE] = "fatal"
+    if here:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing about a run leaves the machine
         os.environ.setdefault("RAY_worker_niceness", "0")  # else engines yield to all that Ray itself does (nice 15)
     try:
-        ray.init(
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            configure_logging=True,
-            **({"include_dashboard": False} if here else {}),
-        )
+        with without_notice() if is_silenced else nullcontext():
+            ray.init(
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                configure_logging=True,
+                **({"include_dashboard": False} if here else {}),
+            )
     except Exception as error:  # Ray's own errors, ConnectionError, and a bare Exception after 30 s without a raylet
         place = "on this machine" if here else f"at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
         raise RunFailedError(

@@ -70,7 +70,7 @@ class ColumnarReader:
             for group in range(*(groups or (0, len(file.group_bytes)))):
                 first_row = 0
                 for batch in file.batches(group, names=names):
-                    prefix = f"{location.uri}, row group {group}"
+                    prefix = f"{location.uri}, row group {group + 1}"
                     yield from _records(batch, columns=columns, group=group, first_row=first_row, prefix=prefix)
                     first_row += batch.num_rows
 
@@ -207,7 +207,7 @@ def _records(
     there = batch.schema.names
     arrays = [_plain(batch.column(column.name)) if column.name in there else None for column in columns]
     for index in range(batch.num_rows):
-        where = f"{prefix}, row {first_row + index} (both counted from 0)"
+        where = f"{prefix}, row {first_row + index + 1}"
         values = tuple(
             convert(_cell(array, index), column=column, where=where)
             for array, column in zip(arrays, columns, strict=True)
@@ -227,7 +227,7 @@ def _fetch_group(
         for row in wanted:
             yield (
                 Place(start=group, stop=row),
-                convert(_cell(array, row - first_row), column=column, where=f"row {row}"),
+                convert(_cell(array, row - first_row), column=column, where=f"row {row + 1}"),
             )
         first_row = next_row
         if first_row > rows[-1]:

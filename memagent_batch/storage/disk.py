@@ -60,3 +60,11 @@ def locked(place: Path) -> Iterator[None]:
 def _raise_unless_gone(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         raise error
+
+
+def without_parents(path: str) -> str:
+    """The same place without `..`: links on the way to the last one are resolved, as the disk itself does."""
+    above, mark, below = f"{path}/".rpartition("/../")
+    if not mark:
+        return path
+    return f"{os.path.realpath(above + mark).rstrip('/')}/{below}".rstrip("/") or "/"

@@ -19,6 +19,7 @@ from memagent_batch.masking import shown_text
 from memagent_batch.options import Options
 from memagent_batch.settings import InputSettings
 from memagent_batch.storage.formats import READERS, Format
+from memagent_batch.storage.lines import line_at
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.records import Column, Kind, Place, Presence, Record, Unreadable, Value, convert
 from memagent_batch.storage.shards import Shard
@@ -148,7 +149,7 @@ def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
         return
     document_id = doubled["document_id"][0].as_py()
     rows = index.filter(pc.equal(index["document_id"], document_id)).slice(0, 2).to_pylist()
-    first, second = (_place_of(row, where=documents.at(row["path"]).uri) for row in rows)
+    first, second = (_place_of(row, file=documents.at(row["path"])) for row in rows)
     more = f", and {doubled.num_rows - 1} more ids are doubled" if doubled.num_rows > 1 else ""
     raise InputError(
         f"document_id {document_id!r} is there twice: in {first} and in {second}{more}; "
@@ -315,12 +316,12 @@ def _fetched(value: Value, *, row: int, document_hash: str, path: str) -> Fetche
     return FetchedText(row=row, error=error)
 
 
-def _place_of(row: Mapping[str, Any], *, where: str) -> str:
+def _place_of(row: Mapping[str, Any], *, file: Location) -> str:
     """Where a row of the index stands, for a person."""
     match Format(row["format"]):
         case Format.TEXT:
-            return where
+            return file.uri
         case Format.PARQUET | Format.ARROW:
-            return f"{where}, row group {row['start']}, row {row['stop']} (both counted from 0)"
+            return f"{file.uri}, row group {row['start'] + 1}, row {row['stop'] + 1}"
         case _:
-            return f"{where}, bytes {row['start']} to {row['stop']}"
+            return f"{file.uri}, line {line_at(file, row['start'])}"

@@ -47,7 +47,7 @@ def read_objects(location: Location) -> Iterator[JsonObject]:
         number = 0
         for line in lines:
             if line.strip():
-                where = f"{location.uri}, line {lines.num_lines} (counted from 1)"
+                where = f"{location.uri}, line {lines.num_lines}"
                 yield JsonObject(number=number, where=where, value=json_object(line, where=where))
                 number += 1
 
@@ -61,7 +61,7 @@ def _array_objects(location: Location) -> Iterator[JsonObject]:
         while text.next() != "]":
             if number:
                 text.take(",")
-            where = f"{location.uri}, record {number} (counted from 0), line {text.line()} (counted from 1)"
+            where = f"{location.uri}, record {number + 1}, line {text.line()}"
             value = text.value(where=where)
             if not isinstance(value, dict):
                 raise InputError(f"{where} holds {type(value).__name__}, not an object; write an array of objects")
@@ -107,8 +107,8 @@ class _Text:
         if there != character:
             found = repr(there) if there else "the end of the file"
             raise InputError(
-                f"{self.path}, line {self.line()} (counted from 1): malformed JSON, {found} where {character!r} should "
-                "be; write one array of objects, or one object a line"
+                f"{self.path}, line {self.line()}: malformed JSON, {found} where {character!r} should be; "
+                "write one array of objects, or one object a line"
             )
         self.position += 1
 
@@ -125,7 +125,8 @@ class _Text:
                 value, self.position = json.JSONDecoder().raw_decode(self.buffer, self.position)
             except (json.JSONDecodeError, RecursionError) as error:
                 if not (self._may_go_on(error) and self._read_on(block)):
-                    raise InputError(f"{where}: malformed JSON ({error}); write an array of objects") from error
+                    fault = error.msg if isinstance(error, json.JSONDecodeError) else error
+                    raise InputError(f"{where}: malformed JSON ({fault}); write an array of objects") from error
                 block *= 2
             else:
                 return value

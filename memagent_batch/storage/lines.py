@@ -31,6 +31,8 @@ _SPAN_BYTES = 16 * 1024 * 1024
 """Most bytes that are read at once for several records; a larger record is read alone."""
 _GAP_BYTES = 256 * 1024
 """Records this near, bytes, are read in one request: cheaper than two."""
+OTHER_SEPARATORS = (";", "\t", "|")
+"""What stands in place of commas in tables that call themselves CSV."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,10 +67,9 @@ class ByteLines:
         try:
             return line.decode("utf-8-sig" if has_bom else "utf-8")
         except UnicodeDecodeError as error:
-            offset = start + error.start + (len(BOM) if has_bom else 0)
+            byte = start + error.start + (len(BOM) if has_bom else 0) + 1
             raise InputError(
-                f"{self.path}: invalid UTF-8 at byte {offset} (counted from 0), line {self.num_lines} "
-                "(counted from 1); write the file as UTF-8"
+                f"{self.path}, line {self.num_lines}: invalid UTF-8 at byte {byte} of the file; write the file as UTF-8"
             ) from error
 
 
@@ -87,7 +88,7 @@ class JsonlReader:
         missing = [column for column in columns if column.presence is Presence.SOME]
         with open_lines(location) as lines:
             for place, line in _placed_lines(lines):
-                where = f"{location.uri}, line {lines.num_lines} (counted from 1)"
+                where = f"{location.uri}, line {lines.num_lines}"
                 item = json_object(line, where=where)
                 first = first or tuple(item)
                 missing = [column for column in missing if column.name not in item]
@@ -117,14 +118,14 @@ class CsvReader:
         with open_lines(location) as lines:
             header = _header(lines)
             fields = [_field(header, column=column, path=location.uri) for column in columns]
-            for index, (place, row) in enumerate(_placed_rows(lines)):
-                where = f"{location.uri}, row {index} (counted from 0, after the header)"
-                _require_width(row, header=header, where=where)
+            for row in _placed_rows(lines):
+                where = f"{location.uri}, line {row.line}"
+                _require_width(row.cells, header=header, where=where)
                 values = tuple(
-                    convert(_csv_cell(row, field=field, column=column), column=column, where=where)
+                    convert(_csv_cell(row.cells, field=field, column=column), column=column, where=where)
                     for field, column in zip(fields, columns, strict=True)
                 )
-                yield Record(place=place, where=where, values=values)
+                yield Record(place=row.place, where=where, values=values)
 
     def fetch(self, location: Location, *, column: Column, places: Sequence[Place]) -> Iterator[tuple[Place, Value]]:
         """See `RecordReader`."""
@@ -146,6 +147,16 @@ def open_lines(location: Location) -> Iterator[ByteLines]:
         yield ByteLines(stream=io.BufferedReader(file), path=location.uri)
 
 
+def line_at(location: Location, position: int) -> int:
+    """Line of the file, from 1, in which the byte at `position`, from 0, stands. Reads the file up to there."""
+    num_lines = 1
+    with reading(location.uri), location.fs.open(location.path, "rb", block_size=_BLOCK_BYTES) as file:
+        while position > 0 and (block := file.read(min(position, _BLOCK_BYTES))):
+            num_lines += block.count(b"\n")
+            position -= len(block)
+    return num_lines
+
+
 def _placed_lines(lines: ByteLines) -> Iterator[tuple[Place, str]]:
     """The lines that are not blank, with their places."""
     start = lines.position
@@ -164,7 +175,8 @@ def json_object(line: str, *, where: str) -> dict[str, Any]:
     try:
         item = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: malformed JSON ({error}); write one JSON object a line") from error
+        fault = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        raise InputError(f"{where}: malformed JSON ({fault}); write one JSON object a line") from error
     if not isinstance(item, dict):
         raise InputError(f"{where} holds {type(item).__name__}, not an object; write one JSON object a line")
     return item
@@ -179,29 +191,38 @@ def _json_value(lines: ByteLines, *, column: Column) -> Value:
         return Unreadable(reason=str(error))
 
 
-def _placed_rows(lines: ByteLines) -> Iterator[tuple[Place, list[str]]]:
-    """The CSV rows that are not blank, with their places.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CsvRow:
+    place: Place
+    line: int
+    """Line of the file in which it begins, from 1."""
+    cells: list[str]
+
+
+def _placed_rows(lines: ByteLines) -> Iterator[_CsvRow]:
+    """The CSV rows that are not blank.
 
     Raises:
         InputError: a row is malformed, or not UTF-8.
     """
     csv.field_size_limit(sys.maxsize)
-    start = lines.position
+    start, line = lines.position, lines.num_lines + 1
     try:
-        for row in csv.reader(lines, strict=True):
-            if row:
-                yield Place(start=start, stop=lines.position), row
-            start = lines.position
+        for cells in csv.reader(lines, strict=True):
+            if cells:
+                yield _CsvRow(place=Place(start=start, stop=lines.position), line=line, cells=cells)
+            start, line = lines.position, lines.num_lines + 1
     except csv.Error as error:
+        until = f" to {lines.num_lines}" if lines.num_lines > line else ""
         raise InputError(
-            f"{lines.path}: malformed CSV at bytes {start} to {lines.position}, line {lines.num_lines} "
-            f"(counted from 1): {error}; quote fields with double quotes and end rows with a line feed"
+            f"{lines.path}, line {line}{until}: malformed CSV ({error}); quote fields with double quotes and end rows "
+            "with a line feed"
         ) from error
 
 
 def _header(lines: ByteLines) -> list[str]:
-    for _, row in _placed_rows(lines):
-        return row
+    for row in _placed_rows(lines):
+        return row.cells
     raise InputError(f"{lines.path} is empty; a CSV file needs a header row with the column names")
 
 
@@ -210,9 +231,21 @@ def _field(header: Sequence[str], *, column: Column, path: str) -> int | None:
     count = header.count(column.name)
     if count > 1:
         raise InputError(f"{path} has {count} columns {column.name!r}; rename all but one")
-    if count == 0 and column.presence is not Presence.OPTIONAL:
-        refuse_missing(column, there=header, where=path)
+    if count == 0:
+        _require_commas(header, path=path)
+        if column.presence is not Presence.OPTIONAL:
+            refuse_missing(column, there=header, where=path)
     return header.index(column.name) if count else None
+
+
+def _require_commas(header: Sequence[str], *, path: str) -> None:
+    """Refuses a table whose fields are separated by another character, which a header of one column shows."""
+    separator = next((other for other in OTHER_SEPARATORS if len(header) == 1 and other in header[0]), None)
+    if separator is not None:
+        raise InputError(
+            f"{path}: its fields are separated by {separator!r}; write them with commas (in pandas: "
+            f"read_csv(..., sep={separator!r}).to_csv(..., index=False)), or the table as Parquet"
+        )
 
 
 def _require_width(row: Sequence[str], *, header: Sequence[str], where: str) -> None:
@@ -236,9 +269,9 @@ def _csv_cell(row: Sequence[str], *, field: int | None, column: Column) -> str |
 def _csv_value(lines: ByteLines, *, header: Sequence[str], field: int | None, column: Column) -> Value:
     """The column's value in the one row that is left; a row that is no record any more concerns this one only."""
     try:
-        for _, row in _placed_rows(lines):
-            _require_width(row, header=header, where="its row")
-            return convert(_csv_cell(row, field=field, column=column), column=column, where="its row")
+        for row in _placed_rows(lines):
+            _require_width(row.cells, header=header, where="its row")
+            return convert(_csv_cell(row.cells, field=field, column=column), column=column, where="its row")
     except InputError as error:
         return Unreadable(reason=str(error))
     return Unreadable(reason="its row is gone")

@@ -19,7 +19,7 @@ from fsspec.implementations.local import LocalFileSystem
 from memagent_batch.errors import MemagentError, StorageError, StorageOutageError
 from memagent_batch.masking import shown
 from memagent_batch.options import Options, StorageOptions
-from memagent_batch.storage.disk import files_below, locked, make_folder, sync_folder
+from memagent_batch.storage.disk import files_below, locked, make_folder, sync_folder, without_parents
 
 S3_RETRIES = {"mode": "standard", "max_attempts": 8}
 """Tries of one request to S3, on 5xx, throttling and broken connections: up to about a minute with their pauses. What
@@ -81,7 +81,10 @@ class Location:
             options.setdefault("max_concurrency", 1)  # else it asks for the size of each file before it reads it
             options["config_kwargs"] = {"retries": S3_RETRIES, **options.get("config_kwargs", {})}
         fs, path = fsspec.core.url_to_fs(uri, **options)
-        return fs, (path.rstrip("/") or path) if self.listed_path is None else self.listed_path
+        if self.listed_path is not None:
+            return fs, self.listed_path
+        path = path.rstrip("/") or path
+        return fs, without_parents(path) if isinstance(fs, LocalFileSystem) else path
 
     @property
     def fs(self) -> fsspec.AbstractFileSystem:

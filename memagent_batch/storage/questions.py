@@ -95,10 +95,10 @@ def _listed(location: Location | None, *, ask: Sequence[str]) -> Iterator[tuple[
     """All questions with their places, for a person."""
     if location is not None:
         yield from _read_files(location)
-    for index, question in enumerate(ask):
+    for number, question in enumerate(ask, start=1):
         if not question.strip():
-            raise InputError(f"--ask: question {index} (counted from 0) is empty; write one or leave it out")
-        where = f"--ask, question {index} (counted from 0)"
+            raise InputError(f"--ask, question {number}: it is empty; write one or leave it out")
+        where = f"--ask, question {number}"
         yield where, _row(str(convert(question, column=_QUESTION, where=where)))
 
 
@@ -126,7 +126,7 @@ def _read_text(location: Location) -> Iterator[tuple[str, dict[str, Any]]]:
             raise InputError(f"{location.uri}: {text.reason}; write the file as UTF-8")
         for number, line in enumerate(str(text).split("\n"), start=1):
             if line.strip():
-                yield f"{location.uri}, line {number} (counted from 1)", _row(line.strip())
+                yield f"{location.uri}, line {number}", _row(line.strip())
 
 
 def _row(

@@ -216,7 +216,7 @@ def _surrogate(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        return f"lone surrogate at character {error.start} (counted from 0)"
+        return f"lone surrogate at character {error.start + 1}"
     return ""
 
 
@@ -225,7 +225,7 @@ def decode(data: bytes) -> str | Unreadable:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        return Unreadable(reason=f"invalid UTF-8 at byte {error.start} (counted from 0)")
+        return Unreadable(reason=f"invalid UTF-8 at byte {error.start + 1}")
 
 
 def refuse_type(type_name: str, *, column: Column, where: str) -> NoReturn:

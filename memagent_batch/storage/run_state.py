@@ -1,6 +1,6 @@
 """The state of a run by its location alone: no Ray, no server."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow.compute as pc
@@ -9,6 +9,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import MANIFEST_FILE, RUN_FILE, reaching, read_json
+from memagent_batch.storage.stop_note import read_stop_note
 from memagent_batch.storage.turn_index import scan_log, scan_turns
 
 
@@ -27,27 +28,39 @@ def read_state(output: Location) -> dict[str, Any]:
     statuses = [
         entry.status for entry in scan_log(output, reader_fingerprint=record["reader_fingerprint"]).outcomes.values()
     ]
+    note = None if closed else read_stop_note(output, run_id=record["run_id"])
+    turns = _turns(output, reader_fingerprint=record["reader_fingerprint"])
     return {
         "run_id": record["run_id"],
-        "state": _state(manifest if closed else None),
+        "state": _state(manifest if closed else None, note),
         "started_at": record["started_at"],
         "finished_at": manifest["finished_at"] if manifest and closed else None,
+        "stopped_at": note and note["stopped_at"],
+        "stopped_because": note and note["why"],
+        **({} if closed or note else _life(record["started_at"], turns["last_turn_at"])),
         "documents": record["documents"],
         "questions": record["questions"],
         "readings_asked": record["asked"],
         "outcomes_ok": statuses.count(Status.OK),
         "outcomes_failed": statuses.count(Status.FAILED),
-        **_turns(output, reader_fingerprint=record["reader_fingerprint"]),
+        **turns,
         "counts": manifest["counts"] if manifest and closed else None,
         "changes": manifest.get("changes") if manifest and closed else None,
     }
 
 
-def _state(manifest: dict[str, Any] | None) -> str:
+def _state(manifest: dict[str, Any] | None, note: dict[str, Any] | None) -> str:
     """`incomplete`: the run is closed, and the same command reads what could not be read."""
-    if manifest is None:
-        return "running or stopped"
-    return "incomplete" if manifest["counts"].get("not_read") else "finished"
+    if manifest is not None:
+        return "incomplete" if manifest["counts"].get("not_read") else "finished"
+    return "stopped" if note else "running or killed"
+
+
+def _life(started_at: str, last_turn_at: str | None) -> dict[str, Any]:
+    """When the run was last seen alive, and how long ago: a run that was killed has no other sign of its death."""
+    seen = max(datetime.fromisoformat(text) for text in (started_at, last_turn_at) if text)
+    age = datetime.now(UTC) - seen
+    return {"last_sign_of_life_at": seen.isoformat(), "last_sign_of_life_seconds_ago": round(age.total_seconds())}
 
 
 def _turns(output: Location, *, reader_fingerprint: str) -> dict[str, Any]:

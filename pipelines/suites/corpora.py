@@ -79,14 +79,12 @@ def _read(location: Location, *, records_of: _Records, question_of: _Questions) 
         data = location.read_bytes()
     paragraphs = _Paragraphs()
     questions: list[CorpusQuestion] = []
-    for number, record in enumerate(records_of(data, location.uri)):
+    for number, record in enumerate(records_of(data, location.uri), start=1):
         try:
             questions += question_of(record, paragraphs)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             reason = f"there is no {error}" if isinstance(error, KeyError) else str(error)
-            raise InputError(
-                f"{location.uri}, record {number} (counted from 0): {reason}; give the file as it was published"
-            ) from error
+            raise InputError(f"{location.uri}, record {number}: {reason}; give the file as it was published") from error
     if not questions:
         raise InputError(f"{location.uri} holds no question that has an answer; give the file as it was published")
     return Corpus(
@@ -102,9 +100,7 @@ def _hotpot_records(data: bytes, uri: str) -> list[Any]:
         records: list[Any] = _json(data, uri)
         return records
     return [
-        _json(line, f"{uri}, line {number} (counted from 1)")
-        for number, line in enumerate(data.splitlines(), start=1)
-        if line.strip()
+        _json(line, f"{uri}, line {number}") for number, line in enumerate(data.splitlines(), start=1) if line.strip()
     ]
 
 

@@ -35,7 +35,7 @@ def read_essays(folder: Location) -> Texts:
         try:
             sentences = sentences_of(data.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
-            raise InputError(f"{place.uri}: invalid UTF-8 at byte {error.start}; save the file as UTF-8") from error
+            raise InputError(f"{place.uri}: invalid UTF-8 at byte {error.start + 1}; save the file as UTF-8") from error
         if sentences:
             texts.append(sentences)
     if not texts:

@@ -190,7 +190,7 @@ def test_make_essays_without_text_are_refused(tmp_path: Path, refused: Refused) 
     (tmp_path / "essays" / "a.pdf").write_bytes(b"%")
     assert "holds no text in .txt or .md files" in refused("--essays", str(tmp_path / "essays"))
     (tmp_path / "essays" / "a.txt").write_bytes(b"a\xff")
-    assert "a.txt: invalid UTF-8 at byte 1" in refused("--essays", str(tmp_path / "essays"))
+    assert "a.txt: invalid UTF-8 at byte 2" in refused("--essays", str(tmp_path / "essays"))
 
 
 @pytest.mark.s3

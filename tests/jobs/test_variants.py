@@ -74,5 +74,5 @@ def test_read_variants_bad_file_is_refused(tmp_path: Path, text: str, message: s
 
 
 def test_read_variants_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"gone\.yaml can't be read"):
+    with pytest.raises(SettingsError, match=r"gone\.yaml is not there"):
         read_variants(tmp_path / "gone.yaml")

@@ -135,7 +135,7 @@ def test_job_over_planted_secrets_reads_with_them_and_writes_none(written: Path)
     counts = json.loads(texts[f"{OUTPUT}/manifest.json"])["counts"]
     assert (counts["asked"], counts["answers_rows"]) == (2, 2), texts["stderr"]
     errors = " ".join(row["error_message"] for row in pq.read_table(written / OUTPUT / "answers").to_pylist())
-    assert "docs.jsonl?X-Amz-Signature=***, line 2 (counted from 1): the text is null" in errors
+    assert "docs.jsonl?X-Amz-Signature=***, line 2: the text is null" in errors
     assert "prompt at http://host/v1" in errors
     assert [name for name, text in texts.items() if FOUND in text] == []
 

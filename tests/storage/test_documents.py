@@ -160,7 +160,7 @@ def test_index_text_file_of_invalid_utf8_is_a_row_with_an_error_that_names_the_b
     good, bad = _index(Location(uri=str(tmp_path))).to_pylist()
     assert (good["document_id"], good["document_hash"], good["error"]) == ("a.txt", text_hash("good"), None)
     assert (bad["document_id"], bad["document_hash"]) == ("b.txt", None)
-    assert "b.txt: invalid UTF-8 at byte 2" in bad["error"]
+    assert "b.txt: invalid UTF-8 at byte 3" in bad["error"]
 
 
 def test_index_text_files_of_a_folder_are_named_by_their_path_in_it(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_index_question_and_carried_columns_come_along_as_text(tmp_path: Path) -
 def test_index_blank_question_beside_a_text_is_refused_with_its_row(question: str | None, tmp_path: Path) -> None:
     table = pa.table({"document_id": ["a", "b"], "text": ["", ""], "ask": pa.array(["q", question])})
     pq.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=r"row 1 .*column 'ask'"):
+    with pytest.raises(InputError, match=r"row 2: column 'ask'"):
         _index(Location(uri=str(tmp_path)), InputSettings(question_column="ask"))
 
 
@@ -345,7 +345,7 @@ def test_require_unique_ids_doubled_id_is_refused_with_both_places(tmp_path: Pat
     _write_parquet(["a", "b", "c", "d"], tmp_path)
     (tmp_path / "b.jsonl").write_text('{"document_id": "d3", "text": ""}')
     location = Location(uri=str(tmp_path))
-    with pytest.raises(InputError, match=r"'d3'.*b\.jsonl, bytes 0 to 33.*a\.parquet, row group 1, row 0"):
+    with pytest.raises(InputError, match=r"'d3'.*b\.jsonl, line 1.*a\.parquet, row group 2, row 1"):
         require_unique_ids(_index(location), documents=location)
 
 

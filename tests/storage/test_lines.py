@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from memagent_batch.errors import InputError
 from memagent_batch.storage import lines
-from memagent_batch.storage.lines import ByteLines, CsvReader, JsonlReader
+from memagent_batch.storage.lines import ByteLines, CsvReader, JsonlReader, line_at
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.records import Column, Kind, Place, Presence, Record, RecordReader, Unreadable
 
@@ -33,12 +33,12 @@ def test_byte_lines_any_text_rejoin_and_count_its_bytes(text: str) -> None:
 def test_byte_lines_invalid_utf8_names_file_byte_and_line() -> None:
     lines = ByteLines(stream=io.BytesIO(b"\xef\xbb\xbfab\ncd\xff\n"), path="some/file")
     assert next(lines) == "ab\n"
-    with pytest.raises(InputError, match=r"some/file: invalid UTF-8 at byte 8 .*line 2"):
+    with pytest.raises(InputError, match=r"some/file, line 2: invalid UTF-8 at byte 9 of the file"):
         next(lines)
 
 
 def test_byte_lines_invalid_utf8_after_a_byte_order_mark_counts_from_the_first_byte() -> None:
-    with pytest.raises(InputError, match="at byte 4 "):
+    with pytest.raises(InputError, match="at byte 5 "):
         next(ByteLines(stream=io.BytesIO(b"\xef\xbb\xbfa\xff"), path="f"))
 
 
@@ -65,16 +65,16 @@ def test_jsonl_key_that_some_lines_lack_is_null(tmp_path: Path) -> None:
             b'{"document_id": 1}\n{"document_id": 2, "body": 3}',
             r"no column 'text'; its columns: 'document_id'; .*input\.text",
         ),
-        (b'{"document_id": 1, "text": ""}\n{"text": "a"}', r"line 2 .*no column 'document_id'; its columns: 'text'"),
-        (b'{"document_id": null, "text": ""}', r"line 1 .*'document_id' is null"),
-        (b'{"document_id": "", "text": ""}', r"line 1 .*'document_id' is empty"),
-        (b'{"document_id": 1.5, "text": ""}', "line 1 .*'document_id' holds float"),
-        (b'{"document_id": 1, "text": 5}', "line 1 .*'text' holds int"),
-        (b'\n{"document_id": 1, "text": "a"', "line 2 .*malformed JSON"),
+        (b'{"document_id": 1, "text": ""}\n{"text": "a"}', r"line 2.*no column 'document_id'; its columns: 'text'"),
+        (b'{"document_id": null, "text": ""}', r"line 1.*'document_id' is null"),
+        (b'{"document_id": "", "text": ""}', r"line 1.*'document_id' is empty"),
+        (b'{"document_id": 1.5, "text": ""}', "line 1.*'document_id' holds float"),
+        (b'{"document_id": 1, "text": 5}', "line 1.*'text' holds int"),
+        (b'\n{"document_id": 1, "text": "a"', "line 2.*malformed JSON"),
         (b'{"a": ' * 100_000, "malformed JSON"),
         (b'{"document_id": ' + b"1" * 5000 + b"}", "malformed JSON"),
-        (b'[{"document_id": 1}]', "line 1 .*holds list, not an object"),
-        (b'{"document_id": 1, "text": "\xff"}', "invalid UTF-8 at byte 28"),
+        (b'[{"document_id": 1}]', "line 1.*holds list, not an object"),
+        (b'{"document_id": 1, "text": "\xff"}', "line 1: invalid UTF-8 at byte 29"),
     ],
 )
 def test_jsonl_bad_file_is_refused_with_place_and_remedy(data: bytes, message: str, tmp_path: Path) -> None:
@@ -122,13 +122,16 @@ def test_csv_references_are_a_json_list_or_a_text(field: str, expected: object, 
         (b"", "header row"),
         (b"id,text\n1,a\n", "no column 'document_id'; its columns: 'id', 'text'"),
         (b"document_id,text,text\n", "2 columns 'text'"),
-        (b"document_id,text\n1,a\n2,b,c\n", "row 1 .*has 3 fields, the header 2"),
-        (b"document_id,text\n1\n", "row 0 .*has 1 fields"),
-        (b"document_id,text\n,a\n", "row 0 .*'document_id' is empty"),
-        (b'document_id,text\n1,"a\n2,b\n', "malformed CSV .*unexpected end"),
-        (b'document_id,text\n1,"a"b\n', "malformed CSV at bytes 17 to 24"),
+        (b"document_id,text\n1,a\n2,b,c\n", "line 3 has 3 fields, the header 2"),
+        (b"document_id,text\n1\n", "line 2 has 1 fields"),
+        (b"document_id,text\n,a\n", "line 2: column 'document_id' is empty"),
+        (b'document_id,text\n1,"a\n2,b\n', r"f, line 2 to 3: malformed CSV .*unexpected end"),
+        (b'document_id,text\n1,"a"b\n', "line 2: malformed CSV"),
+        (b'document_id,text\n\n1,"a\n\nb"\n2\n', "line 6 has 1 fields"),
+        (b"document_id;text\n1;a\n", "separated by ';'; write them with commas"),
+        (b"document_id\ttext\n1\ta\n", r"separated by '\\t'; write them with commas"),
         (b"document_id,text\r1,a\r", "malformed CSV"),
-        (b"document_id,text\n1,\xff\n", "invalid UTF-8 at byte 19"),
+        (b"document_id,text\n1,\xff\n", "line 2: invalid UTF-8 at byte 20"),
     ],
 )
 def test_csv_bad_file_is_refused_with_place_and_remedy(data: bytes, message: str, tmp_path: Path) -> None:
@@ -171,3 +174,11 @@ def test_fetch_records_far_apart_are_all_found(tmp_path: Path, monkeypatch: pyte
     wanted = [0, 1, 2, 4]
     fetched = CsvReader().fetch(location, column=TEXT, places=[places[index] for index in wanted])
     assert [value for _, value in fetched] == [texts[index] for index in wanted]
+
+
+def test_line_at_any_byte_is_its_line_from_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "_BLOCK_BYTES", 3)
+    data = b"a\n\nbcdefg\nh"
+    (tmp_path / "f").write_bytes(data)
+    found = [line_at(Location(uri=str(tmp_path / "f")), position) for position in range(len(data))]
+    assert found == [1, 1, 2, 3, 3, 3, 3, 3, 3, 3, 4]

@@ -171,7 +171,9 @@ def test_read_state_where_no_run_is_says_so(tmp_path: Path) -> None:
 def test_read_state_of_a_run_that_died_at_once_tells_what_was_asked(tmp_path: Path) -> None:
     begin(Location(uri=str(tmp_path)), settings_of(tmp_path))
     state = read_state(Location(uri=str(tmp_path)))
-    assert (state["state"], state["readings_asked"], state["turns"]) == ("running or stopped", 3, 0)
+    assert (state["state"], state["readings_asked"], state["turns"]) == ("running or killed", 3, 0)
+    assert state["last_sign_of_life_at"] == state["started_at"] == "2026-01-01T00:00:00+00:00"
+    assert state["last_sign_of_life_seconds_ago"] > 0
     assert state["counts"] is None
 
 

@@ -89,16 +89,16 @@ def test_default_question_id_same_text_is_the_same() -> None:
     [
         ("q.txt", b"\n \n", "no questions"),
         ("q.jsonl", b"", "no questions"),
-        ("q.txt", b"a\xff", "q.txt: invalid UTF-8 at byte 1"),
-        ("q.txt", b"a\nb\na\n", "twice for every document: .*line 1 .*line 3"),
+        ("q.txt", b"a\xff", "q.txt: invalid UTF-8 at byte 2"),
+        ("q.txt", b"a\nb\na\n", "twice for every document: .*line 1.*line 3"),
         ("q.xlsx", b"", r"q\.xlsx: no known file ending"),
         ("q.jsonl", b'{"query": "a"}', "no column 'question'; its columns: 'query'"),
-        ("q.jsonl", b'{"question": "a"}\n{"question": null}', "line 2 .*'question' is null"),
-        ("q.jsonl", b'{"question": " "}', "line 1 .*'question' is empty"),
-        ("q.jsonl", b'{"question": 5}', "line 1 .*'question' holds int"),
+        ("q.jsonl", b'{"question": "a"}\n{"question": null}', "line 2.*'question' is null"),
+        ("q.jsonl", b'{"question": " "}', "line 1.*'question' is empty"),
+        ("q.jsonl", b'{"question": 5}', "line 1.*'question' holds int"),
         ("q.jsonl", b'{"question": "a", "references": [1.5]}', "'references' holds float"),
         ("q.jsonl", b'{"question": "a", "document_id": 1.5}', "'document_id' holds float"),
-        ("q.csv", b"question,document_id\na,d\na,d\n", "twice for document_id 'd': .*row 0 .*row 1"),
+        ("q.csv", b"question,document_id\na,d\na,d\n", "twice for document_id 'd': .*line 2 and .*line 3"),
         ("q.csv", b"question,document_id\na,d\na,\n", "asked of every document .*for document_id 'd' as well"),
     ],
 )
@@ -116,13 +116,13 @@ def test_read_questions_missing_file_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_read_questions_empty_asked_one_is_refused_by_number() -> None:
-    with pytest.raises(InputError, match="question 1 "):
+    with pytest.raises(InputError, match="question 2: "):
         read_questions(None, ask=("a", " "))
 
 
 def test_read_questions_asked_one_that_the_file_has_is_refused(tmp_path: Path) -> None:
     (tmp_path / "q.txt").write_text("a")
-    with pytest.raises(InputError, match=r"line 1 .*--ask, question 0"):
+    with pytest.raises(InputError, match=r"line 1.*--ask, question 1"):
         _read(tmp_path / "q.txt", "a")
 
 

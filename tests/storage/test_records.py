@@ -32,7 +32,7 @@ def test_convert_value_of_its_kind_is_kept_or_made_text(kind: Kind, value: objec
 def test_convert_lone_surrogate_concerns_the_document_only() -> None:
     value = convert("ab\ud800", column=_column(Kind.DOCUMENT), where="f")
     assert isinstance(value, Unreadable)
-    assert "character 2" in value.reason
+    assert "character 3" in value.reason
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_convert_blank_value_where_every_row_needs_one_is_refused(value: object,
 def test_decode_invalid_utf8_names_the_byte() -> None:
     value = decode(b"ab\xff")
     assert isinstance(value, Unreadable)
-    assert "byte 2" in value.reason
+    assert "byte 3" in value.reason
 
 
 @pytest.mark.parametrize(

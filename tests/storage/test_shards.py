@@ -293,3 +293,17 @@ def test_list_shards_bucket_that_is_not_there_is_refused_by_name(s3_bucket: Loca
     location = Location(uri="s3://no-such-bucket/in", storage_options=s3_bucket.storage_options)
     with pytest.raises(InputError, match="s3://no-such-bucket/in"):
         list_shards(location, settings=AUTO)
+
+
+def test_list_files_place_with_parents_is_the_place_that_the_disk_means(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _touch(tmp_path, "lake/deep/a.txt", "lake/b.txt", "bad/c.txt")
+    (tmp_path / "bad" / "link").symlink_to(tmp_path / "lake" / "deep")
+    monkeypatch.chdir(tmp_path / "bad")
+    for uri in ("../lake/*.txt", "../bad/../lake/b.txt", "link/../b.txt", f"file://{tmp_path}/bad/../lake/b.txt"):
+        location = Location(uri=uri)
+        (file,) = list_files(location)
+        assert (file.path, location.at(file.path).uri) == (f"{tmp_path}/lake/b.txt", f"file://{tmp_path}/lake/b.txt")
+    assert Location(uri=f"{tmp_path}/a..b/..c").path == f"{tmp_path}/a..b/..c"
+    assert Location(uri="/..").path == Location(uri="/tmp/../..").path == "/"

@@ -158,12 +158,12 @@ def test_hotpotqa_in_lines_and_columns_reads_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"context": None}, r"bad\.json, record 1 \(counted from 0\)"),
-        ({"context": []}, "record 1 .*: 'context' has no paragraph"),
-        ({"answer": " "}, "record 1 .*: expected a text, found ' '"),
-        ({"question": 5}, "record 1 .*: expected a text, found 5"),
-        ({"supporting_facts": [["Gone", 0]]}, "record 1 .*: 'supporting_facts' name .*Gone"),
-        ({"question": "\ud800"}, "record 1 .*surrogates"),
+        ({"context": None}, r"bad\.json, record 2:"),
+        ({"context": []}, "record 2.*: 'context' has no paragraph"),
+        ({"answer": " "}, "record 2.*: expected a text, found ' '"),
+        ({"question": 5}, "record 2.*: expected a text, found 5"),
+        ({"supporting_facts": [["Gone", 0]]}, "record 2.*: 'supporting_facts' name .*Gone"),
+        ({"question": "\ud800"}, "record 2.*surrogates"),
     ],
 )
 def test_hotpotqa_malformed_record_is_refused_by_number(change: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ def test_hotpotqa_malformed_record_is_refused_by_number(change: dict[str, Any], 
     [
         ("[]", "holds no question"),
         ("[{]", "is not JSON"),
-        ('{"question": "a"}\n{', r"line 2 \(counted from 1\) is not JSON"),
-        ('[{"question": "a"}]', "record 0 .*: there is no 'context'"),
+        ('{"question": "a"}\n{', r"line 2 is not JSON"),
+        ('[{"question": "a"}]', "record 1.*: there is no 'context'"),
     ],
 )
 def test_hotpotqa_malformed_file_is_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_hotpotqa_malformed_file_is_refused(text: str, message: str, tmp_path: P
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [([], "no list 'data'"), ({"data": [{}]}, "record 0 .*: there is no 'paragraphs'"), ({"data": []}, "no question")],
+    [([], "no list 'data'"), ({"data": [{}]}, "record 1.*: there is no 'paragraphs'"), ({"data": []}, "no question")],
 )
 def test_squad_malformed_file_is_refused(value: object, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
