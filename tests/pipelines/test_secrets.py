@@ -36,7 +36,7 @@ MESSAGE = f"bad\x1b[2J prompt at http://svc:{SECRETS['base-url']}@host/v1\nrun 1
 
 
 class Server(http.server.SimpleHTTPRequestHandler):
-    """Gives files to whoever brings password, signature and header; as an endpoint it refuses all prompts but probes."""
+    """Gives files to whoever brings password, signature and header; as an endpoint it answers probes alone."""
 
     def do_GET(self) -> None:
         """Serves the models, or a file."""
