@@ -52,7 +52,7 @@ def require_one_run(output: Location, ends: list[dict[str, Any]]) -> None:
     )
     answers = pq.read_table((output / "answers").path, filesystem=output.fs).to_pylist()
     assert sorted(row["document_id"] for row in answers) == [f"d{number}" for number in range(DOCUMENTS)]
-    assert {row["run_id"] for row in answers} == {manifest["run_id"]}
+    assert {row["run_id"] for row in answers} <= {end["run_id"] for end in ends if not end["superseded"]}
     assert len(manifest["files"]["answers"]) == PARTS
     assert manifest["counts"]["asked"] == manifest["counts"]["answers_rows"] == DOCUMENTS
     for end in ends:

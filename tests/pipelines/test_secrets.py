@@ -36,7 +36,7 @@ MESSAGE = f"bad\x1b[2J prompt at http://svc:{SECRETS['base-url']}@host/v1\nrun 1
 
 
 class Server(http.server.SimpleHTTPRequestHandler):
-    """Gives files to whoever brings password, signature and header; as an endpoint it refuses all prompts."""
+    """Gives files to whoever brings password, signature and header; as an endpoint it answers probes alone."""
 
     def do_GET(self) -> None:
         """Serves the models, or a file."""
@@ -51,9 +51,13 @@ class Server(http.server.SimpleHTTPRequestHandler):
             super().do_HEAD()
 
     def do_POST(self) -> None:
-        """Refuses a prompt."""
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self._say(400, {"error": {"message": MESSAGE}})
+        """Answers one token to a probe, and refuses any other prompt."""
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if body["max_tokens"] > 1:
+            self._say(400, {"error": {"message": MESSAGE}})
+            return
+        choice = {"text": "a", "token_ids": [1], "finish_reason": "length"}
+        self._say(200, {"choices": [choice], "usage": {"prompt_tokens": len(body["prompt"])}})
 
     def log_message(self, *_: object) -> None:
         """Says nothing."""
@@ -150,4 +154,5 @@ def test_job_over_planted_secrets_lets_ray_data_export_its_operators(written: Pa
 def test_job_over_a_hostile_endpoint_keeps_its_log_lines_to_itself(written: Path) -> None:
     lines = (written / "stderr").read_text().splitlines()
     assert all(line.isprintable() for line in lines)
-    assert sum("closed" in line and not line.startswith("reading failed") for line in lines) == 1
+    assert [line for line in lines if line.lstrip().startswith("run 1 closed")] == []
+    assert sum(line.startswith("run ") and " closed: " in line for line in lines) == 1
