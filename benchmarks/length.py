@@ -97,7 +97,7 @@ def _corpus(folder: Path, *, num_tokens: int, num_documents: int) -> None:
 def _tokenising_seconds(folder: Path) -> float:
     """Of fetching, tokenising and cutting all documents, one after the other in this process."""
     settings = Settings(documents=str(folder / "documents"), output=str(folder / "run"), model="tiny", ask=(QUESTION,))
-    shards = list_shards(Location(uri=settings.documents), settings=settings.input)
+    shards = list_shards(Location(uri=settings.documents[0]), settings=settings.input)
     index = [table for shard in shards for table in index_shard(shard, settings=settings.input, storage_options={})]
     plan = Plan(pa.concat_tables(index), read_questions(None, ask=settings.ask), samples=1)
     bundles = list(plan.pending(TurnIndex(reader_fingerprint=""), retry_failed=False))

@@ -39,7 +39,7 @@ def recorded_turns(settings: Settings) -> list[RecordedTurn]:
         logged.setdefault(row["document_hash"], {})[row["path"]] = row
     questions = {row["document_id"]: row["question"] for row in pq.read_table(settings.questions).to_pylist()}
     turns = []
-    for row in pq.read_table(settings.documents).to_pylist():
+    for row in pq.read_table(settings.documents[0]).to_pylist():
         rows = logged[text_hash(row["text"])]
         prompts = asyncio.run(_asked(settings, row["text"], questions[row["document_id"]], rows=rows))
         turns += [_recorded(prompt, rows[prompt.path]) for prompt in prompts]

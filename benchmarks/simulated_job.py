@@ -60,7 +60,7 @@ def write_corpus(settings: Settings, chunks: list[int]) -> None:
         {"document_id": f"d{number}", "text": f"{number} {SENTENCE * int((count - 0.5) * size / tokens)}"}
         for number, count in enumerate(chunks)
     ]
-    pq.write_table(pa.Table.from_pylist(rows), settings.documents)
+    pq.write_table(pa.Table.from_pylist(rows), settings.documents[0])
 
 
 def time_reading(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from jobs.arguments import parse_settings, run_command
+from jobs.manuals import ANSWER
 from memagent_batch.masking import shown
 
 
@@ -16,14 +17,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _answer(arguments: Sequence[str]) -> None:
     settings = parse_settings(
-        arguments, command="memagent answer", description="Answers questions over documents of any length."
+        arguments,
+        command="memagent answer",
+        description="Answers questions over documents of any length.",
+        manual=ANSWER,
     )
+    from memagent_batch.wiring import make_output
     from pipelines.answer import answer  # here, so that --help needs neither ray nor an engine
     from pipelines.verdict import require_success
 
     manifest = answer(settings)
-    said = {**manifest["counts"], "seconds": manifest["seconds"], "changes": manifest["changes"]}
-    print(json.dumps({"output": shown(settings.output), **said}))
+    if sys.stdout.isatty():
+        from jobs.ending import ending
+
+        print(f"\n{ending(make_output(settings), manifest)}")
+    else:
+        said = {**manifest["counts"], "seconds": manifest["seconds"], "changes": manifest["changes"]}
+        print(json.dumps({"output": shown(settings.output), **said}))
     require_success(manifest, max_failed_share=settings.max_failed_share)
 
 

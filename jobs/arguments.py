@@ -1,19 +1,20 @@
 """Settings of a job from its YAML file, the environment and the command line; errors as a user reads them."""
 
-import argparse
-import importlib
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import yaml
 from pydantic import ValidationError
-from pydantic_settings import CliApp, CliSettingsSource, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError as SourceError
 
+from jobs.knobs import Manual, knob_parser, knob_values, knobs_of
+from jobs.mistakes import readable
+from jobs.options import HELP, HELP_ALL, remedy, wants_help
 from memagent_batch.errors import (
     MemagentError,
     SettingsError,
@@ -23,7 +24,6 @@ from memagent_batch.errors import (
     UsageError,
 )
 from memagent_batch.events import Event, EventKind, begin_log, tell
-from memagent_batch.options import StorageOptions
 from memagent_batch.sections import JobSettings, LogFormat
 from memagent_batch.settings import Settings
 
@@ -40,82 +40,69 @@ EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 """SIGTERM, as shells count it; the same command goes on."""
 ENV_PREFIX = "MEMAGENT_"
-STORAGE_VARIABLE = "MEMAGENT_STORAGE_OPTIONS"
 
+NO_MANUAL = Manual()
+
+Main = Callable[[Sequence[str]], int]
+"""Runs a command with its arguments; returns the exit code."""
 Knobs = TypeVar("Knobs", bound=JobSettings)
 
 
-def parse_settings(arguments: Sequence[str], *, command: str, description: str) -> Settings:
+def parse_settings(arguments: Sequence[str], *, command: str, description: str, manual: Manual = NO_MANUAL) -> Settings:
     """Settings of a run over documents; see `parse_knobs`."""
-    return parse_knobs(Settings, arguments, command=command, description=description)
+    return parse_knobs(Settings, arguments, command=command, description=description, manual=manual)
 
 
-def parse_knobs(kind: type[Knobs], arguments: Sequence[str], *, command: str, description: str) -> Knobs:
+def parse_knobs(
+    kind: type[Knobs], arguments: Sequence[str], *, command: str, description: str, manual: Manual = NO_MANUAL
+) -> Knobs:
     """Settings of a command: job file (`--config`) < environment (`MEMAGENT_...`) < command line.
 
     Raises:
         SettingsError: a knob is unknown, missing or wrong; names it.
+        SystemExit: help was asked for, and is printed.
     """
-    options = argparse.ArgumentParser(add_help=False, prog=command, allow_abbrev=False, exit_on_error=False)
-    options.add_argument("--config", type=Path, default=None)
-    options.add_argument("--ask", action="append")  # here, since the settings' own parser would split it at commas
-    try:
-        known, rest = options.parse_known_args(arguments)
-    except argparse.ArgumentError as error:
-        raise SettingsError(str(error)) from error
+    build = partial(knob_parser, kind, manual, command=command, description=description)
+    if wants_help(arguments):
+        print(build(is_whole=HELP_ALL in arguments or not manual.common).format_help(), end="")
+        raise SystemExit(0)
+    options = build().parse_args(arguments)
     _require_known_environment(kind)
-    given: dict[str, Any] = {"ask": tuple(known.ask)} if known.ask else {}
     try:
-        job = _parsed(kind, rest, given, config=known.config, command=command, description=description)
+        job = _job(kind, config=options.config)(**knob_values(kind, options))
     except ValidationError as error:
-        raise SettingsError(readable(error)) from error
+        raise SettingsError(readable(error, kind=kind)) from error
     except SourceError as error:
         raise SettingsError(f"settings can't be read: {error}") from error
     begin_log(as_json=job.log_format == LogFormat.JSON)
     return cast(Knobs, kind.model_construct(**{name: getattr(job, name) for name in kind.model_fields}))
 
 
-def parse_storage_options(text: str) -> StorageOptions:
-    """The value of `--storage-options` of a command that has no other knobs, over that of the environment.
-
-    Raises:
-        SettingsError: one of them is not a JSON object.
-    """
-    in_environment = os.environ.get(STORAGE_VARIABLE, "{}")
-    options = _json_object(in_environment, name=f"environment variable {STORAGE_VARIABLE}")
-    return StorageOptions(options | _json_object(text, name="--storage-options"))
-
-
-def _json_object(text: str, *, name: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise SettingsError(f"{name} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise SettingsError(f'{name} is not a JSON object; write it as {{"key": "value"}}')
-    return value
-
-
-def run_named(arguments: Sequence[str], names: Mapping[str, str], *, command: str, modules: str) -> int:
-    """Runs `main` of the module that the first argument names; returns the exit code.
+def run_named(
+    arguments: Sequence[str], names: Mapping[str, str], *, command: str, main_of: Callable[[str], Main]
+) -> int:
+    """Runs what the first argument names; returns the exit code.
 
     Args:
         arguments: What was given after the command.
         names: What may be named, with a line of help each.
         command: The command, for messages.
-        modules: What stands before the name in the module's.
+        main_of: Finds what a name stands for; it gets the other arguments.
     """
     lines = [f"  {name:<10}{text}" for name, text in names.items()]
     usage = "\n".join([f"usage: {command} NAME [--help] ...", "", *lines])
-    if not arguments or arguments[0] in {"-h", "--help"}:
+    if not arguments:
+        sys.stderr.write(f"error: say what to do: {command} NAME\n{usage}\n")
+        return EXIT_USAGE
+    name, *rest = arguments
+    if name in HELP:
         print(usage)
         return 0
-    name, *rest = arguments
     if name not in names:
-        sys.stderr.write(f"error: there is no command {name!r} of {command}\n{usage}\n")
+        said = remedy(name, names, see=f"{command} --help")
+        sys.stderr.write(f"error: there is no command {name!r} of {command}; {said}\n")
         return EXIT_USAGE
-    code: int = importlib.import_module(f"{modules}{name}").main(rest)
-    return code
+    return main_of(name)(rest)
 
 
 def run_command(command: Callable[[], object]) -> int:
@@ -151,37 +138,20 @@ def _tell_end(message: str, error: MemagentError, *, exit_code: int) -> None:
     tell(Event(kind=EventKind.RUN_STOPPED, message=message, fields=fields))
 
 
-def _parsed(
-    kind: type[Knobs],
-    arguments: Sequence[str],
-    given: dict[str, Any],
-    *,
-    config: Path | None,
-    command: str,
-    description: str,
-) -> Knobs:
-    """The settings, as a class of their own that knows the job file and the command's name."""
-    knobs = SettingsConfigDict(yaml_file=_readable_file(config), cli_prog_name=command)
+def _job(kind: type[Knobs], *, config: str | None) -> type[Knobs]:
+    """The settings as a class of their own, which knows the job file."""
+    knobs = SettingsConfigDict(yaml_file=_readable_file(Path(config) if config else None))
     job: type[Knobs] = type("Job", (kind,), {"model_config": knobs, "__module__": __name__})
-    sources = "Knobs can also stand in a YAML file (--config FILE) or in MEMAGENT_... variables."
-    job.__doc__ = f"{description} {sources}"
-    source: CliSettingsSource[Knobs] = CliSettingsSource(
-        job,
-        cli_parse_args=False,
-        cli_kebab_case=True,
-        cli_exit_on_error=False,
-        cli_implicit_flags=True,
-        cli_hide_none_type=True,
-        cli_avoid_json=True,
-        cli_prog_name=command,
-    )
-    return CliApp.run(job, **given, cli_args=list(arguments), cli_settings_source=source)
+    return job
 
 
 def _readable_file(config: Path | None) -> Path | None:
     """The job file, if it is one."""
     if config is None:
         return None
+    if not config.is_file():
+        is_folder = config.is_dir()
+        raise SettingsError(f"--config: {config} is {'a folder; name a YAML file in it' if is_folder else 'not there'}")
     try:
         knobs = yaml.safe_load(config.read_text(encoding="utf-8"))
     except yaml.MarkedYAMLError as error:
@@ -205,18 +175,6 @@ def _require_known_environment(kind: type[JobSettings]) -> None:
         if name.startswith(ENV_PREFIX):
             knob = name.removeprefix(ENV_PREFIX).split("__")[0].lower()
             if knob not in kind.model_fields:
-                raise SettingsError(f"environment variable {name}: there is no knob {knob!r}; see --help")
-
-
-def readable(error: ValidationError) -> str:
-    """Each wrong knob on a line, by the name that it has on the command line."""
-    lines = []
-    for problem in error.errors():
-        knob = ".".join(str(part) for part in problem["loc"])
-        if problem["type"] == "extra_forbidden":
-            lines.append(f"{knob}: there is no such knob; see --help")
-        elif problem["type"] == "missing":
-            lines.append(f"{knob}: missing; give --{knob.replace('_', '-')}, or set it in the job file")
-        else:
-            lines.append(f"{knob}: {problem['msg'].removeprefix('Value error, ')}" if knob else problem["msg"])
-    return "\n  ".join(lines)
+                names = [f"{ENV_PREFIX}{other.name.upper().replace('.', '__')}" for other in knobs_of(kind)]
+                said = remedy(name, names)
+                raise SettingsError(f"environment variable {name}: there is no knob {knob!r}; {said}")

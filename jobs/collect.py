@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from jobs.arguments import parse_settings, run_command
+from jobs.manuals import COLLECT
 from memagent_batch.masking import shown
-
-GROUP_SIZE = "--group-size"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -17,11 +16,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _collect(arguments: Sequence[str]) -> None:
-    named = [argument.replace(GROUP_SIZE, "--rollouts.group-size", 1) for argument in arguments]
     settings = parse_settings(
-        named,
+        arguments,
         command="memagent collect",
-        description=f"Samples every question G times ({GROUP_SIZE} G) and writes rewards and advantages to train on.",
+        description="Samples every question several times and writes rewards and advantages to train on.",
+        manual=COLLECT,
     )
     from pipelines.collect import collect  # here, so that --help needs neither ray nor an engine
 

@@ -1,6 +1,5 @@
 """`memagent diff`: the answers that two finished runs give otherwise, with both memories. Reads records and logs."""
 
-import argparse
 import io
 import json
 import sys
@@ -12,7 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs.arguments import parse_storage_options, run_command
+from jobs.arguments import run_command
+from jobs.options import OptionParser
+from jobs.screen import cut
 from memagent_batch.domain.differences import Change
 from memagent_batch.errors import SettingsError
 from memagent_batch.options import StorageOptions
@@ -36,19 +37,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _diff(arguments: Sequence[str]) -> None:
-    options = argparse.ArgumentParser(prog="memagent diff", description=DESCRIPTION)
+    options = OptionParser(prog="memagent diff", description=DESCRIPTION)
     options.add_argument("before", nargs="?", default=PREVIOUS, help="RUN_ID, latest, previous, or an output (a path)")
     options.add_argument("after", nargs="?", default=LATEST, help="the same; an output stands for its latest run")
     options.add_argument("--output", help="where the runs wrote: a folder or any fsspec URL")
     options.add_argument("--json", action="store_true", help="print each row as a JSON object on a line of its own")
     options.add_argument("--to", metavar="FILE.parquet", help="write the rows to this file and print only how many")
-    options.add_argument(
-        "--storage-options", default="{}", help="arguments of the fsspec file system, JSON (default: {})"
-    )
+    options.add_storage_options()
     known = options.parse_args(arguments)
     if known.to and not known.to.endswith(".parquet"):
         raise SettingsError(f"--to: {known.to} does not end in .parquet, the one format that is written; rename it")
-    storage_options = parse_storage_options(known.storage_options)
+    storage_options = known.storage_options
     before, after = (
         _run(name, output=known.output, storage_options=storage_options) for name in (known.before, known.after)
     )
@@ -116,11 +115,11 @@ def _lines(row: dict[str, Any]) -> Iterator[str]:
     for name in ("question", "memory") if asked_otherwise else ("memory",):
         for side in ("before", "after"):
             if row[f"{name}_{side}"]:
-                yield f"    {name} {side}: {_cut(row[f'{name}_{side}'], TEXT_WIDTH)}"
+                yield f"    {name} {side}: {cut(row[f'{name}_{side}'], TEXT_WIDTH)}"
 
 
 def _line(cells: dict[str, str]) -> str:
-    return " ".join(f"{_cut(cells[name], width):<{width}}" for name, width in WIDTHS.items()).rstrip()
+    return " ".join(f"{cut(cells[name], width):<{width}}" for name, width in WIDTHS.items()).rstrip()
 
 
 def _said(row: dict[str, Any], side: str) -> str:
@@ -133,12 +132,6 @@ def _said(row: dict[str, Any], side: str) -> str:
     if answer is None:
         return f"({status}, no answer)" if row[f"error_message_{side}"] is None else f"({row[f'error_message_{side}']})"
     return str(answer)
-
-
-def _cut(text: str, width: int) -> str:
-    """The text on one line, without what would steer a terminal, cut at a width."""
-    shown = "".join(char if char.isprintable() else " " for char in text)
-    return shown if len(shown) <= width else f"{shown[: width - 1]}…"
 
 
 def _summary(before: PastRun, after: PastRun, counts: Counter[str]) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """`memagent evaluate make | run | score | report`: one subcommand, one module."""
 
+import importlib
 import sys
 from collections.abc import Sequence
 
-from jobs.arguments import run_named
+from jobs.arguments import Main, run_named
 
 SUBCOMMANDS = {
     "make": "writes a suite of documents and questions, at any list of lengths",
@@ -16,7 +17,12 @@ SUBCOMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the subcommand that the first argument names; returns the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
-    return run_named(given, SUBCOMMANDS, command="memagent evaluate", modules="jobs.evaluate_")
+    return run_named(given, SUBCOMMANDS, command="memagent evaluate", main_of=_main_of)
+
+
+def _main_of(name: str) -> Main:
+    main_: Main = importlib.import_module(f"jobs.evaluate_{name}").main
+    return main_
 
 
 if __name__ == "__main__":

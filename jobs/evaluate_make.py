@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jobs.arguments import parse_storage_options, run_command
+from jobs.arguments import run_command
+from jobs.options import OptionParser
 from memagent_batch.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def _make(arguments: Sequence[str]) -> None:
     from pipelines.suites.make import make_suite
 
     plan = _plan(known)
-    storage_options = parse_storage_options(known.storage_options)
+    storage_options = known.storage_options
     inputs = read_inputs(
         model=known.model,
         essays=known.essays,
@@ -62,8 +63,8 @@ def _make(arguments: Sequence[str]) -> None:
         print(f"{output} holds this suite already; nothing to do")
 
 
-def _options() -> argparse.ArgumentParser:
-    options = argparse.ArgumentParser(prog="memagent evaluate make", description=__doc__)
+def _options() -> OptionParser:
+    options = OptionParser(prog="memagent evaluate make", description=__doc__)
     options.add_argument("--output", required=True, help="the suite's folder, or any fsspec URL")
     options.add_argument("--model", default="tiny", help="whose tokens count: `tiny`, a model folder or hub name")
     options.add_argument("--tasks", nargs="+", default=["all"], help="names, or all that have their file (default)")
@@ -76,7 +77,7 @@ def _options() -> argparse.ArgumentParser:
     options.add_argument("--hotpotqa", help="HotpotQA file, JSON; for qa_hotpot and ruler_hqa")
     options.add_argument("--squad", help="SQuAD file, JSON; for qa_squad")
     options.add_argument("--num-documents", type=int, nargs="+", default=[], help="lengths for ruler_hqa: 50 to 25600")
-    options.add_argument("--storage-options", default="{}", help="arguments of the fsspec file system, JSON")
+    options.add_storage_options()
     return options
 
 

@@ -1,12 +1,12 @@
 """`memagent evaluate report`: one page with scores, pictures and every failure's memory trace; starts no engine."""
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 from functools import partial
 
-from jobs.arguments import parse_storage_options, run_command
+from jobs.arguments import run_command
+from jobs.options import OptionParser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -15,17 +15,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(arguments: Sequence[str]) -> None:
-    options = argparse.ArgumentParser(prog="memagent evaluate report", description=__doc__)
+    options = OptionParser(prog="memagent evaluate report", description=__doc__)
     options.add_argument("output", help="what `evaluate run` wrote: a folder or any fsspec URL")
     options.add_argument("--to", help="where report.html and its pictures go (default: OUTPUT/report)")
-    options.add_argument(
-        "--storage-options", default="{}", help="arguments of the fsspec file system, JSON (default: {})"
-    )
+    options.add_storage_options()
     known = options.parse_args(arguments)
     from memagent_batch.storage.location import Location
     from pipelines.evaluation_report import REPORT_FOLDER, write_report
 
-    storage_options = parse_storage_options(known.storage_options)
+    storage_options = known.storage_options
     output = Location(uri=known.output, storage_options=storage_options)
     target = Location(uri=known.to, storage_options=storage_options) if known.to else output / REPORT_FOLDER
     print(json.dumps(write_report(output, target=target), indent=2, ensure_ascii=False))

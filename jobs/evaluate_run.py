@@ -1,18 +1,22 @@
 """`memagent evaluate run`: reads a suite with one or several policies or models, and scores the answers."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from jobs.arguments import parse_settings, run_command
+from jobs.knobs import Manual
+from jobs.manuals import EVALUATE_UNUSED, MODEL
+from jobs.options import OptionParser, wants_help
 from jobs.variants import policy_variants, read_variants, vary
 from memagent_batch.errors import SettingsError
 from memagent_batch.masking import shown
 
 COMMAND = "memagent evaluate run"
 DESCRIPTION = "Reads a suite with one or several policies or models, and scores the answers."
+EXAMPLE = "memagent evaluate run --suite suite/ --output eval/ --config job.yaml --policies overwrite truncate"
+PAGE = "docs/evaluation.md"
 SET_BY_SUITE = ("documents", "questions", "ask")
 
 
@@ -22,20 +26,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> None:
-    options = _options()
-    if {"-h", "--help"}.intersection(arguments):
-        print(f"{options.format_help()}\nEvery knob of `memagent answer` can be given as well:\n")
-        parse_settings(["--help"], command=COMMAND, description=DESCRIPTION)
-    try:
-        known, rest = options.parse_known_args(arguments)
-    except argparse.ArgumentError as error:
-        raise SettingsError(str(error)) from error
+    own = _options()
+    known, _ = own.parse_known_args(arguments)
     for name in SET_BY_SUITE:
-        if any(argument.split("=")[0] == f"--{name}" for argument in rest):
+        if any(argument.split("=")[0] == f"--{name}" for argument in arguments):
             raise SettingsError(f"--{name}: the suite brings documents and questions; leave it out")
-    base = parse_settings(
-        [*rest, "--documents", known.suite, "--questions", known.suite], command=COMMAND, description=DESCRIPTION
-    )
+    if known.suite is None and not wants_help(arguments):
+        raise SettingsError(f"--suite: missing; see {COMMAND} --help")
+    by_suite = [] if known.suite is None else ["--documents", known.suite, "--questions", known.suite]
+    manual = Manual(common=("output", *MODEL), unused=EVALUATE_UNUSED, own=own, example=EXAMPLE, page=PAGE)
+    base = parse_settings([*arguments, *by_suite], command=COMMAND, description=DESCRIPTION, manual=manual)
     listed = read_variants(known.variants) if known.variants else {}
     knobs = policy_variants(known.policies) | listed or policy_variants([base.policy.kind])
     settings = {name: vary(base, changed, name=name) for name, changed in knobs.items()}
@@ -55,19 +55,20 @@ def _run(arguments: Sequence[str]) -> None:
         score_on=ScoreOn(known.score_on),
     )
     print(score_table(scores))
-    place = shown(base.output)
+    place = shown(base.output.rstrip("/"))
     print(f"\nevaluation {place}/evaluation.json, scores {place}/scores, runs {place}/runs")
+    print(f"draw them with: memagent evaluate report {place}")
     require_variants(variants, output=output)
 
 
-def _options() -> argparse.ArgumentParser:
+def _options() -> OptionParser:
     from memagent_batch.domain.scores import ScoreOn
     from memagent_batch.storage.foreign_suites import ForeignFormat
 
-    options = argparse.ArgumentParser(
-        prog=COMMAND, description=DESCRIPTION, add_help=False, allow_abbrev=False, exit_on_error=False
+    options = OptionParser(prog=COMMAND, add_help=False)
+    options.add_argument(
+        "--suite", metavar="PATH", help="(required) Folder of `evaluate make`, or files of a foreign suite"
     )
-    options.add_argument("--suite", required=True, help="folder of `evaluate make`, or files of a foreign suite")
     options.add_argument("--format", choices=[*ForeignFormat], help="whose suite it is (default: told by its records)")
     options.add_argument(
         "--score-on",
@@ -76,9 +77,14 @@ def _options() -> argparse.ArgumentParser:
         help="score the whole response, the answer taken out of it, or what each metric's authors score: the response "
         "by `all` and `any` (RULER), the answer by the others (default: metric)",
     )
-    options.add_argument("--policies", nargs="+", default=[], help="one variant for each of these kinds of policy")
     options.add_argument(
-        "--variants", type=Path, help="YAML file: names, and below each the knobs that set the variant apart"
+        "--policies", nargs="+", metavar="KIND", default=[], help="one variant for each kind of policy"
+    )
+    options.add_argument(
+        "--variants",
+        type=Path,
+        metavar="FILE",
+        help="YAML file: names, and below each its own knobs",
     )
     return options
 

@@ -1,13 +1,13 @@
 """`memagent evaluate score`: scores any answers table against a suite."""
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 
-from jobs.arguments import parse_storage_options, run_command
+from jobs.arguments import run_command
+from jobs.options import OptionParser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,7 +24,7 @@ def _score(arguments: Sequence[str]) -> None:
     from pipelines.scoring import score_run, summarise
 
     foreign_format = ForeignFormat(known.format) if known.format else None
-    locate = partial(Location, storage_options=parse_storage_options(known.storage_options))
+    locate = partial(Location, storage_options=known.storage_options)
     scored = score_run(
         locate(uri=known.answers),
         suite=locate(uri=known.suite),
@@ -44,11 +44,11 @@ def _score(arguments: Sequence[str]) -> None:
         sys.stderr.write(f"left out: {scored.num_strangers} answers to questions that the suite does not ask\n")
 
 
-def _options() -> argparse.ArgumentParser:
+def _options() -> OptionParser:
     from memagent_batch.domain.scores import ScoreOn
     from memagent_batch.storage.foreign_suites import ForeignFormat
 
-    options = argparse.ArgumentParser(prog="memagent evaluate score", description=__doc__, allow_abbrev=False)
+    options = OptionParser(prog="memagent evaluate score", description=__doc__)
     options.add_argument(
         "--answers",
         required=True,
@@ -66,9 +66,7 @@ def _options() -> argparse.ArgumentParser:
     options.add_argument("--variant", default="answers", help="name of what is scored (default: answers)")
     options.add_argument("--output", help="file to write the scores to, one row for each reading, as Parquet")
     options.add_argument("--json", action="store_true", help="print the cells as JSON")
-    options.add_argument(
-        "--storage-options", default="{}", help="arguments of the fsspec file system, JSON (default: {})"
-    )
+    options.add_storage_options()
     return options
 
 

@@ -1,12 +1,12 @@
 """`memagent export`: the rollouts table as files that another trainer reads: verl, TRL or SkyRL."""
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 from functools import partial
 
-from jobs.arguments import parse_storage_options, run_command
+from jobs.arguments import run_command
+from jobs.options import OptionParser
 from memagent_batch.storage.location import Location
 from pipelines.export import BRIDGES, export
 
@@ -20,15 +20,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _export(arguments: Sequence[str]) -> None:
-    options = argparse.ArgumentParser(prog="memagent export", description=DESCRIPTION)
+    options = OptionParser(prog="memagent export", description=DESCRIPTION)
     options.add_argument("--rollouts", required=True, help="the output of `memagent collect`: a folder or fsspec URL")
     options.add_argument("--to", required=True, help=f"the trainer: {', '.join(BRIDGES)}")
     options.add_argument("--output", required=True, help="where to write: a folder or fsspec URL")
-    options.add_argument(
-        "--storage-options", default="{}", help="arguments of the fsspec file system, JSON (default: {})"
-    )
+    options.add_storage_options()
     known = options.parse_args(arguments)
-    storage_options = parse_storage_options(known.storage_options)
+    storage_options = known.storage_options
     rollouts, output = (Location(uri=uri, storage_options=storage_options) for uri in (known.rollouts, known.output))
     record = export(rollouts, output, to=known.to)
     print(json.dumps({"output": str(output), "to": record["to"], **record["counts"]}))

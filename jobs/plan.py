@@ -5,17 +5,17 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from jobs.arguments import parse_settings, run_command
+from jobs.manuals import ANSWER, PLAN_UNUSED
+from jobs.options import OptionParser
 from memagent_batch.errors import SettingsError
 from memagent_batch.settings import Settings
 from pipelines.estimate import Rates, estimate
 
-DESCRIPTION = (
-    "Tells what `answer` would read and cost; starts no engine. --tokens-per-second N (of one replica) adds the hours "
-    "that its replicas need, --price-per-hour P (of one replica) the cost."
-)
+DESCRIPTION = "Shows what `answer` would read and cost; starts no engine."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,8 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _plan(arguments: Sequence[str]) -> None:
-    rates, rest = _rates(arguments)
-    settings = parse_settings(rest, command="memagent plan", description=DESCRIPTION)
+    own = _options()
+    manual = replace(ANSWER, unused=PLAN_UNUSED, own=own, example=ANSWER.example.replace("answer", "plan"))
+    settings = parse_settings(arguments, command="memagent plan", description=DESCRIPTION, manual=manual)
+    rates = _rates(own.parse_known_args(arguments)[0])
     from pipelines.plan import plan_run
 
     plan = plan_run(settings)
@@ -33,27 +35,32 @@ def _plan(arguments: Sequence[str]) -> None:
     print(json.dumps(plan | told, indent=2, ensure_ascii=False))
 
 
-def _rates(arguments: Sequence[str]) -> tuple[Rates | None, list[str]]:
-    """Speed and price, if they are given, and the arguments that are left.
+def _options() -> OptionParser:
+    options = OptionParser(prog="memagent plan", add_help=False)
+    options.add_argument(
+        "--tokens-per-second", type=float, metavar="N", help="speed of one replica, to estimate hours from"
+    )
+    options.add_argument(
+        "--price-per-hour", type=float, metavar="N", help="price of one replica, to estimate cost from"
+    )
+    return options
+
+
+def _rates(known: argparse.Namespace) -> Rates | None:
+    """Speed and price, if they are given.
 
     Raises:
         SettingsError: one of them is no number above 0, or there is a price and no speed.
     """
-    options = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    options.add_argument("--tokens-per-second", type=float)
-    options.add_argument("--price-per-hour", type=float)
-    try:
-        known, rest = options.parse_known_args(arguments)
-    except argparse.ArgumentError as error:
-        raise SettingsError(str(error)) from error
-    for name, value in vars(known).items():
+    for name in ("tokens_per_second", "price_per_hour"):
+        value = getattr(known, name)
         if value is not None and not (math.isfinite(value) and value > 0):
             raise SettingsError(f"--{name.replace('_', '-')}: {value:g} is no number above 0")
     if known.tokens_per_second is None:
         if known.price_per_hour is not None:
             raise SettingsError("--price-per-hour needs --tokens-per-second, the speed of one replica")
-        return None, rest
-    return Rates(tokens_per_second=known.tokens_per_second, price_per_hour=known.price_per_hour or 0.0), rest
+        return None
+    return Rates(tokens_per_second=known.tokens_per_second, price_per_hour=known.price_per_hour or 0.0)
 
 
 def _replicas(settings: Settings) -> int:

@@ -1,90 +1,62 @@
 """`memagent prompts`: shows prompt sets, and imports the official ones from a file of the official code."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic_settings import CliApp, CliPositionalArg, CliSubCommand, get_subcommand
-
-from jobs.arguments import run_command
+from jobs.arguments import run_command, run_named
+from jobs.options import OptionParser
 from memagent_batch.domain.built_in_prompts import BUILT_IN_PROMPTS
 from memagent_batch.domain.prompts import AnswerForm, PromptSet
-from memagent_batch.errors import OutputError, SettingsError
+from memagent_batch.errors import OutputError
 from memagent_batch.storage.official_prompts import OfficialImport, import_official
 from memagent_batch.storage.prompt_files import load_prompt_set, prompt_set_json, save_prompt_set
 
+SUBCOMMANDS = {
+    "list": "lists the built-in prompt sets: name, version, answer forms, hash",
+    "show": "shows the texts of a prompt set, with its hash",
+    "import": "makes a prompt set file from a Python file of the official MemAgent code",
+}
+IMPORT = """
 
-class Command(BaseModel):
-    """A command of the command line; unknown options are refused."""
-
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
-
-
-class ListPrompts(Command):
-    """Lists the built-in prompt sets: name, version, answer forms, hash."""
-
-    def cli_cmd(self) -> None:
-        """Prints the list."""
-        print(list_prompts())
-
-
-class ShowPrompts(Command):
-    """Shows the texts of a prompt set, with its hash."""
-
-    prompt_set: CliPositionalArg[str]
-    """Name of a built-in prompt set, or a prompt set file (JSON, YAML)."""
-
-    def cli_cmd(self) -> None:
-        """Prints the texts."""
-        print(show_prompts(self.prompt_set))
-
-
-class ImportPrompts(Command):
-    """Makes a prompt set file from a Python file of the official MemAgent code.
-
-    The file is parsed and never run. Published texts are known by their hash, others by the constants TEMPLATE and
-    TEMPLATE_FINAL or TEMPLATE_FINAL_BOXED.
-    """
-
-    file: CliPositionalArg[Path]
-    """Python file of the official MemAgent code."""
-    output: Path | None = None
-    """Prompt set file to write; NAME.json in the current folder by default. One that is there is not replaced."""
-    name: str | None = None
-    """Name of the prompt set; by default that of the Python file, without its ending."""
-
-    def cli_cmd(self) -> None:
-        """Prints what was imported, and where it lies."""
-        print(import_prompts(self.file, output=self.output, name=self.name))
-
-
-class Prompts(Command):
-    """Shows and imports prompt sets."""
-
-    list_command: CliSubCommand[ListPrompts] = Field(alias="list")
-    """Lists the built-in prompt sets."""
-    show_command: CliSubCommand[ShowPrompts] = Field(alias="show")
-    """Shows the texts of a prompt set."""
-    import_command: CliSubCommand[ImportPrompts] = Field(alias="import")
-    """Makes a prompt set file from official code."""
-
-    def cli_cmd(self) -> None:
-        """Runs the one that was named.
-
-        Raises:
-            SettingsError: none was named.
-        """
-        if get_subcommand(self, is_required=False) is None:
-            raise SettingsError("prompts: name what to do: list, show or import; --help tells more")
-        CliApp.run_subcommand(self)
+The file is parsed and never run. Published texts are known by their hash, others by the constants TEMPLATE and
+TEMPLATE_FINAL or TEMPLATE_FINAL_BOXED."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `memagent prompts`; returns the exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    return run_command(partial(CliApp.run, Prompts, cli_args=given))
+    given = sys.argv[1:] if arguments is None else arguments
+    return run_named(given, SUBCOMMANDS, command="memagent prompts", main_of=_main_of)
+
+
+def _main_of(name: str) -> Callable[[Sequence[str]], int]:
+    mains = {"list": _list, "show": _show, "import": _import}
+    return lambda arguments: run_command(partial(mains[name], arguments))
+
+
+def _list(arguments: Sequence[str]) -> None:
+    _options("list").parse_args(arguments)
+    print(list_prompts())
+
+
+def _show(arguments: Sequence[str]) -> None:
+    options = _options("show")
+    options.add_argument("prompt_set", help="name of a built-in prompt set, or a prompt set file (JSON, YAML)")
+    print(show_prompts(options.parse_args(arguments).prompt_set))
+
+
+def _import(arguments: Sequence[str]) -> None:
+    options = _options("import", more=IMPORT)
+    options.add_argument("file", type=Path, help="Python file of the official MemAgent code")
+    options.add_argument("--output", type=Path, metavar="PATH", help="file to write, replacing one that is there")
+    options.add_argument("--name", help="name of the prompt set (default: that of the Python file, without its ending)")
+    known = options.parse_args(arguments)
+    print(import_prompts(known.file, output=known.output, name=known.name))
+
+
+def _options(name: str, *, more: str = "") -> OptionParser:
+    return OptionParser(prog=f"memagent prompts {name}", description=f"This command {SUBCOMMANDS[name]}.{more}")
 
 
 def list_prompts() -> str:

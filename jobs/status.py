@@ -1,12 +1,12 @@
 """`memagent status`: what a running, finished or dead run has done, from its log and manifest alone."""
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 from functools import partial
 
-from jobs.arguments import parse_storage_options, run_command
+from jobs.arguments import run_command
+from jobs.options import OptionParser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -15,16 +15,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _status(arguments: Sequence[str]) -> None:
-    options = argparse.ArgumentParser(prog="memagent status", description=__doc__)
+    options = OptionParser(prog="memagent status", description=__doc__)
     options.add_argument("--output", required=True, help="where the run writes: a folder or any fsspec URL")
-    options.add_argument(
-        "--storage-options", default="{}", help="arguments of the fsspec file system, JSON (default: {})"
-    )
+    options.add_storage_options()
     known = options.parse_args(arguments)
     from memagent_batch.storage.location import Location
     from memagent_batch.storage.run_state import read_state
 
-    storage_options = parse_storage_options(known.storage_options)
+    storage_options = known.storage_options
     state = read_state(Location(uri=known.output, storage_options=storage_options))
     print(json.dumps(state, indent=2, ensure_ascii=False))
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from jobs import train_loop
 from jobs.arguments import parse_knobs, run_command
+from jobs.manuals import TRAIN
 from memagent_batch.masking import shown
 from memagent_batch.train_settings import TrainSettings
 
@@ -24,8 +25,9 @@ def _train(arguments: Sequence[str]) -> None:
         TrainSettings,
         arguments,
         command="memagent train",
-        description="Updates a model on the rollouts that it drew, by Multi-Conv DAPO, for one epoch. "
+        description="Updates a model on the rollouts that it drew, by Multi-Conv DAPO, for one epoch.\n"
         "`memagent train loop` collects and updates in turns.",
+        manual=TRAIN,
     )
     from pipelines.train import train  # here, so that --help needs no torch
 

@@ -1,11 +1,13 @@
 """`memagent train loop`: collects with the newest weights, updates them, and again, until a budget is spent."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from functools import partial
 
 from jobs.arguments import parse_knobs, run_command
+from jobs.manuals import TRAIN_LOOP
 from memagent_batch.masking import shown
 from memagent_batch.train_settings import TrainLoopSettings
 
@@ -16,19 +18,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _loop(arguments: Sequence[str]) -> None:
-    named = [argument.replace("--group-size", "--rollouts.group-size", 1) for argument in arguments]
     settings = parse_knobs(
         TrainLoopSettings,
-        named,
+        arguments,
         command="memagent train loop",
-        description="Samples questions G times (--group-size G), updates the model on them, and goes on with the new "
-        "weights, until --loop.max-steps or --loop.max-minutes. The same command goes on where it stopped.",
+        description="Samples questions several times, updates the model on them, and goes on with the new weights,\n"
+        "until --loop.max-steps or --loop.max-minutes. The same command goes on where it stopped.",
+        manual=TRAIN_LOOP,
     )
+    quiet_engine()
     from pipelines.learner.tasks import TableTasks, read_held_out
     from pipelines.train_loop import train_loop
 
     said = train_loop(settings, tasks=TableTasks(settings), held_out=read_held_out(settings))
     print(json.dumps({"output": shown(settings.output), **said}))
+
+
+def quiet_engine() -> None:
+    """Keeps vLLM's log lines out of stdout, which is for the result: the loop's engine runs in this very process.
+
+    Where the user's own variables ask for more lines, these go to stderr.
+    """
+    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_settings.exceptions import SettingsError as SourceError
 
-from jobs.arguments import readable
+from jobs.mistakes import readable
 from memagent_batch.errors import SettingsError
 from memagent_batch.settings import Settings
 
@@ -58,7 +58,7 @@ def vary(base: Settings, knobs: Mapping[str, Any], *, name: str) -> Settings:
     try:
         return Settings(**_merged(given, knobs))
     except ValidationError as error:
-        raise SettingsError(f"variant {name!r}: {readable(error)}") from error
+        raise SettingsError(f"variant {name!r}: {readable(error, kind=Settings)}") from error
     except SourceError as error:
         raise SettingsError(f"variant {name!r}: settings can't be read: {error}") from error
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -18,6 +18,15 @@ from memagent_batch.masking import shown
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
+
+
+def _as_several(value: Any) -> Any:
+    """One text as the only one of several."""
+    return (value,) if isinstance(value, str) else value
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_as_several)]
+"""One text or several."""
 
 
 class LogFormat(StrEnum):
@@ -176,4 +185,10 @@ class LoopSettings(Section):
 
 
 def _shown_knobs(knobs: Iterable[tuple[str | None, Any]]) -> Iterable[tuple[str | None, Any]]:
-    return [(name, shown(value) if type(value) is str else value) for name, value in knobs]
+    return [(name, _shown(value)) for name, value in knobs]
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_shown, value))
+    return shown(value) if type(value) is str else value

@@ -8,12 +8,13 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, JsonValue, SecretStr, field_validator, model_validator
+from pydantic import Field, JsonValue, SecretStr, field_serializer, field_validator, model_validator
+from pydantic_settings import NoDecode
 
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.prompts import AnswerForm
 from memagent_batch.options import StorageKnob, StorageOptions
-from memagent_batch.sections import Count, JobSettings, RolloutSettings, Seconds, Section
+from memagent_batch.sections import Count, JobSettings, RolloutSettings, Seconds, Section, Texts
 
 
 class EngineKind(StrEnum):
@@ -56,7 +57,7 @@ class InputSettings(Section):
     """Column with the text of a document."""
     question_column: str | None = None
     """Column of the documents that holds a question beside each text; none by default."""
-    carry_columns: tuple[str, ...] = ()
+    carry_columns: Texts = ()
     """Columns of the documents to carry into `answers`, as text."""
     format: Literal["auto", "parquet", "jsonl", "csv", "arrow", "text"] = "auto"
     """File format of the documents; `auto` goes by the file ending."""
@@ -197,12 +198,13 @@ class LogSettings(Section):
 class Settings(JobSettings):
     """All of a run. Every knob has its unit and default beside it."""
 
-    documents: str
-    """Documents: a file, folder or glob of Parquet, JSONL, CSV, Arrow or text files; a path or any fsspec URL."""
+    documents: Annotated[Texts, NoDecode, Field(min_length=1)]
+    """Documents: one or several files, folders or globs of Parquet, JSONL, CSV, Arrow or text files; paths or any
+    fsspec URLs, all on one file system. Ids of text files are their paths below the folder that holds all of them."""
     questions: str | None = None
     """Question list: a Parquet, JSONL, CSV, Arrow or text file (one question a line). Rows with a `document_id` are
     bound to that document, the others are asked of every document."""
-    ask: tuple[str, ...] = ()
+    ask: Texts = ()
     """A question for every document, given here; can be repeated."""
     output: str
     """Where log, tables and manifest go: a folder or any fsspec URL. The same output again goes on where it stopped."""
@@ -262,10 +264,15 @@ class Settings(JobSettings):
     adopt_output: bool = False
     """Take over an output that was written for other documents or questions; what still fits is not read again."""
 
+    @field_serializer("documents")
+    def _places(self, documents: tuple[str, ...]) -> str | list[str]:
+        """One place as itself, as records of earlier versions have it."""
+        return documents[0] if len(documents) == 1 else list(documents)
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not (self.questions or self.ask or self.input.question_column):
-            raise ValueError("no question: give --questions, --ask or --input.question_column")
+            raise ValueError("no question: give --questions, --ask or --input.question-column")
         if self.policy.overlap_tokens >= self.policy.chunk_tokens:
             raise ValueError("policy.overlap_tokens must be below policy.chunk_tokens")
         if self.policy.kind == "retrieve" and not (

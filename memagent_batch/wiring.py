@@ -54,7 +54,7 @@ def resolve_model(name: str) -> str:
 
 def make_tokenizer(settings: Settings) -> Tokenizer:
     """The model's tokeniser."""
-    return load_tokenizer(settings.tokenizer or model_folder(settings))
+    return load_tokenizer(resolve_model(settings.tokenizer or settings.model))
 
 
 def make_prompt_set(settings: Settings) -> PromptSet:
@@ -138,10 +138,15 @@ def make_renewable_engine(settings: Settings) -> RenewableEngine:
     return VllmEngine(
         settings.vllm,
         model=model_folder(settings),
-        tokenizer=settings.tokenizer,
+        tokenizer=settings.tokenizer and resolve_model(settings.tokenizer),
         window_tokens=settings.window_tokens,
         sampling=settings.sampling,
     )
+
+
+def make_documents(settings: Settings) -> list[Location]:
+    """Where the documents are. All places are on one file system, so that each leads to the files of all."""
+    return [Location(uri=uri, storage_options=settings.storage_options) for uri in settings.documents]
 
 
 def make_output(settings: Settings) -> Location:

@@ -25,8 +25,8 @@ from memagent_batch.storage.manifest import (
     FORMAT,
     RUN_FILE,
     RunRecord,
+    asked_documents,
     asked_questions,
-    canonical,
     package_versions,
     public_settings,
     read_json,
@@ -130,7 +130,7 @@ def _claim(output: Location, settings: Settings, *, reader: ReaderIdentity, plan
         record = RunRecord(
             run_id=new_run_id(after=before["run_id"] if before else ""),
             started_at=started_at.isoformat(),
-            documents=canonical(settings.documents, settings),
+            documents=asked_documents(settings),
             questions=asked_questions(settings),
             asked=plan.num_readings,
             reader_fingerprint=reader.fingerprint,

@@ -21,7 +21,14 @@ from memagent_batch.storage.questions import read_questions, require_known_docum
 from memagent_batch.storage.schemas import ANSWERS
 from memagent_batch.storage.shards import list_shards
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
-from memagent_batch.wiring import identify_reader, make_output, make_policy, make_prompt_tokens, make_tokenizer
+from memagent_batch.wiring import (
+    identify_reader,
+    make_documents,
+    make_output,
+    make_policy,
+    make_prompt_tokens,
+    make_tokenizer,
+)
 
 
 def plan_run(settings: Settings) -> dict[str, Any]:
@@ -40,11 +47,11 @@ def make_plan(settings: Settings) -> Plan:
     Raises:
         InputError: a file, column or row can't be used; names it.
     """
-    documents = Location(uri=settings.documents, storage_options=settings.storage_options)
+    documents = make_documents(settings)
     listed = Location(uri=settings.questions, storage_options=settings.storage_options) if settings.questions else None
     require_carry_columns(settings.input, reserved=ANSWERS.names)
     questions = read_questions(listed, ask=settings.ask)
-    shards = list_shards(documents, settings=settings.input)
+    shards = list_shards(*documents, settings=settings.input)
     rows = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards)).map_batches(
         index_shards, fn_kwargs={"settings": settings}, batch_size=1, num_cpus=CPU_SHARE
     )
@@ -52,8 +59,8 @@ def make_plan(settings: Settings) -> Plan:
     tables = [table.cast(schema) for table in rows.iter_batches(batch_size=None, batch_format="pyarrow")]
     index = pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
     if not index.num_rows:
-        raise InputError(f"documents: the files at {settings.documents} hold no document")
-    require_unique_ids(index, documents=documents)
+        raise InputError(f"documents: the files at {', '.join(settings.documents)} hold no document")
+    require_unique_ids(index, documents=documents[0])
     require_known_documents(questions, index)
     plan = Plan(index, questions, samples=settings.sampling.samples, as_lists=settings.policy.kind == SharedPolicy.kind)
     if not plan.questions.num_rows:

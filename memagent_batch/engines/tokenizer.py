@@ -29,6 +29,7 @@ from memagent_batch.domain.prompts import (
 from memagent_batch.domain.thoughts import CLOSING, OPENING, ends_in_thought
 from memagent_batch.engines.byte_places import BytePlaces
 from memagent_batch.engines.chat_template import ChatTemplate
+from memagent_batch.engines.weights import names_folder
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
 
 if TYPE_CHECKING:
@@ -218,10 +219,14 @@ def _load(model: str) -> Any:
         raise SettingsError(
             f"model: the folder {model} has no tokenizer.json; copy the model's tokenizer files into it"
         )
+    if not folder.exists() and names_folder(model):
+        raise SettingsError(f"model: there is no folder {model} on this machine; check the path on every node")
     try:
         tokenizer = _tokenizer_class(model).from_pretrained(model)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
-        raise SettingsError(f"model: no tokeniser can be loaded from {model}: {error}") from error
+        raise SettingsError(
+            f"model: no tokeniser can be loaded from {model}: {' '.join(str(error).split())}"
+        ) from error
     if not tokenizer.is_fast:
         raise SettingsError(f"model: {model} has no fast tokeniser (tokenizer.json), which character spans need")
     if not tokenizer.chat_template:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from memagent_batch.engines import orphan_guard
 from memagent_batch.engines.vllm_outputs import cause
-from memagent_batch.engines.weights import WEIGHT_ENDINGS
+from memagent_batch.engines.weights import WEIGHT_ENDINGS, names_folder
 from memagent_batch.errors import EngineDeadError, EngineStartError
 from memagent_batch.settings import SamplingSettings, Speculation, VllmSettings
 
@@ -179,7 +179,7 @@ def require_model(model: str, *, load_format: str | None) -> None:
             raise EngineStartError(f"model: the folder {model} has no config.json; give a folder with a whole model")
         if load_format is None and not any(name.endswith(tuple(WEIGHT_ENDINGS)) for name in names):
             raise EngineStartError(f"model: the folder {model} has no weights, such as model.safetensors")
-    elif not path.exists() and (path.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1):
+    elif not path.exists() and names_folder(model):
         raise EngineStartError(f"model: there is no folder {model} on this machine; check the path on every node")
 
 

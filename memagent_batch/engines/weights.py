@@ -107,3 +107,8 @@ def _hub_sha256(model: str) -> str:
     except (OSError, ValueError):
         return hashlib.sha256(f"hub name {model}".encode()).hexdigest()
     return hashlib.sha256(f"hub commit {Path(snapshot).name}".encode()).hexdigest()
+
+
+def names_folder(model: str) -> bool:
+    """Whether the name of a model is plainly a path, and no name at a hub (`owner/model`)."""
+    return Path(model).is_absolute() or model.startswith((".", "~")) or model.count("/") > 1 or model.endswith("/")

@@ -16,9 +16,8 @@ from memagent_batch.ray_data.documents import planned_documents
 from memagent_batch.settings import Settings
 from memagent_batch.storage.calls import CALL_COLUMN
 from memagent_batch.storage.documents import FetchedText, fetch_texts, index_shard
-from memagent_batch.storage.location import Location
 from memagent_batch.storage.plan import WORK_COLUMNS
-from memagent_batch.wiring import make_tokenizer
+from memagent_batch.wiring import make_documents, make_tokenizer
 
 SPAN = pa.struct(
     [
@@ -62,8 +61,8 @@ def tokenise(bundle: pa.Table, *, settings: Settings) -> Iterator[pa.Table]:
     work = bundle.select(["document_id", "document_hash", *WORK_COLUMNS.names]).to_pylist()
     calls = bundle[CALL_COLUMN].to_pylist() if CALL_COLUMN in bundle.schema.names else range(len(work))
     missing, held = Counter(calls), defaultdict(list)
-    documents = Location(uri=settings.documents, storage_options=settings.storage_options)
-    for fetched in fetch_texts(bundle, documents=documents, settings=settings.input):
+    documents = make_documents(settings)
+    for fetched in fetch_texts(bundle, documents=documents[0], settings=settings.input):
         call = calls[fetched.row]
         held[call].append(_tokenised(tokenizer, fetched, work[fetched.row], settings=settings))
         missing[call] -= 1

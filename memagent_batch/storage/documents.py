@@ -205,7 +205,7 @@ def _document_records(location: Location, *, name: str, shard: Shard, settings: 
         return
     if len(columns) > 2:
         raise InputError(
-            f"{location.uri}: a text file has no column {columns[2].name!r}; leave out --{columns[2].knob}, "
+            f"{location.uri}: a text file has no column {columns[2].name!r}; leave out {columns[2].option}, "
             "or write the documents as Parquet, JSONL or CSV"
         )
     for record in reader.read(location, columns=columns[1:], groups=None):

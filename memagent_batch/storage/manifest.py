@@ -42,8 +42,8 @@ class RunRecord:
     """The run."""
     started_at: str
     """When it began, ISO 8601, UTC."""
-    documents: str
-    """URI of the documents."""
+    documents: str | list[str]
+    """URI of the documents; a list where there are several."""
     questions: list[str]
     """URI of the question list, questions given directly, and the inline column, in this order."""
     asked: int
@@ -101,12 +101,23 @@ def claim_output(output: Location, settings: Settings) -> None:
         raise OutputError(
             f"output: {output.uri} has the layout {record.get('format')!r}, this version writes {FORMAT!r}"
         )
-    asked = (canonical(settings.documents, settings), [*map(shown, asked_questions(settings))])
-    if (shown(record["documents"]), [*map(shown, record["questions"])]) != asked and not settings.adopt_output:
+    asked = (_several(asked_documents(settings)), [*map(shown, asked_questions(settings))])
+    claimed = ([*map(shown, _several(record["documents"]))], [*map(shown, record["questions"])])
+    if claimed != asked and not settings.adopt_output:
         raise OutputError(
             f"output: {output.uri} belongs to a run over documents {record['documents']} and questions "
             f"{record['questions']}; choose another output, or say --adopt-output to go on in this one"
         )
+
+
+def asked_documents(settings: Settings) -> str | list[str]:
+    """Where the documents are, for `run.json`: the URI of the one place, or of each of several."""
+    places = [canonical(uri, settings) for uri in settings.documents]
+    return places[0] if len(places) == 1 else places
+
+
+def _several(places: str | list[str]) -> list[str]:
+    return [places] if isinstance(places, str) else places
 
 
 def require_apart(settings: Settings) -> None:
@@ -115,18 +126,23 @@ def require_apart(settings: Settings) -> None:
     Raises:
         OutputError: names both.
     """
-    documents, output = _place(settings.documents, settings), _place(settings.output, settings)
+    for uri in settings.documents:
+        _require_apart(uri, settings)
+
+
+def _require_apart(uri: str, settings: Settings) -> None:
+    documents, output = _place(uri, settings), _place(settings.output, settings)
     if not documents or not output:
         return  # a file system that is not there, or not reached: reading the inputs says so
     wildcards = set("*?[") & set(documents)
     if f"{documents}/".startswith(f"{output}/") and not wildcards:
         raise OutputError(
-            f"output: the documents {shown(settings.documents)} lie inside the output {shown(settings.output)}, "
+            f"output: the documents {shown(uri)} lie inside the output {shown(settings.output)}, "
             "where a run keeps its own files; choose an output beside them"
         )
     if _finds(documents, [f"{output}/{name}" for name in OUTPUT_FILES], is_pattern=bool(wildcards)):
         raise OutputError(
-            f"output: {shown(settings.output)} lies inside the documents {shown(settings.documents)}, so that the "
+            f"output: {shown(settings.output)} lies inside the documents {shown(uri)}, so that the "
             "next run would read its tables as documents; choose an output beside them"
         )
 

@@ -18,7 +18,8 @@ from memagent_batch.errors import InputError, MemagentError
 from memagent_batch.storage.location import Location, cause
 
 _CLIENT_PACKAGES = frozenset(
-    {"adlfs", "aiobotocore", "aiohttp", "azure", "botocore", "fsspec", "gcsfs", "google", "huggingface_hub", "requests"}
+    {"adlfs", "aiobotocore", "aiohttp", "azure", "botocore", "fsspec", "gcsfs", "google", "httpx", "httpx2"}
+    | {"huggingface_hub", "requests"}
 )
 """Packages of file system clients whose errors do not descend from OSError."""
 
@@ -64,6 +65,11 @@ class Column:
     """Where it must have values."""
     knob: str = ""
     """Setting that names the column, for the remedy in messages; empty where the name is fixed."""
+
+    @property
+    def option(self) -> str:
+        """The setting on the command line."""
+        return f"--{self.knob.replace('_', '-')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +151,7 @@ def reading(path: str) -> Iterator[None]:
         detail = str(error).strip() or type(error).__name__
         raise InputError(
             f"{path} can't be read: {detail}; is it whole, in the format that its ending or --input.format says, "
-            "and reachable with --storage_options?"
+            "and reachable with --storage-options?"
         ) from cause(error, uri=path)
 
 
@@ -229,7 +235,7 @@ def refuse_type(type_name: str, *, column: Column, where: str) -> NoReturn:
         InputError: always.
     """
     wanted = "text or integers" if column.kind is Kind.IDENTIFIER else "text"
-    remedy = f", or name another column with --{column.knob}" if column.knob else ""
+    remedy = f", or name another column with {column.option}" if column.knob else ""
     raise InputError(f"{where}: column {column.name!r} holds {type_name}, not {wanted}; write it as text{remedy}")
 
 
@@ -239,6 +245,6 @@ def refuse_missing(column: Column, *, there: Sequence[str], where: str) -> NoRet
     Raises:
         InputError: always.
     """
-    remedy = f"name the right one with --{column.knob}" if column.knob else "add or rename one"
+    remedy = f"name the right one with {column.option}" if column.knob else "add or rename one"
     names = ", ".join(repr(name) for name in there) or "none"
     raise InputError(f"{where} has no column {column.name!r}; its columns: {names}; {remedy}")

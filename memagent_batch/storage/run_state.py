@@ -61,4 +61,4 @@ def _turns(output: Location, *, reader_fingerprint: str) -> dict[str, Any]:
         num_tokens += pc.sum(table["num_prompt_tokens"]).as_py() or 0
         ended = pc.max(table["finished_at"]).as_py()
         last = max(filter(None, (last, ended)), default=None)
-    return {"turns": num_turns, "prompt_tokens": num_tokens, "last_turn_at": None if last is None else str(last)}
+    return {"turns": num_turns, "prompt_tokens": num_tokens, "last_turn_at": None if last is None else last.isoformat()}

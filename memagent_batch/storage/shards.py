@@ -53,7 +53,7 @@ class Shard:
     """Part of the documents that one task indexes: some files of one format, or some row groups of one file."""
 
     documents: str
-    """URI of the documents, which names the file system of the paths."""
+    """URI of the documents, or of one of their places: it names the file system of the paths."""
     root: str
     """What the paths begin with, up to the ids of text documents."""
     paths: tuple[str, ...]
@@ -71,27 +71,52 @@ class Shard:
         return tuple(path.removeprefix(self.root) for path in self.paths)
 
 
-def list_shards(documents: Location, *, settings: InputSettings) -> list[Shard]:
+def list_shards(*documents: Location, settings: InputSettings) -> list[Shard]:
     """Shards of the documents, in the order of their paths within each format.
 
     Args:
-        documents: A file, a folder (read with all below it) or a glob. Hidden files, and names that start with `_`,
-            are left out of folders and globs.
+        documents: Files, folders (read with all below them) or globs, all on one file system. Hidden files, and names
+            that start with `_`, are left out of folders and globs.
         settings: Format of the files; `auto` goes by each file's ending.
 
     Raises:
-        InputError: there is no file, or one whose ending is not known, or a large one that can't be opened.
+        InputError: there is no file, or one whose ending is not known, or a large one that can't be opened; or the
+            places are on several file systems.
     """
+    place = documents[0]
     shards: list[Shard] = []
-    for format_, files in sorted(_by_format(list_files(documents), documents, settings=settings).items()):
+    for format_, files in sorted(_by_format(_list_places(documents), place, settings=settings).items()):
         large = [file for file in files if _is_large(file, format_=format_)]
         with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
-            sizes = list(threads.map(partial(_group_bytes, documents), large))
+            sizes = list(threads.map(partial(_group_bytes, place), large))
         for file, group_bytes in zip(large, sizes, strict=True):
-            shards.extend(_split(documents, file, format_=format_, sizes=group_bytes))
+            shards.extend(_split(place, file, format_=format_, sizes=group_bytes))
         small = [file for file in files if not _is_large(file, format_=format_)] if large else files
-        shards.extend(_packed(documents, small, format_=format_))
+        shards.extend(_packed(place, small, format_=format_))
     return shards
+
+
+def _list_places(places: Sequence[Location]) -> list[InputFile]:
+    """Files of all places; a file that is in two of them once.
+
+    With several places, a name is the path below the folder that holds all of them, so that no two are the same, and
+    the files that a shell makes of a glob have the names that the glob itself gives.
+
+    Raises:
+        InputError: a place has no file, or is on another file system than the first.
+    """
+    if len(places) == 1:
+        return list_files(places[0])
+    files = {file.path: file for place in places for file in list_files(place)}
+    for place in places:
+        if place.fs != places[0].fs:
+            raise InputError(
+                f"documents: {places[0]} and {place} are on two file systems; copy them to one, or read each in a run "
+                "of its own"
+            )
+    roots = {file.root.rstrip("/") for file in files.values()}
+    root = "".join(f"{part}/" for part in posixpath.commonprefix([root.split("/") for root in roots]))
+    return [replace(files[path], root=root) for path in sorted(files)]
 
 
 def list_files(location: Location) -> list[InputFile]:
@@ -127,11 +152,13 @@ def _info(location: Location) -> Mapping[str, Any] | None:
     """
     try:
         info: Mapping[str, Any] = location.fs.info(location.path)
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
+            raise InputError(f"{location.uri} can't be reached: {error.__cause__}; check the address") from error
         return None
     except (ValueError, TypeError) as error:
         raise InputError(
-            f"{location.uri}: its file system can't be used ({error}); check the protocol and --storage_options"
+            f"{location.uri}: its file system can't be used ({error}); check the protocol and --storage-options"
         ) from error
     return info
 

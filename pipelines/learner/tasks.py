@@ -15,6 +15,7 @@ from memagent_batch.storage.plan import Plan
 from memagent_batch.storage.questions import read_questions, require_known_documents
 from memagent_batch.storage.shards import list_shards
 from memagent_batch.train_settings import TrainLoopSettings
+from memagent_batch.wiring import make_documents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +84,8 @@ def fetch_tasks(asked: Sequence[dict[str, Any]], *, settings: TrainLoopSettings)
         return []
     rows = pa.Table.from_pylist([row["document"] for row in asked], schema=index_schema(settings.input))
     texts: dict[int, str] = {}
-    documents = Location(uri=settings.documents, storage_options=settings.storage_options)
-    for fetched in fetch_texts(rows, documents=documents, settings=settings.input):
+    documents = make_documents(settings)
+    for fetched in fetch_texts(rows, documents=documents[0], settings=settings.input):
         if fetched.text is None:
             _tell_unread(asked[fetched.row]["document"]["document_id"], fetched.error)
         else:
@@ -119,8 +120,8 @@ def _asked(settings: TrainLoopSettings, uri: str | None) -> list[dict[str, Any]]
     """Each question of a list that has references with each document that it is asked of."""
     if uri is None:
         raise SettingsError("questions: missing; give a question list with references")
-    documents = Location(uri=settings.documents, storage_options=settings.storage_options)
-    shards = list_shards(documents, settings=settings.input)
+    documents = make_documents(settings)
+    shards = list_shards(*documents, settings=settings.input)
     index = pa.concat_tables(
         [
             table
@@ -128,7 +129,7 @@ def _asked(settings: TrainLoopSettings, uri: str | None) -> list[dict[str, Any]]
             for table in index_shard(shard, settings=settings.input, storage_options=settings.storage_options)
         ]
     )
-    require_unique_ids(index, documents=documents)
+    require_unique_ids(index, documents=documents[0])
     questions = read_questions(Location(uri=uri, storage_options=settings.storage_options), ask=())
     require_known_documents(questions, index)
     plan = Plan(index, questions, samples=1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from pipelines.report.lengths import length_label, magnitude
 from pipelines.report.visible import visible
@@ -24,6 +24,8 @@ LINES = ("solid", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 1.5, 1.5, 1.5)))
 
 DOTS_PER_INCH = 160
 """Sharp on a screen of twice the usual density at the width of the page."""
+SHORT_AXIS = 20.0
+"""Highest over lowest value of a logarithmic axis, below which two powers of ten need not stand on it."""
 MAX_NAME_CHARACTERS = 32
 """Longer names of variants and tasks are cut in pictures."""
 MIN_LABEL_GAP = 0.045
@@ -147,6 +149,9 @@ def draw_scores(axes: Axes) -> None:
 def draw_magnitudes(axes: Axes) -> None:
     """A logarithmic vertical axis of counts or seconds."""
     axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    if high < low * SHORT_AXIS:
+        axes.yaxis.set_major_locator(MaxNLocator(4))  # powers of ten alone would leave such an axis without a number
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: magnitude(value)))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.tick_params(axis="y", which="minor", size=0)

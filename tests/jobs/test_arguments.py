@@ -1,13 +1,19 @@
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
 
-from jobs.arguments import parse_settings, parse_storage_options, run_command
+from jobs import cli
+from jobs.arguments import parse_settings, run_command
+from jobs.manuals import PLAN_UNUSED
+from jobs.options import parse_storage_options
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import CountsError, OutputError, SettingsError, StorageError
 from memagent_batch.events import begin_log
@@ -120,17 +126,100 @@ def knobs_of(model: type[BaseModel], *, prefix: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("command", "knobs"),
-    [("answer", Settings), ("plan", Settings), ("train", TrainSettings), ("train loop", TrainLoopSettings)],
+    ("command", "knobs", "unused"),
+    [
+        ("answer", Settings, ("rollouts",)),
+        ("plan", Settings, PLAN_UNUSED),
+        ("collect", Settings, ()),
+        ("train", TrainSettings, ()),
+        ("train loop", TrainLoopSettings, ("ask",)),
+    ],
 )
-def test_help_lists_every_knob(command: str, knobs: type[BaseModel]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "jobs.cli", *command.split(), "--help"], capture_output=True, text=True, check=False
+def test_help_all_lists_every_knob_that_the_command_uses(
+    command: str, knobs: type[BaseModel], unused: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([*command.split(), "--help-all"])
+    shown = re.findall(r"(--[a-z0-9._-]+)[ ,\n]", capsys.readouterr().out)
+    hidden = tuple(f"{name.replace('_', '-')}." for name in unused)
+    used = {f"--{knob}" for knob in knobs_of(knobs) if not f"{knob}.".startswith(hidden)}
+    assert used | {"--config"} <= set(shown)
+    assert not [option for option in shown if option.startswith(tuple(f"--{name}." for name in unused))]
+
+
+@pytest.mark.parametrize(
+    "command", ["answer", "plan", "collect", "train", "train loop", "evaluate run", "status", "evaluate make"]
+)
+def test_help_fits_on_a_screen_and_shows_no_types_of_the_code(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([*command.split(), "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"usage: memagent {command} [")
+    assert lines[1] == "" or command in {"status", "evaluate make"}
+    assert len(lines) < 90
+    assert not [line for line in lines if re.search(r"tuple\[|dict\[|default factory|\bNone\b|\{\}|VLLM\b,", line)]
+
+
+def test_help_of_collect_names_the_option_that_the_readme_uses(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["collect", "--help"])
+    assert "--group-size N" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("spelled", ["--policy.chunk-tokens", "--policy.chunk_tokens"])
+def test_parse_settings_takes_both_spellings_of_an_option(spelled: str) -> None:
+    assert parse(f"{spelled}=7").policy.chunk_tokens == 7
+    assert parse(spelled, "7").policy.chunk_tokens == 7
+
+
+def test_parse_settings_takes_several_documents() -> None:
+    settings = parse_settings(
+        ["--documents", "a.jsonl", "b.jsonl", "--ask=Who?", "--documents=c, d.txt", "--output=o"],
+        command="memagent answer",
+        description="",
     )
-    assert done.returncode == 0
-    missing = [knob for knob in knobs_of(knobs) if f"--{knob}" not in done.stdout]
-    assert not missing
-    assert "--config" in done.stdout
+    assert settings.documents == ("a.jsonl", "b.jsonl", "c, d.txt")
+    assert settings.model_dump()["documents"] == ["a.jsonl", "b.jsonl", "c, d.txt"]
+    assert parse().model_dump()["documents"] == "docs"
+
+
+def test_parse_settings_documents_of_job_file_and_environment_are_one_or_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ["--ask=Who?", "--output=o"]
+    (tmp_path / "job.yaml").write_text("documents: [a, b]\nask: What?\n")
+    config = [f"--config={tmp_path / 'job.yaml'}", "--output=o"]
+    settings = parse_settings(config, command="memagent answer", description="")
+    assert (settings.documents, settings.ask) == (("a", "b"), ("What?",))
+    monkeypatch.setenv("MEMAGENT_DOCUMENTS", "texts/[ab]*.txt")
+    assert parse_settings(given, command="memagent answer", description="").documents == ("texts/[ab]*.txt",)
+
+
+def test_main_tells_its_version_for_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [cli.main(arguments) for arguments in (["--version"], ["answer", "--version"])] == [0, 0]
+    assert capsys.readouterr().out.splitlines() == [f"memagent-batch {version('memagent-batch')}"] * 2
+
+
+@pytest.mark.parametrize("group", [[], ["evaluate"], ["prompts"]])
+def test_main_without_a_name_lists_the_names_and_exits_with_2(
+    group: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(group) == 2
+    assert capsys.readouterr().err.startswith(f"error: say what to do: {' '.join(['memagent', *group])} NAME\n")
+
+
+def test_help_into_a_closed_pipe_shows_no_traceback() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "memagent_batch", "--help"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

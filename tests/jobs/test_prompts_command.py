@@ -3,11 +3,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from pydantic_settings import CliApp
 
-from jobs.prompts import Prompts, import_prompts, list_prompts, show_prompts
+from jobs.prompts import import_prompts, list_prompts, main, show_prompts
 from memagent_batch.domain.built_in_prompts import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
-from memagent_batch.errors import OutputError, PromptSetError, SettingsError
+from memagent_batch.errors import OutputError
 from memagent_batch.storage.prompt_files import load_prompt_set
 
 CODE = "TEMPLATE = '{prompt} {memory} {chunk}'\nTEMPLATE_FINAL = '{prompt} {memory}'\n"
@@ -22,7 +21,7 @@ def official(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str) -> None:
-    CliApp.run(Prompts, cli_args=list(arguments))
+    assert main(arguments) == 0
 
 
 def test_list_prompts_shows_every_built_in_set_with_its_hash() -> None:
@@ -77,19 +76,21 @@ def test_prompts_command_line_runs_each_command(
     assert load_prompt_set(str(target)).sha256 in capsys.readouterr().out
 
 
-def test_prompts_command_line_without_a_command_names_them() -> None:
-    with pytest.raises(SettingsError, match="list, show or import"):
-        run()
-
-
-def test_prompts_command_line_with_an_unknown_set_lets_the_error_through() -> None:
-    with pytest.raises(PromptSetError, match="nope"):
-        run("show", "nope")
-
-
-def test_prompts_command_line_with_an_unknown_option_exits_with_2() -> None:
-    with pytest.raises(SystemExit, match="2"):
-        run("list", "--no-such")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "say what to do: memagent prompts NAME"),
+        (["shwo"], "there is no command 'shwo' of memagent prompts; did you mean show?"),
+        (["show", "nope"], "nope"),
+        (["list", "--no-such"], "there is no option --no-such"),
+        (["show"], "prompt_set: missing; see memagent prompts show --help"),
+    ],
+)
+def test_prompts_command_line_mistake_is_named_and_exits_with_2(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_prompts_command_imports_no_engine_and_no_cluster() -> None:

@@ -146,9 +146,9 @@ def test_evaluate_run_failed_samples_stay_in_the_n_until_the_suite_is_mended(
         (["--policies", "guess"], "variant 'guess': policy"),
         (["--window-tokens=50"], "lower policy.chunk_tokens"),
         (["--format", "ruler"], "can't be taken apart"),
-        (["--format", "squad"], "argument --format: invalid choice: 'squad'"),
+        (["--format", "squad"], "--format: invalid choice: 'squad'"),
         (["--suite", "gone"], "gone: no such file or folder"),
-        (["--colour=blue"], "unrecognized arguments: --colour=blue"),
+        (["--colour=blue"], "there is no option --colour"),
     ],
 )
 def test_evaluate_run_bad_argument_is_refused_before_anything_is_read(

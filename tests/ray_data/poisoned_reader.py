@@ -78,7 +78,7 @@ if __name__ == "__main__":
     run_id, poison, knobs = sys.argv[1:]
     settings = Settings(**json.loads(knobs))
     TOKENIZER = make_tokenizer(settings)
-    shards = list_shards(Location(uri=settings.documents), settings=settings.input)
+    shards = list_shards(Location(uri=settings.documents[0]), settings=settings.input)
     index = pa.concat_tables(
         [table for shard in shards for table in index_shard(shard, settings=settings.input, storage_options={})]
     )

@@ -92,7 +92,7 @@ def settings_of(folder: Path, model: str, base_url: str, **knobs: Any) -> Settin
 def read(settings: Settings) -> dict[str, str]:
     """Reads what is to be read; statuses by document."""
     output = make_output(settings)
-    shards = list_shards(Location(uri=settings.documents), settings=settings.input)
+    shards = list_shards(Location(uri=settings.documents[0]), settings=settings.input)
     tables = [table for shard in shards for table in index_shard(shard, settings=settings.input, storage_options={})]
     plan = Plan(pa.concat_tables(tables), read_questions(None, ask=settings.ask), samples=1)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)

@@ -101,7 +101,7 @@ def planned(settings: Settings) -> Plan:
     """The plan that a run over the settings' documents would make."""
     from memagent_batch.storage.location import Location
 
-    shards = list_shards(Location(uri=settings.documents), settings=settings.input)
+    shards = list_shards(Location(uri=settings.documents[0]), settings=settings.input)
     tables = [table for shard in shards for table in index_shard(shard, settings=settings.input, storage_options={})]
     return Plan(pa.concat_tables(tables), read_questions(None, ask=settings.ask), samples=1)
 
@@ -159,7 +159,7 @@ def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(
 ) -> None:
     texts = {"fine": "1" * 31, "cursed": "2" * 16, "other": "3" * 31}  # a digit is a token
     rows = [{"document_id": name, "text": text} for name, text in texts.items()]
-    pq.write_table(pa.Table.from_pylist(rows), settings.documents)
+    pq.write_table(pa.Table.from_pylist(rows), settings.documents[0])
     monkeypatch.setattr(reader, "make_policy", cursed_policy)
     knobs = {"policy": settings.policy.model_copy(update={"chunk_tokens": 20})}
     (call,) = read_pending(settings.model_copy(update=knobs), together=True)
@@ -271,7 +271,7 @@ def test_reader_document_that_changed_since_the_plan_is_not_read_and_waits_for_t
     fingerprint, board = identify_reader(settings).fingerprint, Board()
     bundles = list(plan.pending(scan_log(output, reader_fingerprint=fingerprint), retry_failed=False))
     rows = [{"document_id": name, "text": text + "!" * (name == "other")} for name, text in TEXTS.items()]
-    pq.write_table(pa.Table.from_pylist(rows), settings.documents)
+    pq.write_table(pa.Table.from_pylist(rows), settings.documents[0])
     task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=fingerprint, board=board)
 
     async def read() -> list[pa.Table]:
@@ -345,7 +345,7 @@ def test_reader_whose_engine_refuses_the_key_stops_and_keeps_what_is_finished(
 ) -> None:
     monkeypatch.setattr(reader, "make_engine", troubled(EngineRefusedError("the endpoint answered 401")))
     rows = [{"document_id": name, "text": TEXTS[name]} for name in ("fine", "other")]
-    pq.write_table(pa.Table.from_pylist(rows), settings.documents)
+    pq.write_table(pa.Table.from_pylist(rows), settings.documents[0])
     never = settings.model_copy(update={"log": settings.log.model_copy(update={"flush_seconds": 600})})
     assert [type(result) for result in read_pending(never)] == [EngineRefusedError] * 2
     turns = pq.read_table(Path(settings.output) / "log" / "turns").to_pylist()

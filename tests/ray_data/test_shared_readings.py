@@ -91,7 +91,7 @@ async def read_with(
     """Statuses of what one reader with this engine reads of what is left to do."""
     monkeypatch.setattr(reader, "make_engine", lambda settings: engine)
     output = make_output(settings)
-    (shard,) = list_shards(Location(uri=settings.documents), settings=settings.input)
+    (shard,) = list_shards(Location(uri=settings.documents[0]), settings=settings.input)
     index = pa.concat_tables(index_shard(shard, settings=settings.input, storage_options={}))
     plan = Plan(index.slice(0, num_documents), read_questions(None, ask=settings.ask), samples=1, as_lists=True)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)

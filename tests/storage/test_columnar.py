@@ -167,7 +167,7 @@ def test_read_optional_column_that_is_absent_is_null(tmp_path: Path) -> None:
 @WRITERS
 def test_read_missing_column_is_refused_with_those_there_and_the_knob(write: Write, tmp_path: Path) -> None:
     write(pa.table({"id": ["a"], "body": ["b"]}), tmp_path / "f")
-    with pytest.raises(InputError, match=r"no column 'text'; its columns: 'id', 'body'; .*--input\.text_column"):
+    with pytest.raises(InputError, match=r"no column 'text'; its columns: 'id', 'body'; .*--input\.text-column"):
         _read(tmp_path / "f", TEXT)
 
 

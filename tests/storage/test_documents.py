@@ -255,7 +255,7 @@ def test_index_blank_question_beside_a_text_is_refused_with_its_row(question: st
 
 def test_index_text_file_with_a_column_asked_for_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
-    with pytest.raises(InputError, match=r"no column 'day'; leave out --input\.carry_columns"):
+    with pytest.raises(InputError, match=r"no column 'day'; leave out --input\.carry-columns"):
         _index(Location(uri=str(tmp_path)), InputSettings(carry_columns=("day",)))
 
 
@@ -389,3 +389,27 @@ def test_index_truncated_parquet_in_a_bucket_is_refused_by_name(s3_bucket: Locat
     (s3_bucket / "a.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(InputError, match=r"/a\.parquet can't be read"):
         _index(s3_bucket)
+
+
+def _require_texts_of_several_places(places: list[Location]) -> None:
+    """Two folders with a file of the same name in each, and a file beside them."""
+    for place in (places[0] / "a.txt", places[1] / "a.txt", places[2]):
+        place.write_bytes(place.path.encode())
+    knobs = InputSettings()
+    (shard,) = list_shards(*places, settings=knobs)
+    index = pa.concat_tables(index_shard(shard, settings=knobs, storage_options=places[0].storage_options))
+    assert index["document_id"].to_pylist() == ["one/a.txt", "two/deep/a.txt", "two/z.txt"]
+    texts = [item.text for item in _fetch(index, places[0])]
+    assert texts == [f"{places[0].path}/a.txt", f"{places[1].path}/a.txt", places[2].path]
+
+
+def test_index_and_fetch_several_places_on_a_disk_each_has_its_own_text(tmp_path: Path) -> None:
+    folder = Location(uri=str(tmp_path))
+    _require_texts_of_several_places(
+        [folder / "one", Location(uri=f"file://{tmp_path}/two/deep"), folder / "two/z.txt"]
+    )
+
+
+@pytest.mark.s3
+def test_index_and_fetch_several_places_in_a_bucket_each_has_its_own_text(s3_bucket: Location) -> None:
+    _require_texts_of_several_places([s3_bucket / "one", s3_bucket / "two/deep", s3_bucket / "two/z.txt"])

@@ -10,6 +10,7 @@ from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import (
     RUN_FILE,
     RunRecord,
+    asked_documents,
     asked_questions,
     canonical,
     claim_output,
@@ -32,7 +33,7 @@ def begin(output: Location, settings: Settings, **values: Any) -> None:
     record: dict[str, Any] = {
         "run_id": "20260101T000000.000Z",
         "started_at": "2026-01-01T00:00:00+00:00",
-        "documents": canonical(settings.documents, settings),
+        "documents": canonical(settings.documents[0], settings),
         "questions": asked_questions(settings),
         "asked": 3,
         "reader_fingerprint": "f",
@@ -187,6 +188,16 @@ def test_claim_output_in_a_bucket_follows_the_same_rules(s3_bucket: Location) ->
         claim_output(s3_bucket / "foreign", settings_of(output.uri))
 
 
+def test_claim_output_several_documents_are_the_same_job_in_the_same_places_only(tmp_path: Path) -> None:
+    output, several = Location(uri=str(tmp_path / "run")), settings_of(tmp_path / "run", documents=["a", "b"])
+    begin(output, several, documents=asked_documents(several))
+    claim_output(output, several)
+    with pytest.raises(OutputError, match="belongs to a run over documents"):
+        claim_output(output, settings_of(tmp_path / "run", documents=["a"]))
+    assert public_settings(several)["documents"] == ["a", "b"]
+    assert public_settings(settings_of("run"))["documents"] == "docs"
+
+
 @pytest.mark.parametrize(
     ("documents", "output", "said"),
     [
@@ -214,5 +225,7 @@ def test_claim_output_among_the_documents_is_refused_and_beside_them_is_not(
     if said is None:
         require_apart(settings)
         return
-    with pytest.raises(OutputError, match=f"{said}.*choose an output beside them"):
-        require_apart(settings)
+    several = settings.model_copy(update={"documents": (f"{tmp_path}/elsewhere", *settings.documents)})
+    for among in (settings, several):
+        with pytest.raises(OutputError, match=f"{said}.*choose an output beside them"):
+            require_apart(among)

@@ -155,6 +155,17 @@ def test_list_files_file_system_that_is_not_there_is_refused(uri: str, options: 
         list_files(Location(uri=uri, storage_options=options))
 
 
+def test_list_files_server_that_refuses_is_not_taken_for_a_missing_file() -> None:
+    with pytest.raises(InputError, match=r"^http://127\.0\.0\.1:1/a\.jsonl can't be reached: .*; check the address$"):
+        list_files(Location(uri="http://127.0.0.1:1/a.jsonl"))
+
+
+def test_list_files_hub_that_can_not_be_reached_is_refused_by_name() -> None:
+    options = {"endpoint": "http://127.0.0.1:1"}
+    with pytest.raises(InputError, match=r"^hf://datasets/foo/bar/data\.parquet can't be read: "):
+        list_files(Location(uri="hf://datasets/foo/bar/data.parquet", storage_options=options))
+
+
 def test_list_shards_mixed_folder_has_shards_of_one_format_each(tmp_path: Path) -> None:
     _touch(tmp_path, "a.txt", "b.jsonl", "c.txt", "d.parquet", "e.csv", "f.arrow")
     found = {shard.format: [path.rsplit("/")[-1] for path in shard.paths] for shard in _list(tmp_path)}
@@ -219,6 +230,29 @@ def test_list_shards_large_file_that_is_damaged_is_refused(tmp_path: Path, monke
     _touch(tmp_path, "a.parquet", size_bytes=100)
     with pytest.raises(InputError, match=r"a\.parquet can't be read"):
         _list(tmp_path)
+
+
+def test_list_shards_several_places_have_the_names_of_their_glob_and_no_file_twice(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt", "more/a.txt"):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_text(name)
+
+    def names(*places: str) -> list[str]:
+        (shard,) = list_shards(*(Location(uri=str(tmp_path / place)) for place in places), settings=InputSettings())
+        return list(shard.names)
+
+    assert names("in/a.txt", "in/b.txt", "in/more") == names("in/*") == names("in") == ["a.txt", "b.txt", "more/a.txt"]
+    assert names("in", "in/more", "in/a.txt") == names("in")
+    assert names("in/a.txt", "in/more/a.txt") == ["a.txt", "more/a.txt"]
+    assert names("in/more/a.txt") == ["a.txt"]
+
+
+def test_list_shards_places_on_two_file_systems_are_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("disk")
+    kept = Location(uri="memory://lake/a.txt")
+    kept.write_bytes(b"memory")
+    with pytest.raises(InputError, match=r"a\.txt and memory://lake/a\.txt are on two file systems; copy them to one"):
+        list_shards(Location(uri=str(tmp_path / "a.txt")), kept, settings=InputSettings())
 
 
 def test_shard_pickled_comes_back_equal(tmp_path: Path) -> None:

@@ -1,0 +1,60 @@
+"""The command in a project that has packages named like ours: ours run, and its own modules are still found."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NAMES = ("jobs", "pipelines")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a `jobs/cli.py` and a `pipelines/answer.py` of its own, documents, and a reward."""
+    for name, module in (("jobs", "cli"), ("jobs", "arguments"), ("pipelines", "answer"), ("pipelines", "collect")):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "__init__.py").write_text("raise ImportError('the package of the user')\n")
+        (tmp_path / name / f"{module}.py").write_text("")
+    (tmp_path / "rewards.py").write_text("def score(response: str, references: list[str]) -> float:\n    return 0.25\n")
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("Ann signed the contract.")
+    row = {"question": "Who signed?", "references": ["Ann"]}
+    (tmp_path / "questions.jsonl").write_text(json.dumps(row))
+    return tmp_path
+
+
+def run(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Runs the command as its users do, with the project's folder first on the path."""
+    search = os.pathsep.join([".", str(ROOT)])
+    return subprocess.run(
+        [sys.executable, "-m", "memagent_batch", *arguments],
+        cwd=project,
+        env=os.environ | {"PYTHONPATH": search},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_command_beside_packages_of_the_same_name_starts_ours(project: Path) -> None:
+    assert run(project, "answer", "--help").stdout.startswith("usage: memagent answer")
+
+
+@pytest.mark.ray
+def test_collect_beside_packages_of_the_same_name_reads_and_finds_the_users_reward(
+    project: Path, text_model: str
+) -> None:
+    budgets = {"chunk-tokens": 50, "question-tokens": 60, "memory-tokens": 40, "answer-tokens": 40}
+    done = run(
+        project,
+        *("collect", "--documents", "texts", "--questions", "questions.jsonl", "--output", "out", "--group-size", "2"),
+        *("--engine", "simulated", "--model", text_model, "--window-tokens", "1000", "--sampling.temperature", "1"),
+        *("--rollouts.reward", "rewards:score", "--rollouts.allow-reward-code"),
+        *(f"--policy.{name}={value}" for name, value in budgets.items()),
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["mean_reward"] == 0.25

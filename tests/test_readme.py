@@ -1,0 +1,90 @@
+"""README's blocks as a newcomer runs them: in a fresh shell, in a folder that holds nothing else."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs import arguments, cli
+from jobs.options import OptionParser
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ACTIVATE = "source .venv/bin/activate"
+
+
+class Parsed(BaseException):
+    """A command line that is understood, stopped before its work."""
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def command_lines() -> list[list[str]]:
+    """Words of every `memagent ...` in README, as a shell splits them, with two files for a glob."""
+    text = "\n".join(blocks("bash")).replace("\\\n", " ").replace("reports/*.jsonl", "reports/a.jsonl reports/b.jsonl")
+    lines = [shlex.split(line, comments=True) for line in text.splitlines()]
+    module = ["python", "-m", "memagent_batch"]
+    commands = [
+        line[line.index("memagent_batch") + 1 :] for line in lines if module == line[-6:-3] or module == line[6:9]
+    ]
+    return commands + [line[1:] for line in lines if line[:1] == ["memagent"]]
+
+
+@pytest.mark.parametrize("words", command_lines(), ids=lambda words: " ".join(words[:3]))
+def test_readme_command_is_understood(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    parse_args = OptionParser.parse_args
+
+    def parse(parser: OptionParser, args: Any = None, namespace: Any = None) -> Any:
+        options = parse_args(parser, args, namespace)
+        if "config" not in options:  # a command without settings, which would begin its work now
+            raise Parsed
+        return options
+
+    def stop(**_: bool) -> None:
+        raise Parsed  # the settings are valid
+
+    monkeypatch.setattr(OptionParser, "parse_args", parse)
+    monkeypatch.setattr(arguments, "begin_log", stop)
+    monkeypatch.chdir(ROOT)
+    if words == ["--version"]:
+        assert cli.main(words) == 0
+        return
+    with pytest.raises(Parsed):
+        cli.main(words)
+
+
+def test_readme_names_every_command() -> None:
+    assert {words[0] for words in command_lines()} == {*cli.COMMANDS, "--version"}
+
+
+@pytest.mark.ray
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_readme_first_answer_in_a_fresh_shell_and_its_tables(tmp_path: Path) -> None:
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    shutil.copytree(ROOT / "jobs" / "configs", tmp_path / "jobs" / "configs")
+    assert ACTIVATE in README
+    laptop = next(block for block in blocks("bash") if "mkdir -p texts" in block)
+    (query,) = blocks("python")
+    script = f"{ACTIVATE}\n{laptop}\npython - <<'END'\n{query}\nprint({query.strip().splitlines()[-1]})\nEND\n"
+    variables = {name: os.environ[name] for name in ("HOME", "LANG", "PIP_FIND_LINKS") if name in os.environ}
+    done = subprocess.run(
+        ["bash", "-eu", "-c", script],
+        cwd=tmp_path,
+        env={**variables, "PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert "4071936" in done.stdout.splitlines()[-3]
+    for name in re.findall(r"^out/([a-z.]+)/? ", README, flags=re.MULTILINE):
+        assert (tmp_path / "out" / name).exists(), name
