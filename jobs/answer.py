@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from jobs.arguments import parse_settings, run_command
+from memagent_batch.events import step
 from memagent_batch.masking import shown
 
 
@@ -18,10 +19,14 @@ def _answer(arguments: Sequence[str]) -> None:
     settings = parse_settings(
         arguments, command="memagent answer", description="Answers questions over documents of any length."
     )
-    from pipelines.answer import answer  # here, so that --help needs neither ray nor an engine
+    with step("checking inputs and model"):
+        from pipelines.check import check  # here, so that --help needs neither ray nor an engine
+
+        checked = check(settings)
+        from pipelines.answer import answer_checked  # after the check, since Ray's import takes a second
     from pipelines.verdict import require_success
 
-    manifest = answer(settings)
+    manifest = answer_checked(checked)
     said = {**manifest["counts"], "seconds": manifest["seconds"], "changes": manifest["changes"]}
     print(json.dumps({"output": shown(settings.output), **said}))
     require_success(manifest, max_failed_share=settings.max_failed_share)

@@ -56,6 +56,7 @@ def parse_knobs(kind: type[Knobs], arguments: Sequence[str], *, command: str, de
     Raises:
         SettingsError: a knob is unknown, missing or wrong; names it.
     """
+    begin_log(as_json=_asks_for_json(arguments))
     options = argparse.ArgumentParser(add_help=False, prog=command, allow_abbrev=False, exit_on_error=False)
     options.add_argument("--config", type=Path, default=None)
     options.add_argument("--ask", action="append")  # here, since the settings' own parser would split it at commas
@@ -72,7 +73,18 @@ def parse_knobs(kind: type[Knobs], arguments: Sequence[str], *, command: str, de
     except SourceError as error:
         raise SettingsError(f"settings can't be read: {error}") from error
     begin_log(as_json=job.log_format == LogFormat.JSON)
-    return cast(Knobs, kind.model_construct(**{name: getattr(job, name) for name in kind.model_fields}))
+    knobs = {name: getattr(job, name) for name in kind.model_fields}
+    return cast(Knobs, kind.model_construct(job.model_fields_set, **knobs))
+
+
+def _asks_for_json(arguments: Sequence[str]) -> bool:
+    """Whether what is wrong with the other settings is to be told as JSON too."""
+    option = "--log-format"
+    given = [os.environ.get(f"{ENV_PREFIX}LOG_FORMAT", "")]
+    for name, value in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, equals, its_value = name.replace("_", "-").partition("=")
+        given += [its_value if equals else value] if name == option else []
+    return given[-1] == LogFormat.JSON
 
 
 def parse_storage_options(text: str) -> StorageOptions:
@@ -141,7 +153,9 @@ def run_command(command: Callable[[], object]) -> int:
         sys.stdout = None  # the reader of our output has gone, as in `| head`; nothing is left to say
         return 0
     except KeyboardInterrupt:
-        sys.stderr.write("stopped; the same command goes on from here\n")
+        fields = {"exit_code": EXIT_INTERRUPTED}
+        message = "stopped; the same command goes on from here"
+        tell(Event(kind=EventKind.RUN_STOPPED, message=message, fields=fields))
         return EXIT_INTERRUPTED
     return 0
 

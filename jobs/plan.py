@@ -9,6 +9,7 @@ from functools import partial
 
 from jobs.arguments import parse_settings, run_command
 from memagent_batch.errors import SettingsError
+from memagent_batch.events import step
 from memagent_batch.settings import Settings
 from pipelines.estimate import Rates, estimate
 
@@ -26,9 +27,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _plan(arguments: Sequence[str]) -> None:
     rates, rest = _rates(arguments)
     settings = parse_settings(rest, command="memagent plan", description=DESCRIPTION)
-    from pipelines.plan import plan_run
+    with step("checking inputs and model"):
+        from pipelines.check import check
 
-    plan = plan_run(settings)
+        checked = check(settings)
+        from pipelines.plan import plan_checked  # after the check, since Ray's import takes a second
+
+    plan = plan_checked(checked)
     told = {"estimate": estimate(plan, rates, replicas=_replicas(settings))} if rates else {}
     print(json.dumps(plan | told, indent=2, ensure_ascii=False))
 

@@ -176,6 +176,6 @@ async def test_rejoin_where_the_key_is_refused_by_now_stops_with_the_remedy(tiny
         script.probes = [error_reply(401, "expired")]
         engine = engine_at(script, tiny_tokenizer)
         await engine.rejoin()
-        with pytest.raises(EngineRefusedError, match="401: expired; set MEMAGENT_OPENAI__API_KEY.*the same command"):
+        with pytest.raises(EngineRefusedError, match=r"401: expired; set MEMAGENT_OPENAI__API_KEY.*the same command"):
             await engine.complete(PROMPT, seed=0)
         await engine.stop()

@@ -1,4 +1,4 @@
-"""An actor that is killed while its endpoint is down: the one in its place waits for the endpoint as all readings do."""
+"""An actor that is killed while its endpoint is down: the one in its place waits for it, as all readings do."""
 
 import json
 import os
