@@ -71,7 +71,7 @@ class PolicySettings(Section):
     nothing new; `shared` keeps one memory for a whole question list; `truncate` (head and tail of the document) and
     `retrieve` (the passages nearest to the question by BM25) answer from one prompt, to compare with."""
     chunk_tokens: Count = 5000
-    """Tokens of a chunk: all that one prompt shows of the document."""
+    """Tokens of a chunk: all that one prompt shows of the document; by default fewer where the window is short."""
     overlap_tokens: Annotated[int, Field(ge=0)] = 0
     """Tokens that a chunk or passage shares with the one before it."""
     passage_tokens: Count = 256
@@ -222,7 +222,8 @@ class Settings(JobSettings):
     weights_version: str = ""
     """Free text that is part of the reader fingerprint; for endpoints, whose weights can't be hashed from here."""
     window_tokens: Count = 8192
-    """Context window that prompts and completions must fit, tokens."""
+    """Context window that prompts and completions must fit, tokens. By default that of the model where it is shorter;
+    then the budgets of `policy` that are not given shrink with it."""
     prompt_set: str | None = None
     """Name of a built-in prompt set, or a file that `memagent prompts import` wrote. By default `gated` for the policy
     of that name, else `default`."""

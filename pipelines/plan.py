@@ -1,5 +1,6 @@
 """Read and plan: which documents and questions there are, refused here where they can't be read."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -9,55 +10,47 @@ from memagent_batch.domain.policies.shared import SharedPolicy
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Cost, Policy
 from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.events import step
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import count_tokens, index_shards
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import question_lists
-from memagent_batch.storage.documents import index_schema, require_carry_columns, require_unique_ids
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import claim_output
+from memagent_batch.storage.documents import index_schema, require_unique_ids
 from memagent_batch.storage.plan import Plan
-from memagent_batch.storage.questions import read_questions, require_known_documents
-from memagent_batch.storage.schemas import ANSWERS
-from memagent_batch.storage.shards import list_shards
+from memagent_batch.storage.questions import require_known_documents
+from memagent_batch.storage.shards import Shard
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
-from memagent_batch.wiring import (
-    identify_reader,
-    make_documents,
-    make_output,
-    make_policy,
-    make_prompt_tokens,
-    make_tokenizer,
-)
+from memagent_batch.wiring import make_documents, make_output, make_policy, make_prompt_tokens, make_tokenizer
+from pipelines.check import Checked, Inputs, check, read_inputs
 
 
 def plan_run(settings: Settings) -> dict[str, Any]:
     """What `answer` would read and cost; refuses what `answer` would refuse, and writes nothing."""
-    output = make_output(settings)
-    claim_output(output, settings)
-    reader = identify_reader(settings)
+    return plan_checked(check(settings))
+
+
+def plan_checked(checked: Checked) -> dict[str, Any]:
+    """The same for a run that was checked, which takes no Ray."""
+    settings, output = checked.settings, make_output(checked.settings)
     with ray_session():
-        plan = make_plan(settings)
-        return summarise_plan(plan, scan_log(output, reader_fingerprint=reader.fingerprint), settings)
+        plan = make_plan(settings, inputs=checked.inputs)
+        with step("counting tokens"):
+            return summarise_plan(plan, scan_log(output, reader_fingerprint=checked.reader.fingerprint), settings)
 
 
-def make_plan(settings: Settings) -> Plan:
+def make_plan(settings: Settings, *, inputs: Inputs | None = None) -> Plan:
     """Indexes the documents in parallel, and joins them with the questions.
+
+    Args:
+        settings: All knobs.
+        inputs: What `read_inputs` found, where that is known.
 
     Raises:
         InputError: a file, column or row can't be used; names it.
     """
+    inputs = inputs or read_inputs(settings)
     documents = make_documents(settings)
-    listed = Location(uri=settings.questions, storage_options=settings.storage_options) if settings.questions else None
-    require_carry_columns(settings.input, reserved=ANSWERS.names)
-    questions = read_questions(listed, ask=settings.ask)
-    shards = list_shards(*documents, settings=settings.input)
-    rows = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards)).map_batches(
-        index_shards, fn_kwargs={"settings": settings}, batch_size=1, num_cpus=CPU_SHARE
-    )
-    schema = index_schema(settings.input)
-    tables = [table.cast(schema) for table in rows.iter_batches(batch_size=None, batch_format="pyarrow")]
-    index = pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
+    questions, index = inputs.questions, index_documents(inputs.shards, settings=settings)
     if not index.num_rows:
         raise InputError(f"documents: the files at {', '.join(settings.documents)} hold no document")
     require_unique_ids(index, documents=documents[0])
@@ -70,6 +63,18 @@ def make_plan(settings: Settings) -> Plan:
     else:
         require_questions_fit(plan, settings)
     return plan
+
+
+def index_documents(shards: Sequence[Shard], *, settings: Settings) -> pa.Table:
+    """The index of all shards, made in parallel; a table of `index_schema`."""
+    num_files = sum(len(shard.paths) for shard in shards)
+    with step(f"indexing the documents: {num_files:,} file{'s' if num_files != 1 else ''}"):
+        rows = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards)).map_batches(
+            index_shards, fn_kwargs={"settings": settings}, batch_size=1, num_cpus=CPU_SHARE
+        )
+        schema = index_schema(settings.input)
+        tables = [table.cast(schema) for table in rows.iter_batches(batch_size=None, batch_format="pyarrow")]
+    return pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
 
 
 def require_questions_fit(plan: Plan, settings: Settings) -> None:

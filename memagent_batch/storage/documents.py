@@ -31,6 +31,8 @@ CARRY_PREFIX = "carry:"
 """Goes before the names of carried columns in the index, so that they can't collide with its own."""
 _LONG = ("question", CARRY_PREFIX)
 """How the columns begin that may hold long values."""
+_CHECKED_CHARS = 1024 * 1024
+"""Text of the first file that is read before a run starts, about, characters: some milliseconds."""
 _READ_THREADS = 16
 """Text files of a store that are read at once."""
 _WINDOW_BYTES = 1024 * 1024
@@ -99,6 +101,20 @@ def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Optio
             rows, num_bytes, num_tables = [], 0, num_tables + 1
     if rows or not num_tables:
         yield pa.Table.from_pylist(rows, schema=schema)
+
+
+def require_readable(shard: Shard, *, settings: InputSettings, storage_options: Options) -> None:
+    """Reads the first records of a shard's first file, so that a wrong column or format is refused at once.
+
+    Raises:
+        InputError: as `index_shard` does, where it would at these records.
+    """
+    place = Location(uri=shard.documents, storage_options=storage_options).at(shard.paths[0])
+    num_chars = 0
+    for record in _document_records(place, name=shard.names[0], shard=shard, settings=settings):
+        num_chars += sum(len(value) for value in record.values if isinstance(value, str))
+        if num_chars > _CHECKED_CHARS:
+            return
 
 
 def fetch_texts(table: pa.Table, *, documents: Location, settings: InputSettings) -> Iterator[FetchedText]:
