@@ -16,6 +16,7 @@ from memagent_batch.errors import InputError
 from memagent_batch.settings import InputSettings
 from memagent_batch.storage.columnar import open_grouped
 from memagent_batch.storage.formats import Format, format_of
+from memagent_batch.storage.lake_tables import refuse_listed_tables, refuse_tables_around
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.records import reading
 
@@ -98,13 +99,15 @@ def list_files(location: Location) -> list[InputFile]:
     """Files of a file, folder or glob, sorted by path.
 
     Raises:
-        InputError: there is none, one of them is no plain file, or the location can't be reached.
+        InputError: there is none, one of them is no plain file or part of a lake's table, or the location can't be
+            reached.
     """
     with reading(location.uri):
         info = _info(location)
         path = location.path
         if info is not None and info["type"] != "directory":
             root = posixpath.dirname(path).rstrip("/") + "/"
+            refuse_tables_around(location, root=root, paths=())
             return [_named_file(location, info={**info, "name": path}, root=root)]
         if info is None and not _MAGIC & set(path):
             raise InputError(f"{location.uri}: no such file or folder; check the path")
@@ -113,7 +116,10 @@ def list_files(location: Location) -> list[InputFile]:
             files = [_local_file(found, root=root) for found in _walk(path)]
         else:
             found = location.fs.find(path, detail=True) if info is not None else _expand(location)
+            refuse_listed_tables(location, found)
             files = [_found_file(location, info=entry, root=root) for entry in found.values() if _is_shown(entry, root)]
+        is_whole = info is not None and not location.is_local  # hidden names were listed too
+        refuse_tables_around(location, root=root, paths=() if is_whole else [file.path for file in files])
     if not files:
         raise InputError(f"{location.uri} holds no files (hidden ones and names that start with _ are left out)")
     return sorted(files, key=attrgetter("path"))
