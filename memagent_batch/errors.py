@@ -43,6 +43,10 @@ class DocumentError(ReadingError):
     """The text of one document can't be read: null, wrong encoding."""
 
 
+class DocumentMissingError(ReadingError):
+    """A question is bound to a document that is not there."""
+
+
 class QuestionTooLongError(ReadingError):
     """A question is longer than `question_tokens`."""
 

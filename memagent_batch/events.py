@@ -22,6 +22,8 @@ class EventKind(StrEnum):
 
     RUN_STARTED = "run_started"
     """The plan is made and recorded; reading begins."""
+    DOCUMENTS_MISSING = "documents_missing"
+    """Questions are bound to documents that are not there; they become `failed` rows."""
     RUN_CLOSED = "run_closed"
     """The counts close and the manifest is written."""
     RUN_STOPPED = "run_stopped"
@@ -46,6 +48,7 @@ class EventKind(StrEnum):
 
 WARNINGS = frozenset(
     {
+        EventKind.DOCUMENTS_MISSING,
         EventKind.READING_FAILED,
         EventKind.READING_NOT_READ,
         EventKind.ENGINE_DIED,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
+from memagent_batch.errors import DocumentError, DocumentMissingError, InputError, TextUnavailableError
 from memagent_batch.masking import shown_text
 from memagent_batch.options import Options
 from memagent_batch.settings import InputSettings
@@ -55,9 +55,18 @@ INDEX_SCHEMA = pa.schema(
         _described("num_bytes", pa.int64(), nullable=False, description="size of the text in UTF-8, bytes; 0 on error"),
         _described("question", _TEXT, nullable=True, description="question beside the text, where asked for"),
         _described("error", _TEXT, nullable=True, description="why the text can't be read"),
+        _described("error_type", _TEXT, nullable=True, description="kind of that error; null for a `DocumentError`"),
     ]
 )
 """One row for each document. Carried columns follow, as text, named `carry:<name>`."""
+
+
+MISSING = DocumentMissingError.__name__
+"""`error_type` of rows that stand for documents which are not there."""
+_MISSING_ERROR = (
+    "a question is bound to this document_id, and no document has it; correct the id, put the document back, or take "
+    "the question off the list"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +163,21 @@ def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
         f"document_id {document_id!r} is there twice: in {first} and in {second}{more}; "
         "give every document an id of its own"
     )
+
+
+def with_missing(index: pa.Table, document_ids: Sequence[str]) -> pa.Table:
+    """The index with a row for each document that questions are bound to and that is not there."""
+    nowhere = {"path": "", "format": Format.TEXT.value, "start": 0, "stop": 0, "num_bytes": 0}
+    rows = [
+        {"document_id": document_id, **nowhere, "error": _MISSING_ERROR, "error_type": MISSING}
+        for document_id in document_ids
+    ]
+    return pa.concat_tables([index, pa.Table.from_pylist(rows, schema=index.schema)]).combine_chunks()
+
+
+def is_there(table: pa.Table) -> pa.ChunkedArray:
+    """Which rows of an index, or of a plan made of it, stand for documents that are there."""
+    return pc.not_equal(pc.fill_null(table["error_type"], ""), MISSING)
 
 
 def require_carry_columns(settings: InputSettings, *, reserved: Collection[str]) -> None:

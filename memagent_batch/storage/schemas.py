@@ -142,6 +142,7 @@ RUN_PLAN = pa.schema(
         DOCUMENT_ID,
         DOCUMENT_HASH.with_nullable(True),
         column("error", pa.string(), "why its text can't be read", nullable=True),
+        column("error_type", pa.string(), "kind of that error; null for a `DocumentError`", nullable=True),
         column(
             "readings",
             pa.list_(

@@ -14,6 +14,7 @@ from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.prompts import new_memory
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import FinishReason, TurnKind
+from memagent_batch.errors import DocumentError
 from memagent_batch.settings import TableFormat
 from memagent_batch.storage.asked import ASKED_COLUMN, LIST_HASH, asked_in
 from memagent_batch.storage.documents import CARRY_PREFIX
@@ -144,7 +145,8 @@ def _readings(part: pa.Table) -> Iterator[tuple[Row, Row, int]]:
 
 def _answer(document: Row, outcome: Row | None, *, projection: Projection) -> Row | None:
     if document["error"] is not None:
-        return {**_unread(projection), "document_hash": document["document_hash"], "error_message": document["error"]}
+        error = {"error_type": document["error_type"] or DocumentError.__name__, "error_message": document["error"]}
+        return {**_unread(projection), "document_hash": document["document_hash"], **error}
     if outcome is None:
         return None
     row: Row = {name: value for name, value in outcome.items() if name in _ANSWERS_COLUMNS}
@@ -169,7 +171,6 @@ def _unread(projection: Projection) -> Row:
         "finished_at": datetime.now(UTC),
         "reader_fingerprint": projection.reader_fingerprint,
         "model": projection.model,
-        "error_type": "DocumentError",
     }
 
 
