@@ -1,6 +1,5 @@
 """Read and plan: which documents and questions there are, refused here where they can't be read."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,23 +9,26 @@ from memagent_batch.domain.policies.shared import SharedPolicy
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Cost, Policy
 from memagent_batch.errors import InputError, SettingsError
-from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import count_tokens, index_shards
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import question_lists
-from memagent_batch.storage.documents import index_schema, require_carry_columns, require_unique_ids, with_missing
+from memagent_batch.storage.documents import (
+    index_schema,
+    require_carry_columns,
+    require_readable,
+    require_unique_ids,
+    with_missing,
+)
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import claim_output
 from memagent_batch.storage.plan import Plan, count_pending
 from memagent_batch.storage.questions import missing_documents, read_questions
 from memagent_batch.storage.schemas import ANSWERS
-from memagent_batch.storage.shards import list_shards
+from memagent_batch.storage.shards import find_shards
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
 from memagent_batch.wiring import identify_reader, make_output, make_policy, make_prompt_tokens, make_tokenizer
-
-SHOWN_NAMES = 5
-"""Documents that a warning names."""
+from pipelines.findings import tell_bad_files, tell_documents, tell_missing
 
 
 def plan_run(settings: Settings) -> dict[str, Any]:
@@ -53,8 +55,9 @@ def make_plan(settings: Settings, *, tells: bool = True) -> Plan:
     listed = Location(uri=settings.questions, storage_options=settings.storage_options) if settings.questions else None
     require_carry_columns(settings.input, reserved=ANSWERS.names)
     questions = read_questions(listed, ask=settings.ask)
-    shards = list_shards(documents, settings=settings.input)
-    rows = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards)).map_batches(
+    found = find_shards(documents, settings=settings.input)
+    shards = [{"shard": shard} for shard in found.shards]
+    rows = ray.data.from_items(shards, override_num_blocks=len(shards)).map_batches(
         index_shards, fn_kwargs={"settings": settings}, batch_size=1, num_cpus=CPU_SHARE
     )
     schema = index_schema(settings.input)
@@ -62,9 +65,12 @@ def make_plan(settings: Settings, *, tells: bool = True) -> Plan:
     index = pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
     if not index.num_rows:
         raise InputError(f"documents: the files at {settings.documents} hold no document")
+    require_readable(index)
     require_unique_ids(index, documents=documents)
     missing = missing_documents(questions, index)
     if tells:
+        tell_documents(index, found)
+        tell_bad_files(index)
         tell_missing(missing)
     index = with_missing(index, missing)
     plan = Plan(index, questions, samples=settings.sampling.samples, as_lists=settings.policy.kind == SharedPolicy.kind)
@@ -75,17 +81,6 @@ def make_plan(settings: Settings, *, tells: bool = True) -> Plan:
     else:
         require_questions_fit(plan, settings)
     return plan
-
-
-def tell_missing(document_ids: Sequence[str]) -> None:
-    """Names the first documents that questions are bound to and that are not there."""
-    if not document_ids:
-        return
-    names = ", ".join(repr(name) for name in document_ids[:SHOWN_NAMES])
-    more = ", ..." if len(document_ids) > SHOWN_NAMES else ""
-    message = f"documents that questions are bound to and that are not there: {len(document_ids)} ({names}{more}); "
-    fields = {"num_documents": len(document_ids), "document_ids": list(document_ids[:SHOWN_NAMES])}
-    tell(Event(kind=EventKind.DOCUMENTS_MISSING, message=f"{message}their rows are failed", fields=fields))
 
 
 def require_questions_fit(plan: Plan, settings: Settings) -> None:
