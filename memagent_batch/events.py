@@ -26,6 +26,12 @@ class EventKind(StrEnum):
 
     RUN_STARTED = "run_started"
     """The plan is made and recorded; reading begins."""
+    DOCUMENTS_FOUND = "documents_found"
+    """The documents are indexed: how many, from which files, and what was left out."""
+    FILES_UNREADABLE = "files_unreadable"
+    """Files or records of the input can't be read; they become `failed` rows."""
+    DOCUMENTS_MISSING = "documents_missing"
+    """Questions are bound to documents that are not there; they become `failed` rows."""
     RUN_CLOSED = "run_closed"
     """The counts close and the manifest is written."""
     RUN_STOPPED = "run_stopped"
@@ -52,6 +58,8 @@ class EventKind(StrEnum):
 
 WARNINGS = frozenset(
     {
+        EventKind.FILES_UNREADABLE,
+        EventKind.DOCUMENTS_MISSING,
         EventKind.READING_FAILED,
         EventKind.READING_NOT_READ,
         EventKind.ENGINE_DIED,

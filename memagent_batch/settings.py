@@ -48,6 +48,15 @@ class Speculation(StrEnum):
     """What followed the same words earlier in the prompt; a new memory is mostly a copy of the last."""
 
 
+class OnBadFile(StrEnum):
+    """What becomes of a file that can't be read: malformed, or with an ending that is not known."""
+
+    FAIL = "fail"
+    """The run is refused, and the file named."""
+    RECORD = "record"
+    """The file, or each bad line or row of it, becomes `failed` rows; all other documents are read."""
+
+
 class InputSettings(Section):
     """Where texts and questions stand in the input."""
 
@@ -60,7 +69,11 @@ class InputSettings(Section):
     carry_columns: Texts = ()
     """Columns of the documents to carry into `answers`, as text."""
     format: Literal["auto", "parquet", "jsonl", "csv", "arrow", "text"] = "auto"
-    """File format of the documents; `auto` goes by the file ending."""
+    """File format of the documents; `auto` goes by the file ending, and leaves out text files beside files with
+    columns unless `documents` names them."""
+    on_bad_file: OnBadFile = OnBadFile.FAIL
+    """What becomes of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows of
+    it. A store that does not answer stops the run either way."""
 
 
 class PolicySettings(Section):

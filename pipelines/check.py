@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from memagent_batch.budgets import fitted
-from memagent_batch.settings import Settings
-from memagent_batch.storage.documents import require_carry_columns, require_readable
+from memagent_batch.settings import OnBadFile, Settings
+from memagent_batch.storage.documents import require_carry_columns, require_first_records
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import claim_output
 from memagent_batch.storage.questions import read_questions
 from memagent_batch.storage.schemas import ANSWERS
-from memagent_batch.storage.shards import Shard, list_shards
+from memagent_batch.storage.shards import FoundShards, find_shards
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_documents, make_output
 
 
@@ -19,7 +19,7 @@ from memagent_batch.wiring import ReaderIdentity, identify_reader, make_document
 class Inputs:
     """What a run reads, before its documents are indexed."""
 
-    shards: list[Shard]
+    found: FoundShards
     """The files of the documents."""
     questions: pa.Table
     """The question list, a table of `QUESTION_SCHEMA`; inline questions are not in it."""
@@ -58,7 +58,8 @@ def read_inputs(settings: Settings) -> Inputs:
     listed = Location(uri=settings.questions, storage_options=settings.storage_options) if settings.questions else None
     require_carry_columns(settings.input, reserved=ANSWERS.names)
     questions = read_questions(listed, ask=settings.ask)
-    shards = list_shards(*make_documents(settings), settings=settings.input)
-    for shard in {shard.format: shard for shard in reversed(shards)}.values():
-        require_readable(shard, settings=settings.input, storage_options=settings.storage_options)
-    return Inputs(shards=shards, questions=questions)
+    found = find_shards(*make_documents(settings), settings=settings.input)
+    if settings.input.on_bad_file == OnBadFile.FAIL:
+        for shard in {shard.format: shard for shard in reversed(found.shards)}.values():
+            require_first_records(shard, settings=settings.input, storage_options=settings.storage_options)
+    return Inputs(found=found, questions=questions)

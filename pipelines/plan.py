@@ -15,13 +15,14 @@ from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import count_tokens, index_shards
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import question_lists
-from memagent_batch.storage.documents import index_schema, require_unique_ids
-from memagent_batch.storage.plan import Plan
-from memagent_batch.storage.questions import require_known_documents
+from memagent_batch.storage.documents import index_schema, require_readable, require_unique_ids, with_missing
+from memagent_batch.storage.plan import Plan, count_pending
+from memagent_batch.storage.questions import missing_documents
 from memagent_batch.storage.shards import Shard
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
 from memagent_batch.wiring import make_documents, make_output, make_policy, make_prompt_tokens, make_tokenizer
 from pipelines.check import Checked, Inputs, check, read_inputs
+from pipelines.findings import tell_bad_files, tell_documents, tell_missing
 
 
 def plan_run(settings: Settings) -> dict[str, Any]:
@@ -38,23 +39,30 @@ def plan_checked(checked: Checked) -> dict[str, Any]:
             return summarise_plan(plan, scan_log(output, reader_fingerprint=checked.reader.fingerprint), settings)
 
 
-def make_plan(settings: Settings, *, inputs: Inputs | None = None) -> Plan:
+def make_plan(settings: Settings, *, inputs: Inputs | None = None, tells: bool = True) -> Plan:
     """Indexes the documents in parallel, and joins them with the questions.
 
     Args:
         settings: All knobs.
         inputs: What `read_inputs` found, where that is known.
+        tells: Whether what was found is told on stderr.
 
     Raises:
         InputError: a file, column or row can't be used; names it.
     """
     inputs = inputs or read_inputs(settings)
     documents = make_documents(settings)
-    questions, index = inputs.questions, index_documents(inputs.shards, settings=settings)
+    questions, index = inputs.questions, index_documents(inputs.found.shards, settings=settings)
     if not index.num_rows:
         raise InputError(f"documents: the files at {', '.join(settings.documents)} hold no document")
+    require_readable(index)
     require_unique_ids(index, documents=documents[0])
-    require_known_documents(questions, index)
+    missing = missing_documents(questions, index)
+    if tells:
+        tell_documents(index, inputs.found)
+        tell_bad_files(index)
+        tell_missing(missing)
+    index = with_missing(index, missing)
     plan = Plan(index, questions, samples=settings.sampling.samples, as_lists=settings.policy.kind == SharedPolicy.kind)
     if not plan.questions.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")
@@ -119,29 +127,35 @@ def require_lists_fit(plan: Plan, settings: Settings) -> None:
 
 
 def summarise_plan(plan: Plan, index: TurnIndex, settings: Settings) -> dict[str, Any]:
-    """What the run would cost, in documents, readings, turns and tokens. Tokenises every document once."""
-    bundles = list(plan.parts(index))
-    lengths = ray.data.from_arrow(bundles).map_batches(
-        count_tokens, fn_kwargs={"settings": settings}, batch_size=None, batch_format="pyarrow", num_cpus=CPU_SHARE
-    )
+    """Counts of the whole run, and what is left of it in turns and tokens. Tokenises the documents to read once."""
+    bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
     counts = plan.counts(index)
+    errors = plan.documents["error"]
+    num_missing = len(errors) - plan.num_documents
+    return {
+        "documents": plan.num_documents,
+        "missing_documents": num_missing,
+        "unreadable_documents": len(errors) - errors.null_count - num_missing,
+        "questions": plan.questions.num_rows,
+        "readings": counts.asked,
+        "readings_done": counts.done,
+        "readings_failed": counts.failed,
+        "readings_to_do": count_pending(bundles).readings,
+        **_price(plan, bundles, settings),
+    }
+
+
+def _price(plan: Plan, bundles: list[pa.Table], settings: Settings) -> dict[str, Any]:
+    """Documents, turns and tokens of the readings to do."""
+    documents = _lengths(bundles, settings)
     prompts, policy = make_prompt_tokens(settings), make_policy(settings)
-    documents = [
-        row for batch in lengths.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()
-    ]
     largest = max(documents, key=lambda row: row["num_tokens"], default=None)
     costs = [times for row in documents for times in _costs(plan, row, policy=policy, prompts=prompts)]
     turns = sum(times * cost.num_turns for times, cost in costs)
     prompt_tokens = sum(times * cost.num_prompt_tokens for times, cost in costs)
     slots = settings.policy.question_tokens + settings.policy.memory_tokens
     return {
-        "documents": plan.documents.num_rows,
-        "unreadable_documents": sum(row["error"] is not None for row in documents),
-        "questions": plan.questions.num_rows,
-        "readings": counts.asked,
-        "readings_done": counts.done,
-        "readings_failed": counts.failed,
-        "readings_to_do": counts.pending,
+        "documents_to_read": len(documents),
         "document_tokens": sum(row["num_tokens"] for row in documents),
         "largest_document": largest and {"document_id": largest["document_id"], "tokens": largest["num_tokens"]},
         "turns": turns,
@@ -149,6 +163,16 @@ def summarise_plan(plan: Plan, index: TurnIndex, settings: Settings) -> dict[str
         "prompt_tokens_at_most": prompt_tokens + turns * slots,
         "completion_tokens_at_most": sum(times * cost.num_completion_tokens for times, cost in costs),
     }
+
+
+def _lengths(bundles: list[pa.Table], settings: Settings) -> list[dict[str, Any]]:
+    """The documents to read, as rows of `COUNTED`."""
+    if not bundles:
+        return []
+    rows = ray.data.from_arrow(bundles).map_batches(
+        count_tokens, fn_kwargs={"settings": settings}, batch_size=None, batch_format="pyarrow", num_cpus=CPU_SHARE
+    )
+    return [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
 
 
 def _costs(plan: Plan, row: dict[str, Any], *, policy: Policy, prompts: PromptTokens) -> list[tuple[int, Cost]]:

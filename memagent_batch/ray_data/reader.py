@@ -15,7 +15,7 @@ import pyarrow as pa
 import ray
 
 from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.generation import Recording, Sharing, Tally
+from memagent_batch.domain.generation import Numbering, Recording, Sharing, Tally
 from memagent_batch.domain.policies.shared import SharedPolicy
 from memagent_batch.domain.readings import Policy, Status
 from memagent_batch.engines.engine import Engine, RemoteEngine
@@ -228,12 +228,12 @@ class Reader:
         self, engine: Engine, document: PlannedDocument, question: int, tally: Tally, *, address: ReadingAddress
     ) -> dict[str, Any]:
         """The reading's row of the outcome log. The one place where an exception becomes the end of a reading."""
-        counting = Recording(generate=tally, record=self._reporter.count_turn)
+        generate = Numbering(generate=Recording(generate=tally, record=self._reporter.count_turn))
         started_at = datetime.now(UTC)
         found: dict[str, Any] = {"status": Status.OK}
         try:
             outcome = await self._policy_for(question).read(
-                self._chunks(document), self._question(question), prompts=self._prompts, generate=counting
+                self._chunks(document), self._question(question), prompts=self._prompts, generate=generate
             )
             found |= {
                 "response": outcome.response,

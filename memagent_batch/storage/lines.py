@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Any
 
 from memagent_batch.errors import InputError
@@ -21,6 +22,7 @@ from memagent_batch.storage.records import (
     Unreadable,
     Value,
     convert,
+    make_record,
     reading,
     refuse_missing,
 )
@@ -77,28 +79,20 @@ class JsonlReader:
     """Reads JSONL: one JSON object a line; blank lines are skipped."""
 
     def read(
-        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None
+        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
     ) -> Iterator[Record]:
         """See `RecordReader`. A place is (first byte, byte after the last). A key that is absent counts as null,
         but not one that no line of the file has.
         """
-        first: tuple[str, ...] = ()
-        every = [column for column in columns if column.presence is Presence.EVERY]
-        missing = [column for column in columns if column.presence is Presence.SOME]
+        there: dict[str, None] = {}
         with open_lines(location) as lines:
             for place, line in _placed_lines(lines):
                 where = f"{location.uri}, line {lines.num_lines} (counted from 1)"
-                item = json_object(line, where=where)
-                first = first or tuple(item)
-                missing = [column for column in missing if column.name not in item]
-                for column in every:
-                    if column.name not in item:
-                        refuse_missing(column, there=tuple(item), where=where)
-                values = tuple(convert(item.get(column.name), column=column, where=where) for column in columns)
-                yield Record(place=place, where=where, values=values)
-        if first:
-            for column in missing:
-                refuse_missing(column, there=first, where=location.uri)
+                values = partial(_json_values, line, columns=columns, where=where, there=there)
+                yield make_record(values, place=place, where=where, keep_bad=keep_bad)
+        for column in columns if there else ():
+            if column.presence is Presence.SOME and column.name not in there:
+                refuse_missing(column, there=tuple(there), where=location.uri)
 
     def fetch(self, location: Location, *, column: Column, places: Sequence[Place]) -> Iterator[tuple[Place, Value]]:
         """See `RecordReader`."""
@@ -111,20 +105,16 @@ class CsvReader:
     """Reads CSV: commas, double quotes, a header row; quoted fields may hold line ends."""
 
     def read(
-        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None
+        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
     ) -> Iterator[Record]:
-        """See `RecordReader`. A place is (first byte, byte after the last)."""
+        """See `RecordReader`. A place is (first byte, byte after the last). Malformed CSV ends the file."""
         with open_lines(location) as lines:
             header = _header(lines)
             fields = [_field(header, column=column, path=location.uri) for column in columns]
             for index, (place, row) in enumerate(_placed_rows(lines)):
                 where = f"{location.uri}, row {index} (counted from 0, after the header)"
-                _require_width(row, header=header, where=where)
-                values = tuple(
-                    convert(_csv_cell(row, field=field, column=column), column=column, where=where)
-                    for field, column in zip(fields, columns, strict=True)
-                )
-                yield Record(place=place, where=where, values=values)
+                values = partial(_csv_values, row, header=header, fields=fields, columns=columns, where=where)
+                yield make_record(values, place=place, where=where, keep_bad=keep_bad)
 
     def fetch(self, location: Location, *, column: Column, places: Sequence[Place]) -> Iterator[tuple[Place, Value]]:
         """See `RecordReader`."""
@@ -146,13 +136,33 @@ def open_lines(location: Location) -> Iterator[ByteLines]:
         yield ByteLines(stream=io.BufferedReader(file), path=location.uri)
 
 
-def _placed_lines(lines: ByteLines) -> Iterator[tuple[Place, str]]:
-    """The lines that are not blank, with their places."""
-    start = lines.position
-    for line in lines:
-        if line.strip():
-            yield Place(start=start, stop=lines.position), line
+def _placed_lines(lines: ByteLines) -> Iterator[tuple[Place, str | InputError]]:
+    """The lines that are not blank, with their places; an error for each that is not UTF-8."""
+    while True:
         start = lines.position
+        line: str | InputError
+        try:
+            line = next(lines)
+        except StopIteration:
+            return
+        except InputError as error:
+            line = error
+        if isinstance(line, InputError) or line.strip():
+            yield Place(start=start, stop=lines.position), line
+
+
+def _json_values(
+    line: str | InputError, *, columns: Sequence[Column], where: str, there: dict[str, None]
+) -> tuple[Value, ...]:
+    """The values of a line. Adds its keys to `there`: all that the file has, in their order."""
+    if isinstance(line, InputError):
+        raise line
+    item = json_object(line, where=where)
+    there.update(dict.fromkeys(item))
+    for column in columns:
+        if column.presence is Presence.EVERY and column.name not in item:
+            refuse_missing(column, there=tuple(item), where=where)
+    return tuple(convert(item.get(column.name), column=column, where=where) for column in columns)
 
 
 def json_object(line: str, *, where: str) -> dict[str, Any]:
@@ -218,6 +228,21 @@ def _field(header: Sequence[str], *, column: Column, path: str) -> int | None:
 def _require_width(row: Sequence[str], *, header: Sequence[str], where: str) -> None:
     if len(row) != len(header):
         raise InputError(f"{where} has {len(row)} fields, the header {len(header)}; quote fields that hold commas")
+
+
+def _csv_values(
+    row: Sequence[str],
+    *,
+    header: Sequence[str],
+    fields: Sequence[int | None],
+    columns: Sequence[Column],
+    where: str,
+) -> tuple[Value, ...]:
+    _require_width(row, header=header, where=where)
+    return tuple(
+        convert(_csv_cell(row, field=field, column=column), column=column, where=where)
+        for field, column in zip(fields, columns, strict=True)
+    )
 
 
 def _csv_cell(row: Sequence[str], *, field: int | None, column: Column) -> str | list[Any] | None:

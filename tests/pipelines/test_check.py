@@ -73,7 +73,7 @@ def test_answer_tells_also_what_is_wrong_with_its_settings_as_json(arguments: li
 def test_read_inputs_looks_into_the_first_file_of_each_format(tmp_path: Path) -> None:
     pq.write_table(pa.table({"document_id": ["a"], "text": ["a text"]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"id": ["b"]}), tmp_path / "b.parquet")
-    assert [shard.paths for shard in read_inputs(settings_of(tmp_path)).shards] == [
+    assert [shard.paths for shard in read_inputs(settings_of(tmp_path)).found.shards] == [
         (str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet"))
     ]
     (tmp_path / "c.csv").write_text("document_id,body\nc,a text\n")
@@ -84,7 +84,7 @@ def test_read_inputs_looks_into_the_first_file_of_each_format(tmp_path: Path) ->
 def test_read_inputs_of_a_long_file_reads_no_further_than_its_first_records(tmp_path: Path) -> None:
     rows = [json.dumps({"document_id": str(number), "text": "word " * 100_000}) for number in range(8)]
     (tmp_path / "rows.jsonl").write_text("\n".join([*rows, "{no json"]))
-    assert len(read_inputs(settings_of(tmp_path / "rows.jsonl")).shards) == 1
+    assert len(read_inputs(settings_of(tmp_path / "rows.jsonl")).found.shards) == 1
     (tmp_path / "rows.jsonl").write_text("\n".join([rows[0], "{no json"]))
     with pytest.raises(InputError, match=r"line 2 \(counted from 1\): malformed JSON"):
         read_inputs(settings_of(tmp_path / "rows.jsonl"))
