@@ -7,6 +7,7 @@ from functools import partial
 
 from jobs.arguments import parse_settings, run_command
 from jobs.manuals import ANSWER
+from memagent_batch.events import step
 from memagent_batch.masking import shown
 
 
@@ -22,11 +23,15 @@ def _answer(arguments: Sequence[str]) -> None:
         description="Answers questions over documents of any length.",
         manual=ANSWER,
     )
+    with step("checking inputs and model"):
+        from pipelines.check import check  # here, so that --help needs neither ray nor an engine
+
+        checked = check(settings)
+        from pipelines.answer import answer_checked  # after the check, since Ray's import takes a second
     from memagent_batch.wiring import make_output
-    from pipelines.answer import answer  # here, so that --help needs neither ray nor an engine
     from pipelines.verdict import require_success
 
-    manifest = answer(settings)
+    manifest = answer_checked(checked)
     if sys.stdout.isatty():
         from jobs.ending import ending
 

@@ -62,6 +62,7 @@ def parse_knobs(
         SettingsError: a knob is unknown, missing or wrong; names it.
         SystemExit: help was asked for, and is printed.
     """
+    begin_log(as_json=_asks_for_json(arguments))
     build = partial(knob_parser, kind, manual, command=command, description=description)
     if wants_help(arguments):
         print(build(is_whole=HELP_ALL in arguments or not manual.common).format_help(), end="")
@@ -75,7 +76,18 @@ def parse_knobs(
     except SourceError as error:
         raise SettingsError(f"settings can't be read: {error}") from error
     begin_log(as_json=job.log_format == LogFormat.JSON)
-    return cast(Knobs, kind.model_construct(**{name: getattr(job, name) for name in kind.model_fields}))
+    knobs = {name: getattr(job, name) for name in kind.model_fields}
+    return cast(Knobs, kind.model_construct(job.model_fields_set, **knobs))
+
+
+def _asks_for_json(arguments: Sequence[str]) -> bool:
+    """Whether what is wrong with the other settings is to be told as JSON too."""
+    option = "--log-format"
+    given = [os.environ.get(f"{ENV_PREFIX}LOG_FORMAT", "")]
+    for name, value in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, equals, its_value = name.replace("_", "-").partition("=")
+        given += [its_value if equals else value] if name == option else []
+    return given[-1] == LogFormat.JSON
 
 
 def run_named(
@@ -128,7 +140,9 @@ def run_command(command: Callable[[], object]) -> int:
         sys.stdout = None  # the reader of our output has gone, as in `| head`; nothing is left to say
         return 0
     except KeyboardInterrupt:
-        sys.stderr.write("stopped; the same command goes on from here\n")
+        fields = {"exit_code": EXIT_INTERRUPTED}
+        message = "stopped; the same command goes on from here"
+        tell(Event(kind=EventKind.RUN_STOPPED, message=message, fields=fields))
         return EXIT_INTERRUPTED
     return 0
 

@@ -12,6 +12,7 @@ from jobs.arguments import parse_settings, run_command
 from jobs.manuals import ANSWER, PLAN_UNUSED
 from jobs.options import OptionParser
 from memagent_batch.errors import SettingsError
+from memagent_batch.events import step
 from memagent_batch.settings import Settings
 from pipelines.estimate import Rates, estimate
 
@@ -28,9 +29,13 @@ def _plan(arguments: Sequence[str]) -> None:
     manual = replace(ANSWER, unused=PLAN_UNUSED, own=own, example=ANSWER.example.replace("answer", "plan"))
     settings = parse_settings(arguments, command="memagent plan", description=DESCRIPTION, manual=manual)
     rates = _rates(own.parse_known_args(arguments)[0])
-    from pipelines.plan import plan_run
+    with step("checking inputs and model"):
+        from pipelines.check import check
 
-    plan = plan_run(settings)
+        checked = check(settings)
+        from pipelines.plan import plan_checked  # after the check, since Ray's import takes a second
+
+    plan = plan_checked(checked)
     told = {"estimate": estimate(plan, rates, replicas=_replicas(settings))} if rates else {}
     print(json.dumps(plan | told, indent=2, ensure_ascii=False))
 

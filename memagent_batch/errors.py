@@ -27,6 +27,10 @@ class InputError(UsageError):
     """A file, column or row of the input can't be read."""
 
 
+class InputUnreachableError(InputError):
+    """A file of the input is gone, forbidden, or on a store that does not answer; what it holds may be right."""
+
+
 class PromptSetError(UsageError):
     """A prompt set lacks a slot, a form or a constant, or can't be parsed."""
 
@@ -41,6 +45,14 @@ class ReadingError(MemagentError):
 
 class DocumentError(ReadingError):
     """The text of one document can't be read: null, wrong encoding."""
+
+
+class BadFileError(ReadingError):
+    """A file of the input can't be read, or a record in it, and `input.on_bad_file` is `record`."""
+
+
+class DocumentMissingError(ReadingError):
+    """A question is bound to a document that is not there."""
 
 
 class QuestionTooLongError(ReadingError):

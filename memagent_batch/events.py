@@ -6,13 +6,17 @@ Actors have no stderr that anybody reads; their events reach the driver with the
 import json
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 from memagent_batch.masking import CONTROL, printable, shown_text
+
+CLEAR_LINE = "\r\x1b[K"
+"""Takes a terminal's cursor to the start of the line, and empties it."""
 
 LOGGER = logging.getLogger("memagent")
 
@@ -22,10 +26,18 @@ class EventKind(StrEnum):
 
     RUN_STARTED = "run_started"
     """The plan is made and recorded; reading begins."""
+    DOCUMENTS_FOUND = "documents_found"
+    """The documents are indexed: how many, from which files, and what was left out."""
+    FILES_UNREADABLE = "files_unreadable"
+    """Files or records of the input can't be read; they become `failed` rows."""
+    DOCUMENTS_MISSING = "documents_missing"
+    """Questions are bound to documents that are not there; they become `failed` rows."""
     RUN_CLOSED = "run_closed"
     """The counts close and the manifest is written."""
     RUN_STOPPED = "run_stopped"
     """The command ends with an error; its exit code is not 0."""
+    STEP = "step"
+    """What is done before the first reading begins: a passing line where stderr is a terminal."""
     PROGRESS = "progress"
     """How far the work is: readings, only where stderr is no terminal; steps of learning, always."""
     READING_FAILED = "reading_failed"
@@ -46,6 +58,8 @@ class EventKind(StrEnum):
 
 WARNINGS = frozenset(
     {
+        EventKind.FILES_UNREADABLE,
+        EventKind.DOCUMENTS_MISSING,
         EventKind.READING_FAILED,
         EventKind.READING_NOT_READ,
         EventKind.ENGINE_DIED,
@@ -85,11 +99,42 @@ def tell(event: Event) -> None:
     LOGGER.log(_level(event.kind), event.message, extra={"event": event})
 
 
+@contextmanager
+def step(message: str) -> Iterator[None]:
+    """While the block runs, says what it does; on a terminal the line is gone when it ends."""
+    tell(Event(kind=EventKind.STEP, message=message))
+    try:
+        yield
+    finally:
+        for handler in LOGGER.handlers:
+            if isinstance(handler, _Stderr):
+                handler.clear()
+
+
 class _Stderr(logging.Handler):
     """Writes to what stderr is at the time."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._passing = False
+
     def emit(self, record: logging.LogRecord) -> None:
-        sys.stderr.write(self.format(record) + "\n")
+        event: Event = record.__dict__["event"]
+        line = self.format(record)
+        self.clear()
+        if event.kind == EventKind.STEP and sys.stderr.isatty() and isinstance(self.formatter, _TextLines):
+            sys.stderr.write(f"{line} ...")
+            self._passing = True
+        else:
+            sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Takes back the line of a step."""
+        if self._passing:
+            sys.stderr.write(CLEAR_LINE)
+            sys.stderr.flush()
+        self._passing = False
 
 
 class _TextLines(logging.Formatter):

@@ -48,6 +48,15 @@ class Speculation(StrEnum):
     """What followed the same words earlier in the prompt; a new memory is mostly a copy of the last."""
 
 
+class OnBadFile(StrEnum):
+    """What becomes of a file that can't be read: malformed, or with an ending that is not known."""
+
+    FAIL = "fail"
+    """The run is refused, and the file named."""
+    RECORD = "record"
+    """The file, or each bad line or row of it, becomes `failed` rows; all other documents are read."""
+
+
 class InputSettings(Section):
     """Where texts and questions stand in the input."""
 
@@ -60,7 +69,11 @@ class InputSettings(Section):
     carry_columns: Texts = ()
     """Columns of the documents to carry into `answers`, as text."""
     format: Literal["auto", "parquet", "jsonl", "csv", "arrow", "text"] = "auto"
-    """File format of the documents; `auto` goes by the file ending."""
+    """File format of the documents; `auto` goes by the file ending, and leaves out text files beside files with
+    columns unless `documents` names them."""
+    on_bad_file: OnBadFile = OnBadFile.FAIL
+    """What becomes of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows of
+    it. A store that does not answer stops the run either way."""
 
 
 class PolicySettings(Section):
@@ -71,7 +84,7 @@ class PolicySettings(Section):
     nothing new; `shared` keeps one memory for a whole question list; `truncate` (head and tail of the document) and
     `retrieve` (the passages nearest to the question by BM25) answer from one prompt, to compare with."""
     chunk_tokens: Count = 5000
-    """Tokens of a chunk: all that one prompt shows of the document."""
+    """Tokens of a chunk: all that one prompt shows of the document; by default fewer where the window is short."""
     overlap_tokens: Annotated[int, Field(ge=0)] = 0
     """Tokens that a chunk or passage shares with the one before it."""
     passage_tokens: Count = 256
@@ -222,7 +235,8 @@ class Settings(JobSettings):
     weights_version: str = ""
     """Free text that is part of the reader fingerprint; for endpoints, whose weights can't be hashed from here."""
     window_tokens: Count = 8192
-    """Context window that prompts and completions must fit, tokens."""
+    """Context window that prompts and completions must fit, tokens. By default that of the model where it is shorter;
+    then the budgets of `policy` that are not given shrink with it."""
     prompt_set: str | None = None
     """Name of a built-in prompt set, or a file that `memagent prompts import` wrote. By default `gated` for the policy
     of that name, else `default`."""

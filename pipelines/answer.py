@@ -14,16 +14,16 @@ from memagent_batch.ray_data.reader import Reader, ReaderTask
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.ray_data.write import REPORT, write_tables
-from memagent_batch.settings import Settings
+from memagent_batch.settings import EngineKind, Settings
 from memagent_batch.storage.calls import group_documents
 from memagent_batch.storage.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.storage.history import keep_last_run, recorded_plan
-from memagent_batch.storage.manifest import claim_output
 from memagent_batch.storage.not_read import collect_not_read
 from memagent_batch.storage.parts import kept_parts
 from memagent_batch.storage.plan import Plan, count_pending
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
-from memagent_batch.wiring import identify_reader, make_output
+from memagent_batch.wiring import make_output
+from pipelines.check import Checked, check
 from pipelines.close import Run, begin_run, close_run
 from pipelines.plan import make_plan
 from pipelines.stop import noted_stop
@@ -37,11 +37,15 @@ def answer(settings: Settings) -> dict[str, Any]:
         CountsError: the tables do not hold one row for each reading.
         SupersededError: a newer attempt has claimed the output.
     """
+    return answer_checked(check(settings))
+
+
+def answer_checked(checked: Checked) -> dict[str, Any]:
+    """The same for a run that was checked, which takes no Ray; see `answer`."""
+    settings, reader = checked.settings, checked.reader
     output = make_output(settings)
-    claim_output(output, settings)
-    reader = identify_reader(settings)
     with ray_session():
-        plan = make_plan(settings)
+        plan = make_plan(settings, inputs=checked.inputs)
         metrics = RunMetrics(settings)
         run = begin_run(output, settings, reader=reader, plan=plan)
         with noted_stop(output, run_id=run.run_id):
@@ -88,11 +92,15 @@ def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, met
             num_gpus=replica_gpus(settings),
         )
     )
-    pending = count_pending(bundles)
-    with (
-        ProgressLine(board, metrics=metrics, run_id=run.run_id, asked=run.asked, pending=pending),
-        OrderlyLeave(board, require_claim=partial(require_claim, run.output, run_id=run.run_id)),
-    ):
+    line = ProgressLine(
+        board,
+        metrics=metrics,
+        run_id=run.run_id,
+        asked=run.asked,
+        pending=count_pending(bundles),
+        starting=_starting(settings),
+    )
+    with line, OrderlyLeave(board, require_claim=partial(require_claim, run.output, run_id=run.run_id)):
         return collect_not_read(rows.iter_batches(batch_size=None, batch_format="pyarrow"))
 
 
@@ -112,3 +120,10 @@ def write(plan: Plan, index: TurnIndex, *, run: Run, not_read: pa.Table) -> list
         )
         batches = rows.iter_batches(batch_size=None, batch_format="pyarrow")
         return [row for batch in batches for row in batch.to_pylist()]
+
+
+def _starting(settings: Settings) -> str:
+    """What the run waits for until the first turn."""
+    if settings.engine == EngineKind.OPENAI:
+        return "asking the endpoint"
+    return f"loading the model ({settings.model})" if settings.engine == EngineKind.VLLM else "starting the engine"

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import ray
 
+from memagent_batch.budgets import fitted
 from memagent_batch.domain.policies.shared import SharedPolicy
 from memagent_batch.errors import CountsError, InputError, SettingsError
 from memagent_batch.ray_data.groups import COUNTS
@@ -17,7 +18,8 @@ from memagent_batch.storage.claim import ROLLOUT_TABLES, publish, remove_leftove
 from memagent_batch.storage.rollouts import make_record
 from memagent_batch.storage.turn_index import scan_log
 from memagent_batch.wiring import identify_reader, make_output
-from pipelines.answer import answer
+from pipelines.answer import answer_checked
+from pipelines.check import Checked, check
 from pipelines.close import SHOWN_MISSING
 from pipelines.plan import make_plan
 from pipelines.verdict import require_read, require_success
@@ -35,9 +37,10 @@ def collect(settings: Settings) -> dict[str, Any]:
     """
     sampled = sampled_settings(settings)
     require_reward(sampled.rollouts)
+    checked = check(sampled)
     with ray_session():
-        require_references(sampled)
-        manifest = answer(sampled)
+        require_references(checked)
+        manifest = answer_checked(checked)
         require_read(manifest)  # a group without one of its samples would have another baseline
         record = write_rollouts_table(sampled, manifest)
     require_success(manifest, max_failed_share=settings.max_failed_share)
@@ -56,6 +59,7 @@ def sampled_settings(settings: Settings) -> Settings:
             "policy.kind: the turns of 'shared' belong to several questions, so no reward is theirs; collect with "
             "'overwrite' or 'gated'"
         )
+    settings = fitted(settings)
     sampling = settings.sampling
     if sampling.temperature not in (0.0, 1.0) or sampling.top_p != 1.0 or sampling.top_k not in (-1, 0):
         raise SettingsError(
@@ -72,13 +76,13 @@ def sampled_settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"sampling": drawn})
 
 
-def require_references(settings: Settings) -> None:
+def require_references(checked: Checked) -> None:
     """Refuses a run of which no question could be rewarded.
 
     Raises:
         InputError: the question list has no references.
     """
-    references = make_plan(settings).questions["references"]
+    references = make_plan(checked.settings, inputs=checked.inputs, tells=False).questions["references"]
     if references.null_count == len(references):
         raise InputError(
             "no question has references, so nothing can be rewarded; add a column `references` (a text or a list of "
@@ -116,7 +120,7 @@ def _project(settings: Settings, *, run_id: str) -> list[dict[str, Any]]:
     index = scan_log(output, reader_fingerprint=reader.fingerprint)
     parts = [
         part.append_column("part", pa.array([number] * part.num_rows, pa.int64()))
-        for number, part in enumerate(make_plan(settings).parts(index))
+        for number, part in enumerate(make_plan(settings, tells=False).parts(index))
     ]
     rows = ray.data.from_arrow(parts).map_batches(
         project_rollouts,

@@ -1,7 +1,6 @@
 """`evaluate run`: a suite, read by each variant with the main job, and scored. The same command goes on."""
 
 import hashlib
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -9,8 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.budgets import fitted
 from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import MemagentError
+from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.settings import InputSettings, Settings
 from memagent_batch.storage.answer_tables import read_answers
 from memagent_batch.storage.evaluations import (
@@ -86,7 +87,8 @@ def evaluate(
     scores = []
     for number, (variant, fingerprint) in enumerate(zip(variants, fingerprints, strict=True), start=1):
         known = evaluation.of(variant.name)
-        sys.stderr.write(f"variant {number} of {len(variants)}: {variant.name}\n")
+        message = f"variant {number} of {len(variants)}: {variant.name}"
+        tell(Event(kind=EventKind.PROGRESS, message=message, fields={"variant": variant.name}))
         if known is None or not is_finished(known, variant, fingerprint=fingerprint, suite=ready):
             known = read_variant(variant, suite=ready, before=known)
         scores.append(score_variant(variant, suite=ready, place=output / known.scores, score_on=score_on))
@@ -139,7 +141,7 @@ def place_variant(variant: Variant, *, suite: Suite, output: Location) -> Varian
             "output": (output / RUNS_FOLDER / variant.name).uri,
         }
     )
-    return Variant(name=variant.name, knobs=variant.knobs, settings=settings)
+    return Variant(name=variant.name, knobs=variant.knobs, settings=fitted(settings))
 
 
 def is_finished(record: VariantRecord, variant: Variant, *, fingerprint: str, suite: Suite) -> bool:

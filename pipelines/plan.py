@@ -1,5 +1,6 @@
 """Read and plan: which documents and questions there are, refused here where they can't be read."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -9,59 +10,59 @@ from memagent_batch.domain.policies.shared import SharedPolicy
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Cost, Policy
 from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.events import step
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import count_tokens, index_shards
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import question_lists
-from memagent_batch.storage.documents import index_schema, require_carry_columns, require_unique_ids
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import claim_output
-from memagent_batch.storage.plan import Plan
-from memagent_batch.storage.questions import read_questions, require_known_documents
-from memagent_batch.storage.schemas import ANSWERS
-from memagent_batch.storage.shards import list_shards
+from memagent_batch.storage.documents import index_schema, require_readable, require_unique_ids, with_missing
+from memagent_batch.storage.plan import Plan, count_pending
+from memagent_batch.storage.questions import missing_documents
+from memagent_batch.storage.shards import Shard
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
-from memagent_batch.wiring import (
-    identify_reader,
-    make_documents,
-    make_output,
-    make_policy,
-    make_prompt_tokens,
-    make_tokenizer,
-)
+from memagent_batch.wiring import make_documents, make_output, make_policy, make_prompt_tokens, make_tokenizer
+from pipelines.check import Checked, Inputs, check, read_inputs
+from pipelines.findings import tell_bad_files, tell_documents, tell_missing
 
 
 def plan_run(settings: Settings) -> dict[str, Any]:
     """What `answer` would read and cost; refuses what `answer` would refuse, and writes nothing."""
-    output = make_output(settings)
-    claim_output(output, settings)
-    reader = identify_reader(settings)
+    return plan_checked(check(settings))
+
+
+def plan_checked(checked: Checked) -> dict[str, Any]:
+    """The same for a run that was checked, which takes no Ray."""
+    settings, output = checked.settings, make_output(checked.settings)
     with ray_session():
-        plan = make_plan(settings)
-        return summarise_plan(plan, scan_log(output, reader_fingerprint=reader.fingerprint), settings)
+        plan = make_plan(settings, inputs=checked.inputs)
+        with step("counting tokens"):
+            return summarise_plan(plan, scan_log(output, reader_fingerprint=checked.reader.fingerprint), settings)
 
 
-def make_plan(settings: Settings) -> Plan:
+def make_plan(settings: Settings, *, inputs: Inputs | None = None, tells: bool = True) -> Plan:
     """Indexes the documents in parallel, and joins them with the questions.
+
+    Args:
+        settings: All knobs.
+        inputs: What `read_inputs` found, where that is known.
+        tells: Whether what was found is told on stderr.
 
     Raises:
         InputError: a file, column or row can't be used; names it.
     """
+    inputs = inputs or read_inputs(settings)
     documents = make_documents(settings)
-    listed = Location(uri=settings.questions, storage_options=settings.storage_options) if settings.questions else None
-    require_carry_columns(settings.input, reserved=ANSWERS.names)
-    questions = read_questions(listed, ask=settings.ask)
-    shards = list_shards(*documents, settings=settings.input)
-    rows = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards)).map_batches(
-        index_shards, fn_kwargs={"settings": settings}, batch_size=1, num_cpus=CPU_SHARE
-    )
-    schema = index_schema(settings.input)
-    tables = [table.cast(schema) for table in rows.iter_batches(batch_size=None, batch_format="pyarrow")]
-    index = pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
+    questions, index = inputs.questions, index_documents(inputs.found.shards, settings=settings)
     if not index.num_rows:
         raise InputError(f"documents: the files at {', '.join(settings.documents)} hold no document")
+    require_readable(index)
     require_unique_ids(index, documents=documents[0])
-    require_known_documents(questions, index)
+    missing = missing_documents(questions, index)
+    if tells:
+        tell_documents(index, inputs.found)
+        tell_bad_files(index)
+        tell_missing(missing)
+    index = with_missing(index, missing)
     plan = Plan(index, questions, samples=settings.sampling.samples, as_lists=settings.policy.kind == SharedPolicy.kind)
     if not plan.questions.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")
@@ -70,6 +71,18 @@ def make_plan(settings: Settings) -> Plan:
     else:
         require_questions_fit(plan, settings)
     return plan
+
+
+def index_documents(shards: Sequence[Shard], *, settings: Settings) -> pa.Table:
+    """The index of all shards, made in parallel; a table of `index_schema`."""
+    num_files = sum(len(shard.paths) for shard in shards)
+    with step(f"indexing the documents: {num_files:,} file{'s' if num_files != 1 else ''}"):
+        rows = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards)).map_batches(
+            index_shards, fn_kwargs={"settings": settings}, batch_size=1, num_cpus=CPU_SHARE
+        )
+        schema = index_schema(settings.input)
+        tables = [table.cast(schema) for table in rows.iter_batches(batch_size=None, batch_format="pyarrow")]
+    return pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
 
 
 def require_questions_fit(plan: Plan, settings: Settings) -> None:
@@ -114,29 +127,35 @@ def require_lists_fit(plan: Plan, settings: Settings) -> None:
 
 
 def summarise_plan(plan: Plan, index: TurnIndex, settings: Settings) -> dict[str, Any]:
-    """What the run would cost, in documents, readings, turns and tokens. Tokenises every document once."""
-    bundles = list(plan.parts(index))
-    lengths = ray.data.from_arrow(bundles).map_batches(
-        count_tokens, fn_kwargs={"settings": settings}, batch_size=None, batch_format="pyarrow", num_cpus=CPU_SHARE
-    )
+    """Counts of the whole run, and what is left of it in turns and tokens. Tokenises the documents to read once."""
+    bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
     counts = plan.counts(index)
+    errors = plan.documents["error"]
+    num_missing = len(errors) - plan.num_documents
+    return {
+        "documents": plan.num_documents,
+        "missing_documents": num_missing,
+        "unreadable_documents": len(errors) - errors.null_count - num_missing,
+        "questions": plan.questions.num_rows,
+        "readings": counts.asked,
+        "readings_done": counts.done,
+        "readings_failed": counts.failed,
+        "readings_to_do": count_pending(bundles).readings,
+        **_price(plan, bundles, settings),
+    }
+
+
+def _price(plan: Plan, bundles: list[pa.Table], settings: Settings) -> dict[str, Any]:
+    """Documents, turns and tokens of the readings to do."""
+    documents = _lengths(bundles, settings)
     prompts, policy = make_prompt_tokens(settings), make_policy(settings)
-    documents = [
-        row for batch in lengths.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()
-    ]
     largest = max(documents, key=lambda row: row["num_tokens"], default=None)
     costs = [times for row in documents for times in _costs(plan, row, policy=policy, prompts=prompts)]
     turns = sum(times * cost.num_turns for times, cost in costs)
     prompt_tokens = sum(times * cost.num_prompt_tokens for times, cost in costs)
     slots = settings.policy.question_tokens + settings.policy.memory_tokens
     return {
-        "documents": plan.documents.num_rows,
-        "unreadable_documents": sum(row["error"] is not None for row in documents),
-        "questions": plan.questions.num_rows,
-        "readings": counts.asked,
-        "readings_done": counts.done,
-        "readings_failed": counts.failed,
-        "readings_to_do": counts.pending,
+        "documents_to_read": len(documents),
         "document_tokens": sum(row["num_tokens"] for row in documents),
         "largest_document": largest and {"document_id": largest["document_id"], "tokens": largest["num_tokens"]},
         "turns": turns,
@@ -144,6 +163,16 @@ def summarise_plan(plan: Plan, index: TurnIndex, settings: Settings) -> dict[str
         "prompt_tokens_at_most": prompt_tokens + turns * slots,
         "completion_tokens_at_most": sum(times * cost.num_completion_tokens for times, cost in costs),
     }
+
+
+def _lengths(bundles: list[pa.Table], settings: Settings) -> list[dict[str, Any]]:
+    """The documents to read, as rows of `COUNTED`."""
+    if not bundles:
+        return []
+    rows = ray.data.from_arrow(bundles).map_batches(
+        count_tokens, fn_kwargs={"settings": settings}, batch_size=None, batch_format="pyarrow", num_cpus=CPU_SHARE
+    )
+    return [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
 
 
 def _costs(plan: Plan, row: dict[str, Any], *, policy: Policy, prompts: PromptTokens) -> list[tuple[int, Cost]]:

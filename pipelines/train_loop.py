@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import torch
 
+from memagent_batch.budgets import fitted
 from memagent_batch.engines.engine import RenewableEngine
 from memagent_batch.errors import SettingsError
 from memagent_batch.events import Event, EventKind, tell
@@ -51,6 +52,7 @@ def train_loop(settings: TrainLoopSettings, *, tasks: Tasks, held_out: Sequence[
     """
     if settings.loop.max_steps is None and settings.loop.max_minutes is None:
         raise SettingsError("loop: no budget; give --loop.max-steps or --loop.max-minutes")
+    settings = fitted(settings)
     current = sampled_settings(at_step(settings, last_step(local_folder(settings.output))))
     identify_reader(current)
     require_reward(current.rollouts)

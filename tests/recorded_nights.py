@@ -13,12 +13,12 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.ray_data.write import REPORT, write_tables
 from memagent_batch.settings import Settings
 from memagent_batch.storage.claim import ANSWER_TABLES, remove_leftovers
-from memagent_batch.storage.documents import INDEX_SCHEMA
+from memagent_batch.storage.documents import INDEX_SCHEMA, with_missing
 from memagent_batch.storage.history import keep_last_run, recorded_plan
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.parts import kept_parts
 from memagent_batch.storage.plan import Plan
-from memagent_batch.storage.questions import QUESTION_SCHEMA
+from memagent_batch.storage.questions import QUESTION_SCHEMA, missing_documents
 from memagent_batch.storage.schemas import OUTCOME_LOG
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
 from memagent_batch.storage.turn_log import OUTCOMES_FOLDER, parquet_bytes
@@ -152,11 +152,9 @@ def plan_of(
         {"question_id": name, "question": text, "document_id": document_id}
         for (document_id, name), text in (bound or {}).items()
     ]
-    return Plan(
-        pa.Table.from_pylist(rows, schema=INDEX_SCHEMA),
-        pa.Table.from_pylist(asked, schema=QUESTION_SCHEMA),
-        samples=samples,
-    )
+    index = pa.Table.from_pylist(rows, schema=INDEX_SCHEMA)
+    listed = pa.Table.from_pylist(asked, schema=QUESTION_SCHEMA)
+    return Plan(with_missing(index, missing_documents(listed, index)), listed, samples=samples)
 
 
 def _outcome(text: str, *, failed: bool) -> dict[str, Any]:

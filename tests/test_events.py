@@ -1,8 +1,9 @@
+import io
 import json
 
 import pytest
 
-from memagent_batch.events import Event, EventKind, begin_log, tell
+from memagent_batch.events import CLEAR_LINE, Event, EventKind, begin_log, step, tell
 from memagent_batch.ray_data.progress import KEPT_EVENTS, ProgressBoard
 
 FAILED = Event(
@@ -81,3 +82,40 @@ async def test_board_full_of_events_says_how_many_it_left_out() -> None:
     assert len(events) == KEPT_EVENTS + 1
     assert events[-1].fields == {"left_out": 3}
     assert await board.take_events() == []
+
+
+class Terminal(io.StringIO):
+    """A stderr that a person looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_step_on_a_terminal_is_a_line_that_is_gone_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    begin_log(as_json=False)
+    with step("starting Ray"):
+        assert terminal.getvalue() == "starting Ray ..."
+    assert terminal.getvalue() == f"starting Ray ...{CLEAR_LINE}"
+    with step("indexing"):
+        tell(FAILED)
+    tell(FAILED)
+    said = terminal.getvalue().split(CLEAR_LINE)
+    assert said[1:] == ["indexing ...", f"{FAILED.message}\n{FAILED.message}\n"]
+
+
+def test_step_elsewhere_is_a_line_or_an_object_as_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin_log(as_json=False)
+    with step("starting Ray"):
+        pass
+    assert capsys.readouterr().err == "starting Ray\n"
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    begin_log(as_json=True)
+    with step("starting Ray"):
+        pass
+    line = json.loads(terminal.getvalue())
+    assert (line["event"], line["message"]) == ("step", "starting Ray")

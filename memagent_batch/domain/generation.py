@@ -73,6 +73,24 @@ class Sharing:
 
 
 @dataclass(slots=True, kw_only=True)
+class Numbering:
+    """Numbers the turns of a reading in the order in which its policy asks for them: the same at every replay.
+
+    Mutable: it counts the turns of one reading.
+    """
+
+    generate: Generate
+    """Where turns come from."""
+    num_asked: int = field(default=0, init=False)
+    """Turns asked for so far."""
+
+    async def __call__(self, prompt: Prompt) -> Completion:
+        """The completion of the numbered prompt."""
+        number, self.num_asked = self.num_asked, self.num_asked + 1
+        return await self.generate(replace(prompt, number=number))
+
+
+@dataclass(slots=True, kw_only=True)
 class Tally:
     """Counts what a reading's turns cost. Mutable: it is the running sum of one reading."""
 

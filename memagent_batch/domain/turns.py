@@ -43,6 +43,9 @@ class Prompt:
     """The chunk that the prompt shows, if it shows one."""
     shared: bool = False
     """Whether the turn is one for all readings of a question list, not of this reading alone."""
+    number: int | None = None
+    """Position of the turn in its reading, from 0, in the order in which the policy asks. Set by `Numbering`, never by
+    a policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

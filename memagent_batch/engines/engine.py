@@ -44,6 +44,12 @@ class Outage(Protocol):
 class RemoteEngine(Engine, Protocol):
     """An engine outside this process, which may be away for a while."""
 
+    async def rejoin(self) -> None:
+        """Stands for `start` in an actor that joins a run under way: returns whether or not the engine is there.
+
+        An engine that is away at that moment is one that was there before, so requests wait for it as in any outage.
+        """
+
     @property
     def outage(self) -> Outage:
         """What is known of that."""

@@ -23,17 +23,29 @@ from memagent_batch.engines.openai_protocol import (
 from memagent_batch.engines.outage import CircuitBreaker, Failure
 from memagent_batch.engines.retries import Backoff
 from memagent_batch.engines.tokenizer import Tokenizer
-from memagent_batch.errors import EngineDeadError, EngineRefusedError, EngineRequestError, EngineStartError
+from memagent_batch.errors import (
+    EngineDeadError,
+    EngineRefusedError,
+    EngineRequestError,
+    EngineStartError,
+    EngineUnavailableError,
+)
 from memagent_batch.settings import OpenAISettings, SamplingSettings
 
 PROBE_SECONDS = 60.0
 """Longest wait for the one token of a probe; an endpoint that takes longer has no room for a reading either."""
+
+START_TRIES = 3
+"""Most tries of each question at the start of a run: a wrong address must show within seconds."""
 
 KEY_REMEDY = "set MEMAGENT_OPENAI__API_KEY (or openai.headers) to a key that may use it"
 ADDRESS_REMEDY = (
     "check model and openai.base_url (up to /v1): the endpoint must take prompts of token ids at /completions, as the "
     "servers of vLLM and SGLang do; one that offers only chat can't be used"
 )
+
+Ask = Callable[[], Awaitable[httpx.Response | Failure]]
+"""One try at the endpoint."""
 
 
 class OpenAIEngine:
@@ -69,6 +81,8 @@ class OpenAIEngine:
         self._free = asyncio.Semaphore(settings.max_concurrency)
         self._extensions = extension_fields(sampling)
         self._client: OpenAIClient | None = None
+        self._checking = asyncio.Lock()
+        self._is_checked = False
         self.outage = CircuitBreaker(self._probe, backoff=self._backoff, longest_seconds=settings.outage_seconds)
         """Whether the endpoint is away, and for how long."""
 
@@ -81,7 +95,16 @@ class OpenAIEngine:
         """
         self._client = OpenAIClient(self._settings)
         await self._require_model()
-        await self._require_completion()
+        await self._require_completion(self._at_start)
+        self._is_checked = True
+
+    async def rejoin(self) -> None:
+        """Opens the client for a run that is under way; see `RemoteEngine.rejoin`. The first request asks for a token.
+
+        Raises:
+            EngineStartError: the address, the key or a header can't work.
+        """
+        self._client = OpenAIClient(self._settings)
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         """The completion of one prompt; see `Engine.complete`.
@@ -92,6 +115,7 @@ class OpenAIEngine:
         """
         require_fit(prompt, window_tokens=self._window_tokens)
         async with self._free:
+            await self._check_once()
             response = await self.outage.answer(lambda: self._ask(prompt, seed=seed))
             if response.status_code != 200:
                 await self._require_served()
@@ -147,13 +171,32 @@ class OpenAIEngine:
                 f"{self._open_client().refusal(response)}; {remedy}, then run the same command again"
             )
 
-    async def _at_start(self, send: Callable[[], Awaitable[httpx.Response | Failure]]) -> httpx.Response:
-        """The first response that is no passing failure; few tries, since a wrong address must show soon."""
+    async def _check_once(self) -> None:
+        """After `rejoin`: asks for one token before the first request, as `start` does, and waits out an outage.
+
+        Raises:
+            EngineUnavailableError: the endpoint is away for longer than `openai.outage_seconds`.
+            EngineRefusedError: it completes no prompts of token ids.
+        """
+        if self._is_checked:
+            return
+        async with self._checking:
+            try:
+                if not self._is_checked:
+                    await self._require_completion(self.outage.answer)
+            except EngineStartError as error:
+                raise EngineRefusedError(f"{error}, then run the same command again") from error
+            except EngineRequestError as error:  # a probe that fails is no fault of the reading that waits for it
+                raise EngineUnavailableError(str(error)) from error
+            self._is_checked = True
+
+    async def _at_start(self, send: Ask) -> httpx.Response:
+        """The first response that is no passing failure."""
         attempt = 0
         while isinstance(result := await send(), Failure):
             pause = self._backoff.pause_seconds(attempt, retry_after_seconds=result.retry_after_seconds)
             attempt += 1
-            if pause is None:
+            if pause is None or attempt == START_TRIES:
                 raise EngineStartError(
                     f"{result.message} ({attempt} tries); check that it runs, and openai.base_url (up to /v1)"
                 )
@@ -180,10 +223,10 @@ class OpenAIEngine:
                 f"window_tokens={self._window_tokens}; lower window_tokens or serve it with a longer one"
             )
 
-    async def _require_completion(self) -> None:
+    async def _require_completion(self, answer: Callable[[Ask], Awaitable[httpx.Response]]) -> None:
         """Asks for one token as every reading will, and finds out which extension fields the endpoint refuses."""
         prompt = self._probe_prompt()
-        response = await self._at_start(lambda: self._ask(prompt, seed=0))
+        response = await answer(lambda: self._ask(prompt, seed=0))
         while refused := refused_fields(response.status_code, response.content, self._extensions):
             if self._sampling.logprobs:
                 raise EngineStartError(
@@ -192,7 +235,7 @@ class OpenAIEngine:
                     "(sampling.logprobs=false; `memagent collect` needs them)"
                 )
             self._extensions = {name: value for name, value in self._extensions.items() if name not in refused}
-            response = await self._at_start(lambda: self._ask(prompt, seed=0))
+            response = await answer(lambda: self._ask(prompt, seed=0))
         if response.status_code != 200:
             remedy = KEY_REMEDY if response.status_code in (401, 403) else ADDRESS_REMEDY
             raise EngineStartError(f"{self._open_client().refusal(response)}; {remedy}")

@@ -39,6 +39,9 @@ LOOK_SECONDS = 60.0
 KEPT_EVENTS = 1000
 """Events that wait for the driver's next look; what comes beyond is only counted."""
 
+BAR = "readings {n_fmt}/{total_fmt} |{bar}| {elapsed} {postfix}"
+"""The line of a terminal, in tqdm's words."""
+
 COUNTS = (*COUNTERS, "document_chars")
 """What is summed."""
 
@@ -113,12 +116,18 @@ def start_board() -> Any:
 class ProgressLine:
     """A line in a terminal, plain log lines elsewhere: readings, turns, tokens a second, time to go."""
 
-    def __init__(self, board: Any, *, metrics: RunMetrics, run_id: str, asked: int, pending: PendingWork) -> None:
-        """Starts from the readings that need no turn; some characters stand for the bytes that are left."""
+    def __init__(
+        self, board: Any, *, metrics: RunMetrics, run_id: str, asked: int, pending: PendingWork, starting: str
+    ) -> None:
+        """Starts from the readings that need no turn; some characters stand for the bytes that are left.
+
+        `starting` says what the run waits for until the first turn.
+        """
         self._board = board
         self._metrics = metrics
         self._run_id = run_id
         self._asked = asked
+        self._starting = starting
         self._done = asked - pending.readings
         self._pending_chars = max(pending.num_bytes, 1)
         self._began = time.monotonic()
@@ -132,9 +141,11 @@ class ProgressLine:
     def __enter__(self) -> Self:
         """Begins to show."""
         if self._terminal:
-            self._bar = tqdm(total=self._asked, initial=self._done, unit="reading", dynamic_ncols=True, leave=True)
+            self._bar = tqdm(total=self._asked, initial=self._done, dynamic_ncols=True, leave=True, bar_format=BAR)
+            self._bar.set_postfix_str(self._starting)
         else:
-            self._tell(f"readings {self._done}/{self._asked}: starting", readings=self._done, asked=self._asked)
+            message = f"readings {self._done}/{self._asked}: {self._starting}"
+            self._tell(message, readings=self._done, asked=self._asked)
         self._thread.start()
         return self
 
@@ -174,9 +185,9 @@ class ProgressLine:
         away = self._absence.text()
         to_go = f"{_duration(seconds / share - seconds)} to go" if 0 < share < 1 else ""
         if self._bar is not None:
-            self._bar.bar_format = "readings {n_fmt}/{total_fmt} |{bar}| {elapsed} {postfix}"
             self._bar.n = done
-            self._bar.set_postfix_str(", ".join(part for part in (rate, away, to_go) if part))
+            waits = self._starting if done == self._done and not sums["turns"] else ""
+            self._bar.set_postfix_str(", ".join(part for part in (waits or rate, away, to_go) if part))
         elif last or time.monotonic() - self._said >= LOG_SECONDS:
             self._said = time.monotonic()
             parts = [f"readings {done}/{self._asked}", rate, _duration(seconds), away, to_go]

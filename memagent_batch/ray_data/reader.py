@@ -15,10 +15,10 @@ import pyarrow as pa
 import ray
 
 from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.generation import Recording, Sharing, Tally
+from memagent_batch.domain.generation import Numbering, Recording, Sharing, Tally
 from memagent_batch.domain.policies.shared import SharedPolicy
 from memagent_batch.domain.readings import Policy, Status
-from memagent_batch.engines.engine import Engine
+from memagent_batch.engines.engine import Engine, RemoteEngine
 from memagent_batch.errors import (
     DocumentError,
     EngineDeadError,
@@ -37,7 +37,7 @@ from memagent_batch.ray_data.leaving import heed_actor_sigterm
 from memagent_batch.ray_data.logged_turns import LoggedTurns, SharedTurns
 from memagent_batch.ray_data.once import Once
 from memagent_batch.ray_data.progress import REPORT_SECONDS
-from memagent_batch.ray_data.reporter import Reporter
+from memagent_batch.ray_data.reporter import Reporter, is_replacement
 from memagent_batch.ray_data.suspects import Suspects
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import LIST_HASH, first_questions, question_lists, read_asked
@@ -53,6 +53,8 @@ from memagent_batch.wiring import (
     require_reader,
 )
 
+BOARD_SECONDS = 30.0
+"""Longest wait for the board's word on whether the run is under way."""
 LAST_FLUSH_SECONDS = 30.0
 """Longest wait for the log's last flush when the engine has died."""
 LAST_STOP_SECONDS = 20.0
@@ -120,13 +122,25 @@ class Reader:
             begins=f"{self._task.run_id}-{self._writer}",
         )
         engine = make_engine(settings)
-        await engine.start()
+        if isinstance(engine, RemoteEngine) and await self._is_under_way():
+            await engine.rejoin()
+        else:
+            await engine.start()
         self._reporter.count_engine_start(engine, run_id=self._task.run_id)
         self._background = [
             asyncio.create_task(self._reporter.report()),
             asyncio.create_task(self._flush_when_left()),
         ]
         return engine
+
+    async def _is_under_way(self) -> bool:
+        """Whether the run has an engine that was up: in this actor before a restart, or in another one."""
+        if is_replacement():
+            return True
+        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
+            sums = await asyncio.wait_for(self._task.board.sums.remote(), BOARD_SECONDS)
+            return bool(sums["turns"])
+        return False
 
     def _load(self) -> None:
         """Tokeniser, prompts, policy and questions."""
@@ -214,12 +228,12 @@ class Reader:
         self, engine: Engine, document: PlannedDocument, question: int, tally: Tally, *, address: ReadingAddress
     ) -> dict[str, Any]:
         """The reading's row of the outcome log. The one place where an exception becomes the end of a reading."""
-        counting = Recording(generate=tally, record=self._reporter.count_turn)
+        generate = Numbering(generate=Recording(generate=tally, record=self._reporter.count_turn))
         started_at = datetime.now(UTC)
         found: dict[str, Any] = {"status": Status.OK}
         try:
             outcome = await self._policy_for(question).read(
-                self._chunks(document), self._question(question), prompts=self._prompts, generate=counting
+                self._chunks(document), self._question(question), prompts=self._prompts, generate=generate
             )
             found |= {
                 "response": outcome.response,

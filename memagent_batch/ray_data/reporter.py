@@ -24,6 +24,12 @@ AWAY_SECONDS = 5.0
 """An endpoint that is away for less is not worth a line: throttling may hold requests back every other second."""
 
 
+def is_replacement() -> bool:
+    """Whether this process is an actor that Ray started again after it died, or its node."""
+    context = ray.get_runtime_context() if ray.is_initialized() else None
+    return bool(context and context.get_actor_id() and context.was_current_actor_reconstructed)
+
+
 class Reporter:
     """The one tally of an actor's work; lives on its event loop."""
 
@@ -55,8 +61,7 @@ class Reporter:
         """Takes an engine that is up; tells where it stands in for one that went away."""
         self._run_id = run_id
         self._outage = engine.outage if isinstance(engine, RemoteEngine) else None
-        context = ray.get_runtime_context() if ray.is_initialized() else None
-        if context and context.get_actor_id() and context.was_current_actor_reconstructed:
+        if is_replacement():
             self._counts["engine_restarts"] += 1
             self.tell(Event(kind=EventKind.ENGINE_RESTARTED, message="engine restarted", fields={"run_id": run_id}))
 

@@ -4,13 +4,17 @@ import logging
 import os
 import re
 import signal
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from urllib.parse import urlsplit
 
 import ray
 from ray.data import DataContext
 
-from memagent_batch.errors import MemagentError, RunFailedError
+from memagent_batch.errors import MemagentError, RunFailedError, SettingsError
+from memagent_batch.events import step
 from memagent_batch.ray_data.leaving import handling, terminable
 from memagent_batch.ray_data.notice import LEVEL_VARIABLE, without_notice
 
@@ -27,6 +31,12 @@ BLOCKS_AHEAD = 16
 """Documents that a CPU task holds ready. Ray Data takes them once a round of its loop, which lasts 0.1 s at the least;
 with its own 2 ahead, readers get nine documents a second, however many replicas there are."""
 
+REACH_SECONDS = 30.0
+"""Longest wait for a cluster that was named; its head may be starting."""
+
+CLIENT_PORT = 10001
+"""The port that an address of `ray://` may leave out."""
+
 START_SECONDS = 1800
 """Longest wait for the actors that a run begins with; a cluster may have to add nodes for them."""
 
@@ -36,7 +46,8 @@ def ray_session() -> Iterator[None]:
     """Connects to the cluster of RAY_ADDRESS (as in `ray job submit`), or starts one on this machine for the run."""
     started = not ray.is_initialized()
     if started:
-        _connect()
+        with step("starting Ray"):
+            _connect()
     set_long_loops(DataContext.get_current())
     try:
         with terminable():
@@ -47,6 +58,43 @@ def ray_session() -> Iterator[None]:
         if started:
             with handling(signal.SIGTERM, signal.SIG_IGN):  # it is leaving already
                 ray.shutdown()
+
+
+def require_cluster(address: str) -> None:
+    """Waits for somebody to listen at the address of a cluster; Ray itself would try for minutes, and then crash.
+
+    Args:
+        address: as in RAY_ADDRESS: `host:port` or `ray://host:port`; `auto` is left to Ray.
+
+    Raises:
+        SettingsError: it is an address for `ray job submit`.
+        RunFailedError: nobody listens there for `REACH_SECONDS`.
+    """
+    if ":" not in address:
+        return
+    url = urlsplit(address if "://" in address else f"//{address}")
+    if url.scheme in ("http", "https"):
+        raise SettingsError(
+            f"RAY_ADDRESS={address} is an address for `ray job submit`, not of a cluster; give its head as host:port "
+            "(mostly port 6379), or leave it out in a submitted job and where Ray shall start on this machine"
+        )
+    try:
+        host, port = url.hostname, url.port or CLIENT_PORT
+    except ValueError:
+        return  # no port: Ray says so
+    deadline = time.monotonic() + REACH_SECONDS
+    while host and port:
+        try:
+            with socket.create_connection((host, port), timeout=max(0.1, deadline - time.monotonic())):
+                return
+        except OSError as error:
+            if time.monotonic() >= deadline:
+                raise RunFailedError(
+                    f"no Ray cluster can be reached at RAY_ADDRESS={address} for {REACH_SECONDS:g} s ({error}); start "
+                    "it or correct the address, then the same command goes on from the log. Without RAY_ADDRESS, Ray "
+                    "is started on this machine"
+                ) from error
+        time.sleep(min(1.0, max(0.0, deadline - time.monotonic())))
 
 
 def own_error(error: ray.exceptions.RayError) -> MemagentError:
@@ -86,6 +134,8 @@ def _connect() -> None:
     if here:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing about a run leaves the machine
         os.environ.setdefault("RAY_worker_niceness", "0")  # else engines yield to all that Ray itself does (nice 15)
+    else:
+        require_cluster(os.environ["RAY_ADDRESS"])
     try:
         with without_notice() if is_silenced else nullcontext():
             ray.init(

@@ -7,7 +7,6 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from memagent_batch.domain.chunking import chunk_spans
 from memagent_batch.engines.tokenizer import Tokenizer
@@ -77,16 +76,13 @@ COUNTED = pa.schema(
         pa.field("num_chunks", pa.int64()),
         pa.field("num_chunk_tokens", pa.int64()),
         pa.field("num_readings", pa.int64()),
-        pa.field("error", pa.string()),
     ]
 )
 """What a plan tells of one document; `num_chunk_tokens` counts overlaps twice."""
 
 
-def count_tokens(part: pa.Table, *, settings: Settings) -> pa.Table:
-    """Ray Data UDF: a part of the plan in, the length of each document out; no tokens are kept."""
-    readable = part.filter(pc.is_null(part["error"]))
-    unreadable = part.filter(pc.is_valid(part["error"])).select(["document_id", "error"]).to_pylist()
+def count_tokens(bundle: pa.Table, *, settings: Settings) -> pa.Table:
+    """Ray Data UDF: a bundle of planned documents in, the length of each out; no tokens are kept."""
     counted = [
         {
             "document_id": document.document_id,
@@ -94,12 +90,10 @@ def count_tokens(part: pa.Table, *, settings: Settings) -> pa.Table:
             "num_chunks": len(document.chunks),
             "num_chunk_tokens": document.chunks.num_shown_tokens,
             "num_readings": len(document.readings),
-            "error": document.error,
         }
-        for document in chain.from_iterable(map(planned_documents, tokenise(readable, settings=settings)))
+        for document in chain.from_iterable(map(planned_documents, tokenise(bundle, settings=settings)))
     ]
-    zeros = dict.fromkeys(["num_tokens", "num_chunks", "num_chunk_tokens", "num_readings"], 0)
-    return pa.Table.from_pylist([*counted, *[{**zeros, **row} for row in unreadable]], schema=COUNTED)
+    return pa.Table.from_pylist(counted, schema=COUNTED)
 
 
 def _tokenised(tokenizer: Tokenizer, fetched: FetchedText, work: dict[str, Any], *, settings: Settings) -> pa.Table:

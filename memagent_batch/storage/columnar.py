@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Protocol
@@ -23,6 +24,7 @@ from memagent_batch.storage.records import (
     Value,
     convert,
     decode,
+    make_record,
     reading,
     refuse_missing,
     refuse_type,
@@ -62,7 +64,7 @@ class ColumnarReader:
     """Reads Parquet and Arrow IPC files; which one is seen from the file."""
 
     def read(
-        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None
+        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
     ) -> Iterator[Record]:
         """See `RecordReader`. A place is (row group or record batch, row in it)."""
         with open_grouped(location) as file:
@@ -71,7 +73,8 @@ class ColumnarReader:
                 first_row = 0
                 for batch in file.batches(group, names=names):
                     prefix = f"{location.uri}, row group {group + 1}"
-                    yield from _records(batch, columns=columns, group=group, first_row=first_row, prefix=prefix)
+                    places = [Place(start=group, stop=first_row + row) for row in range(batch.num_rows)]
+                    yield from _records(batch, columns=columns, places=places, prefix=prefix, keep_bad=keep_bad)
                     first_row += batch.num_rows
 
     def fetch(self, location: Location, *, column: Column, places: Sequence[Place]) -> Iterator[tuple[Place, Value]]:
@@ -202,17 +205,22 @@ def _is_list(type_: pa.DataType) -> bool:
 
 
 def _records(
-    batch: pa.RecordBatch, *, columns: Sequence[Column], group: int, first_row: int, prefix: str
+    batch: pa.RecordBatch, *, columns: Sequence[Column], places: Sequence[Place], prefix: str, keep_bad: bool
 ) -> Iterator[Record]:
     there = batch.schema.names
     arrays = [_plain(batch.column(column.name)) if column.name in there else None for column in columns]
-    for index in range(batch.num_rows):
-        where = f"{prefix}, row {first_row + index + 1}"
-        values = tuple(
-            convert(_cell(array, index), column=column, where=where)
-            for array, column in zip(arrays, columns, strict=True)
-        )
-        yield Record(place=Place(start=group, stop=first_row + index), where=where, values=values)
+    for index, place in enumerate(places):
+        where = f"{prefix}, row {place.stop + 1}"
+        values = partial(_values, arrays, index, columns=columns, where=where)
+        yield make_record(values, place=place, where=where, keep_bad=keep_bad)
+
+
+def _values(
+    arrays: Sequence[pa.Array | None], index: int, *, columns: Sequence[Column], where: str
+) -> tuple[Value, ...]:
+    return tuple(
+        convert(_cell(array, index), column=column, where=where) for array, column in zip(arrays, columns, strict=True)
+    )
 
 
 def _fetch_group(

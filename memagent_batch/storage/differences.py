@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from itertools import islice
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.differences import AskedReading, Cause, causes_between, causes_of_presence, change_between
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
+from memagent_batch.storage.documents import is_there
 from memagent_batch.storage.history import PastRun
 from memagent_batch.storage.schemas import ANSWER_GIVEN, DIFFERENCES
 from memagent_batch.storage.turn_index import ReadingKey, Row, read_outcomes, scan_outcome_files
@@ -62,25 +64,26 @@ class _Side:
         self.run = run
         self.question_ids = frozenset(run.questions["question_id"].to_pylist())
         self._rows = {name: row for row, name in enumerate(run.plan["document_id"].to_pylist())}
+        self._missing = frozenset(run.plan.filter(pc.invert(is_there(run.plan)))["document_id"].to_pylist())
         self._records = run.plan.select(["document_hash", "error", "readings"]).to_struct_array().combine_chunks()
         self._questions = run.questions.select(["question_id", "question", "question_hash"]).to_pylist()
         self._reader = (run.manifest["reader_fingerprint"], run.manifest["settings"]["extraction"])
         self._files: dict[tuple[ReadingKey, str], list[str]] = {}
 
     def document_ids(self) -> Iterator[str]:
-        """Its documents, in the order of its plan."""
+        """What it asked something of, in the order of its plan: its documents, and ones that were not there."""
         return iter(self._rows)
 
     def has_document(self, document_id: str) -> bool:
         """Whether the run found it."""
-        return document_id in self._rows
+        return document_id in self._rows and document_id not in self._missing
 
     def reads_as(self, other: "_Side") -> bool:
         """Whether equal records of the two, in one log, mean equal answers."""
         return self._reader == other._reader and self._questions == other._questions
 
     def record(self, document_id: str) -> pa.StructScalar | None:
-        """What the plan says of a document; None where the run did not find it."""
+        """What the plan says of a document; None where the run asked nothing of it."""
         row = self._rows.get(document_id)
         return None if row is None else self._records[row]
 
@@ -174,7 +177,7 @@ def compare_runs(before: PastRun, after: PastRun) -> Iterator[pa.Table]:
 
 def _pairs(before: _Side, after: _Side) -> Iterator[_Pair]:
     """Readings that may differ: documents of the later run in its order, then those that are gone."""
-    gone = (name for name in before.document_ids() if not after.has_document(name))
+    gone = (name for name in before.document_ids() if after.record(name) is None)
     same_log = before.run.output.uri == after.run.output.uri
     same_reader = same_log and before.reads_as(after)
     for document_id in (*after.document_ids(), *gone):

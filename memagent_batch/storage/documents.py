@@ -14,10 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
+from memagent_batch.errors import (
+    BadFileError,
+    DocumentError,
+    DocumentMissingError,
+    InputError,
+    InputUnreachableError,
+    TextUnavailableError,
+)
 from memagent_batch.masking import shown_text
 from memagent_batch.options import Options
-from memagent_batch.settings import InputSettings
+from memagent_batch.settings import InputSettings, OnBadFile
 from memagent_batch.storage.formats import READERS, Format
 from memagent_batch.storage.lines import line_at
 from memagent_batch.storage.location import Location
@@ -32,6 +39,8 @@ CARRY_PREFIX = "carry:"
 """Goes before the names of carried columns in the index, so that they can't collide with its own."""
 _LONG = ("question", CARRY_PREFIX)
 """How the columns begin that may hold long values."""
+_CHECKED_CHARS = 1024 * 1024
+"""Text of the first file that is read before a run starts, about, characters: some milliseconds."""
 _READ_THREADS = 16
 """Text files of a store that are read at once."""
 _WINDOW_BYTES = 1024 * 1024
@@ -56,9 +65,24 @@ INDEX_SCHEMA = pa.schema(
         _described("num_bytes", pa.int64(), nullable=False, description="size of the text in UTF-8, bytes; 0 on error"),
         _described("question", _TEXT, nullable=True, description="question beside the text, where asked for"),
         _described("error", _TEXT, nullable=True, description="why the text can't be read"),
+        _described("error_type", _TEXT, nullable=True, description="kind of that error; null for a `DocumentError`"),
     ]
 )
 """One row for each document. Carried columns follow, as text, named `carry:<name>`."""
+
+
+MISSING = DocumentMissingError.__name__
+"""`error_type` of rows that stand for documents which are not there."""
+BAD_FILE = BadFileError.__name__
+"""`error_type` of rows that stand for files or records which can't be read."""
+_MISSING_ERROR = (
+    "a question is bound to this document_id, and no document has it; correct the id, put the document back, or take "
+    "the question off the list"
+)
+
+
+_NOWHERE = {"path": "", "format": Format.UNKNOWN.value, "start": 0, "stop": 0, "num_bytes": 0}
+"""The place of a row that stands for no document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +109,8 @@ def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Optio
     A text that is null or no valid Unicode gets a row with `error`; it concerns that document only.
 
     Raises:
-        InputError: a file, a column, or any other value can't be read.
+        InputError: a file, a column, or any other value can't be read; with `on_bad_file: record` only where a file is
+            gone or its store does not answer.
     """
     schema = index_schema(settings)
     rows: list[dict[str, Any]] = []
@@ -100,6 +125,20 @@ def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Optio
             rows, num_bytes, num_tables = [], 0, num_tables + 1
     if rows or not num_tables:
         yield pa.Table.from_pylist(rows, schema=schema)
+
+
+def require_first_records(shard: Shard, *, settings: InputSettings, storage_options: Options) -> None:
+    """Reads the first records of a shard's first file, so that a wrong column or format is refused at once.
+
+    Raises:
+        InputError: as `index_shard` does, where it would at these records.
+    """
+    place = Location(uri=shard.documents, storage_options=storage_options).at(shard.paths[0])
+    num_chars = 0
+    for record in _document_records(place, name=shard.names[0], shard=shard, settings=settings):
+        num_chars += sum(len(value) for value in record.values if isinstance(value, str))
+        if num_chars > _CHECKED_CHARS:
+            return
 
 
 def fetch_texts(table: pa.Table, *, documents: Location, settings: InputSettings) -> Iterator[FetchedText]:
@@ -157,6 +196,29 @@ def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
     )
 
 
+def with_missing(index: pa.Table, document_ids: Sequence[str]) -> pa.Table:
+    """The index with a row for each document that questions are bound to and that is not there."""
+    row = {**_NOWHERE, "error": _MISSING_ERROR, "error_type": MISSING}
+    rows = [{**row, "document_id": document_id} for document_id in document_ids]
+    return pa.concat_tables([index, pa.Table.from_pylist(rows, schema=index.schema)]).combine_chunks()
+
+
+def is_there(table: pa.Table) -> pa.ChunkedArray:
+    """Which rows of an index, or of a plan made of it, stand for documents that are there."""
+    return pc.not_equal(pc.fill_null(table["error_type"], ""), MISSING)
+
+
+def require_readable(index: pa.Table) -> None:
+    """Refuses an index in which no file could be read: more likely a wrong column or format than a broken lake.
+
+    Raises:
+        InputError: says why the first one can't be.
+    """
+    bad = pc.equal(index["error_type"], BAD_FILE)
+    if pc.sum(bad).as_py() == index.num_rows:
+        raise InputError(f"documents: none of the {index.num_rows} files or rows can be read: {index['error'][0]}")
+
+
 def require_carry_columns(settings: InputSettings, *, reserved: Collection[str]) -> None:
     """Refuses columns to carry that can't stand in `answers`.
 
@@ -202,7 +264,8 @@ def _document_records(location: Location, *, name: str, shard: Shard, settings: 
     columns = _document_columns(settings)
     reader = READERS[shard.format]
     if shard.format is not Format.TEXT:
-        yield from reader.read(location, columns=columns, groups=shard.groups)
+        keep_bad = settings.on_bad_file == OnBadFile.RECORD
+        yield from reader.read(location, columns=columns, groups=shard.groups, keep_bad=keep_bad)
         return
     if len(columns) > 2:
         raise InputError(
@@ -227,8 +290,22 @@ def _index_rows(documents: Location, shard: Shard, *, settings: InputSettings) -
 def _file_rows(
     documents: Location, path: str, name: str, *, shard: Shard, settings: InputSettings
 ) -> Iterator[dict[str, Any]]:
-    for record in _document_records(documents.at(path), name=name, shard=shard, settings=settings):
-        yield _index_row(record, path=path, format_=shard.format, settings=settings)
+    place = documents.at(path)
+    bad = {**_NOWHERE, "path": path, "format": shard.format.value, "error_type": BAD_FILE}
+    try:
+        for record in _document_records(place, name=name, shard=shard, settings=settings):
+            if record.error is None:
+                yield _index_row(record, path=path, format_=shard.format, settings=settings)
+                continue
+            in_file = record.where.removeprefix(place.uri).partition(" (")[0]
+            yield {**bad, "document_id": f"{name}{in_file}", "error": shown_text(str(record.error))}
+    except InputUnreachableError:
+        raise
+    except InputError as error:
+        if settings.on_bad_file == OnBadFile.FAIL:
+            raise
+        groups = f", row groups {shard.groups[0]} to {shard.groups[1] - 1}" if shard.groups else ""
+        yield {**bad, "document_id": f"{name}{groups}", "error": shown_text(str(error))}
 
 
 def _index_row(record: Record, *, path: str, format_: Format, settings: InputSettings) -> dict[str, Any]:
@@ -318,6 +395,8 @@ def _fetched(value: Value, *, row: int, document_hash: str, path: str) -> Fetche
 
 def _place_of(row: Mapping[str, Any], *, file: Location) -> str:
     """Where a row of the index stands, for a person."""
+    if row["error_type"] == BAD_FILE:
+        return f"{file.uri}, which can't be read"
     match Format(row["format"]):
         case Format.TEXT:
             return file.uri

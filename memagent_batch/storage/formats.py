@@ -36,6 +36,8 @@ class Format(StrEnum):
     """Arrow IPC file, also called Feather."""
     TEXT = "text"
     """A text in UTF-8."""
+    UNKNOWN = "unknown"
+    """Something else, which is not read."""
 
 
 _ENDINGS: Mapping[str, Format] = {
@@ -52,6 +54,8 @@ _ENDINGS: Mapping[str, Format] = {
     ".text": Format.TEXT,
     ".md": Format.TEXT,
 }
+UNKNOWN_REMEDY = "move it away, or say what the files are with --input.format"
+"""What the user can do where the ending of a document's file is none of ours."""
 _COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip"})
 
 
@@ -74,12 +78,17 @@ def format_of(name: str, *, where: str, remedy: str) -> Format:
     return _ENDINGS[ending]
 
 
+def is_named_text(name: str) -> bool:
+    """Whether a name, or a pattern of names, has the ending of a text file."""
+    return _ENDINGS.get(posixpath.splitext(name)[1].lower()) is Format.TEXT
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextReader:
     """Reads a text file as one record of one column."""
 
     def read(
-        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None
+        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
     ) -> Iterator[Record]:
         """See `RecordReader`. The place is the whole file."""
         with reading(location.uri):
@@ -93,6 +102,23 @@ class TextReader:
             yield from ((place, record.values[0]) for place in places)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoReader:
+    """Stands for the reader of a file of which the format is not known."""
+
+    def read(
+        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
+    ) -> Iterator[Record]:
+        """See `RecordReader`; always raises."""
+        format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)
+        return iter(())
+
+    def fetch(self, location: Location, *, column: Column, places: Sequence[Place]) -> Iterator[tuple[Place, Value]]:
+        """See `RecordReader`; always raises."""
+        format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)
+        return iter(())
+
+
 def _decode_file(data: bytes) -> str | Unreadable:
     return decode(data[len(BOM) :] if data.startswith(BOM) else data)
 
@@ -103,5 +129,6 @@ READERS: Mapping[Format, RecordReader] = {
     Format.CSV: CsvReader(),
     Format.ARROW: ColumnarReader(),
     Format.TEXT: TextReader(),
+    Format.UNKNOWN: NoReader(),
 }
 """What reads each format."""

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from memagent_batch.domain.readings import Status
-from memagent_batch.errors import OutputError
+from memagent_batch.errors import DocumentError, OutputError
 from memagent_batch.storage.asked import ASKED_FOLDER
 from memagent_batch.storage.documents import CARRY_PREFIX
 from memagent_batch.storage.location import Location
@@ -76,8 +76,8 @@ def recorded_plan(plan: Plan, index: TurnIndex) -> pa.Table:
         pa.array(offsets, pa.int32()), pa.StructArray.from_arrays(columns, fields=list(kind.value_type)), type=kind
     )
     carried = [name for name in plan.documents.schema.names if name.startswith(CARRY_PREFIX)]
-    documents = plan.documents.select(["document_id", "document_hash", "error", *carried])
-    return _with_schema(documents.add_column(3, "readings", readings))
+    documents = plan.documents.select(["document_id", "document_hash", "error", "error_type", *carried])
+    return _with_schema(documents.add_column(4, "readings", readings))
 
 
 def finished_runs(output: Location) -> list[str]:
@@ -124,7 +124,7 @@ def open_run(output: Location, run_id: str) -> PastRun:
         raise OutputError(f"{folder.uri} holds no {MANIFEST_FILE}; restore it, or delete the folder")
     questions = _read_table(output / f"{ASKED_FOLDER}/{run_id}.parquet")
     if (folder / PLAN_FILE).exists():
-        plan, removed = _read_table(folder / PLAN_FILE), _read_table(folder / REMOVED_FILE)
+        plan, removed = _with_error_type(_read_table(folder / PLAN_FILE)), _read_table(folder / REMOVED_FILE)
     else:
         plan, removed = _plan_of_answers(output, manifest, questions), REMOVED.empty_table()
     return PastRun(output=output, run_id=run_id, manifest=manifest, plan=plan, questions=questions, removed=removed)
@@ -166,19 +166,27 @@ def _read_table(place: Location) -> pa.Table:
         ) from error
 
 
+def _with_error_type(plan: pa.Table) -> pa.Table:
+    """A plan with the column that those of earlier versions lack."""
+    name = "error_type"
+    if name in plan.schema.names:
+        return plan
+    return plan.add_column(RUN_PLAN.get_field_index(name), RUN_PLAN.field(name), pa.nulls(plan.num_rows, pa.string()))
+
+
 def _plan_of_answers(output: Location, manifest: dict[str, Any], questions: pa.Table) -> pa.Table:
     """The plan that tables without a record were made of; their rows stand document by document."""
     files = [(output / name).path for name in manifest["files"]["answers"]]
     answers = ds.dataset(files, filesystem=output.fs, format="parquet" if files[0].endswith(".parquet") else "arrow")
     carried = [name for name in answers.schema.names if name not in ANSWERS.names]
-    names = ["run_id", "status", "document_id", "question_id", "sample", "document_hash", "error_message", *carried]
+    own = ["run_id", "status", "document_id", "question_id", "sample", "document_hash", "error_type", "error_message"]
     rows_of = {
         (row["question_id"], row["document_id"]): number
         for number, row in enumerate(questions.select(["question_id", "document_id"]).to_pylist())
     }
     documents = [
         _document_of(list(rows), rows_of, carried=carried)
-        for _, rows in groupby(_rows(answers, names), key=lambda row: row["document_id"])
+        for _, rows in groupby(_rows(answers, [*own, *carried]), key=lambda row: row["document_id"])
     ]
     fields = [pa.field(CARRY_PREFIX + name, pa.string()) for name in carried]
     return pa.Table.from_pylist(documents, schema=pa.schema([*RUN_PLAN, *fields]))
@@ -196,6 +204,7 @@ def _document_of(rows: list[Row], rows_of: dict[tuple[str, str | None], int], *,
         "document_id": first["document_id"],
         "document_hash": first["document_hash"],
         "error": first["error_message"] if unreadable else None,
+        "error_type": first["error_type"] if unreadable and first["error_type"] != DocumentError.__name__ else None,
         "readings": [
             {
                 "question": _question_row(row, rows_of),

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Any
 
 from memagent_batch.errors import InputError
@@ -21,6 +22,7 @@ from memagent_batch.storage.records import (
     Unreadable,
     Value,
     convert,
+    make_record,
     reading,
     refuse_missing,
 )
@@ -78,28 +80,20 @@ class JsonlReader:
     """Reads JSONL: one JSON object a line; blank lines are skipped."""
 
     def read(
-        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None
+        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
     ) -> Iterator[Record]:
         """See `RecordReader`. A place is (first byte, byte after the last). A key that is absent counts as null,
         but not one that no line of the file has.
         """
-        first: tuple[str, ...] = ()
-        every = [column for column in columns if column.presence is Presence.EVERY]
-        missing = [column for column in columns if column.presence is Presence.SOME]
+        there: dict[str, None] = {}
         with open_lines(location) as lines:
             for place, line in _placed_lines(lines):
                 where = f"{location.uri}, line {lines.num_lines}"
-                item = json_object(line, where=where)
-                first = first or tuple(item)
-                missing = [column for column in missing if column.name not in item]
-                for column in every:
-                    if column.name not in item:
-                        refuse_missing(column, there=tuple(item), where=where)
-                values = tuple(convert(item.get(column.name), column=column, where=where) for column in columns)
-                yield Record(place=place, where=where, values=values)
-        if first:
-            for column in missing:
-                refuse_missing(column, there=first, where=location.uri)
+                values = partial(_json_values, line, columns=columns, where=where, there=there)
+                yield make_record(values, place=place, where=where, keep_bad=keep_bad)
+        for column in columns if there else ():
+            if column.presence is Presence.SOME and column.name not in there:
+                refuse_missing(column, there=tuple(there), where=location.uri)
 
     def fetch(self, location: Location, *, column: Column, places: Sequence[Place]) -> Iterator[tuple[Place, Value]]:
         """See `RecordReader`."""
@@ -112,20 +106,16 @@ class CsvReader:
     """Reads CSV: commas, double quotes, a header row; quoted fields may hold line ends."""
 
     def read(
-        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None
+        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
     ) -> Iterator[Record]:
-        """See `RecordReader`. A place is (first byte, byte after the last)."""
+        """See `RecordReader`. A place is (first byte, byte after the last). Malformed CSV ends the file."""
         with open_lines(location) as lines:
             header = _header(lines)
             fields = [_field(header, column=column, path=location.uri) for column in columns]
             for row in _placed_rows(lines):
                 where = f"{location.uri}, line {row.line}"
-                _require_width(row.cells, header=header, where=where)
-                values = tuple(
-                    convert(_csv_cell(row.cells, field=field, column=column), column=column, where=where)
-                    for field, column in zip(fields, columns, strict=True)
-                )
-                yield Record(place=row.place, where=where, values=values)
+                values = partial(_csv_values, row.cells, header=header, fields=fields, columns=columns, where=where)
+                yield make_record(values, place=row.place, where=where, keep_bad=keep_bad)
 
     def fetch(self, location: Location, *, column: Column, places: Sequence[Place]) -> Iterator[tuple[Place, Value]]:
         """See `RecordReader`."""
@@ -157,13 +147,33 @@ def line_at(location: Location, position: int) -> int:
     return num_lines
 
 
-def _placed_lines(lines: ByteLines) -> Iterator[tuple[Place, str]]:
-    """The lines that are not blank, with their places."""
-    start = lines.position
-    for line in lines:
-        if line.strip():
-            yield Place(start=start, stop=lines.position), line
+def _placed_lines(lines: ByteLines) -> Iterator[tuple[Place, str | InputError]]:
+    """The lines that are not blank, with their places; an error for each that is not UTF-8."""
+    while True:
         start = lines.position
+        line: str | InputError
+        try:
+            line = next(lines)
+        except StopIteration:
+            return
+        except InputError as error:
+            line = error
+        if isinstance(line, InputError) or line.strip():
+            yield Place(start=start, stop=lines.position), line
+
+
+def _json_values(
+    line: str | InputError, *, columns: Sequence[Column], where: str, there: dict[str, None]
+) -> tuple[Value, ...]:
+    """The values of a line. Adds its keys to `there`: all that the file has, in their order."""
+    if isinstance(line, InputError):
+        raise line
+    item = json_object(line, where=where)
+    there.update(dict.fromkeys(item))
+    for column in columns:
+        if column.presence is Presence.EVERY and column.name not in item:
+            refuse_missing(column, there=tuple(item), where=where)
+    return tuple(convert(item.get(column.name), column=column, where=where) for column in columns)
 
 
 def json_object(line: str, *, where: str) -> dict[str, Any]:
@@ -175,7 +185,7 @@ def json_object(line: str, *, where: str) -> dict[str, Any]:
     try:
         item = json.loads(line)
     except (ValueError, RecursionError) as error:
-        fault = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        fault = f"{error.msg}, column {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
         raise InputError(f"{where}: malformed JSON ({fault}); write one JSON object a line") from error
     if not isinstance(item, dict):
         raise InputError(f"{where} holds {type(item).__name__}, not an object; write one JSON object a line")
@@ -251,6 +261,21 @@ def _require_commas(header: Sequence[str], *, path: str) -> None:
 def _require_width(row: Sequence[str], *, header: Sequence[str], where: str) -> None:
     if len(row) != len(header):
         raise InputError(f"{where} has {len(row)} fields, the header {len(header)}; quote fields that hold commas")
+
+
+def _csv_values(
+    row: Sequence[str],
+    *,
+    header: Sequence[str],
+    fields: Sequence[int | None],
+    columns: Sequence[Column],
+    where: str,
+) -> tuple[Value, ...]:
+    _require_width(row, header=header, where=where)
+    return tuple(
+        convert(_csv_cell(row, field=field, column=column), column=column, where=where)
+        for field, column in zip(fields, columns, strict=True)
+    )
 
 
 def _csv_cell(row: Sequence[str], *, field: int | None, column: Column) -> str | list[Any] | None:

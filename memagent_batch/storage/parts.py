@@ -26,7 +26,7 @@ PARTS = "parts"
 KEY = "key"
 """Where a report names what its part was made of; null where the log did not hold all of it."""
 
-_PLAN_COLUMNS = ("document_id", "document_hash", "error", "readings", "outcome_files", "turn_files")
+_PLAN_COLUMNS = ("document_id", "document_hash", "error", "error_type", "readings", "outcome_files", "turn_files")
 _SETTINGS = sorted({field.name for field in fields(Projection)} - {"output", "run_id"})
 _QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", "list_hash")
 

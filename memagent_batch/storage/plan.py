@@ -19,6 +19,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
 from memagent_batch.storage.asked import LIST_HASH, question_lists, with_asked
 from memagent_batch.storage.bundles import bundles
+from memagent_batch.storage.documents import is_there
 from memagent_batch.storage.turn_index import ReadingKey, TurnIndex
 
 PART_BYTES = 256 * 1024 * 1024
@@ -64,6 +65,7 @@ class Plan:
         `as_lists`: whether lists are read in one pass, so that an answer depends on the whole list; see `asked.py`.
         """
         self.documents = documents
+        self._missing = frozenset(documents.filter(pc.invert(is_there(documents)))["document_id"].to_pylist())
         self.questions = _with_inline(questions, documents)
         self.samples = samples
         self._hashes = [text_hash(question) for question in self.questions["question"].to_pylist()]
@@ -86,7 +88,12 @@ class Plan:
     def num_readings(self) -> int:
         """Readings asked for."""
         bound = sum(len(self._bound.get(name, ())) for name in self.documents["document_id"].to_pylist())
-        return self.samples * (len(self._shared) * int(self.documents.num_rows) + bound)
+        return self.samples * (len(self._shared) * self.num_documents + bound)
+
+    @property
+    def num_documents(self) -> int:
+        """Documents that are there."""
+        return int(self.documents.num_rows) - len(self._missing)
 
     def hashed_questions(self) -> pa.Table:
         """The question list with the hashes of the addresses; `readings` name its rows."""
@@ -100,8 +107,9 @@ class Plan:
         return hashed.append_column(LIST_HASH, pa.array(self._list_hashes, pa.large_string()))
 
     def question_rows(self, document_id: str) -> list[int]:
-        """Rows of the question list that are asked of a document."""
-        return [*self._shared, *self._bound.get(document_id, ())]
+        """Rows of the question list that are asked of a document; of one that is not there, those bound to it."""
+        bound = self._bound.get(document_id, ())
+        return [*bound] if document_id in self._missing else [*self._shared, *bound]
 
     def num_passes(self, document_id: str) -> int:
         """Passes over a document: one for each reading, or for each question list and sample."""

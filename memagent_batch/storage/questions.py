@@ -72,23 +72,23 @@ def read_questions(location: Location | None, *, ask: Sequence[str]) -> pa.Table
     return pa.Table.from_pylist(list(rows.values()), schema=QUESTION_SCHEMA)
 
 
-def require_known_documents(questions: pa.Table, index: pa.Table) -> None:
-    """Refuses a question that is bound to a document that is not there.
+def missing_documents(questions: pa.Table, index: pa.Table) -> list[str]:
+    """The documents that questions are bound to and that are not there, in the order of the list.
 
     Raises:
-        InputError: names the question and the document.
+        InputError: none of those documents is there: more likely a wrong column than a lake that lost them all.
     """
-    bound = set(questions["document_id"].drop_null().to_pylist())
-    if not bound:
-        return
-    there = pc.is_in(pa.array(sorted(bound), pa.large_string()), index["document_id"].combine_chunks())
-    unknown = {name for name, known in zip(sorted(bound), there.to_pylist(), strict=True) if not known}
-    for row in questions.select(["question_id", "document_id"]).to_pylist():
-        if row["document_id"] in unknown:
-            raise InputError(
-                f"question {row['question_id']!r} is bound to document_id {row['document_id']!r}, which is not among "
-                f"the {index.num_rows} documents ({len(unknown)} such ids in all); correct them, or add documents"
-            )
+    bound = questions.filter(pc.is_valid(questions["document_id"]))
+    there = pc.is_in(bound["document_id"], index["document_id"].combine_chunks())
+    missing = bound.filter(pc.invert(there)).select(["question_id", "document_id"])
+    names = list(dict.fromkeys(missing["document_id"].to_pylist()))
+    if names and missing.num_rows == bound.num_rows:
+        raise InputError(
+            f"question {missing['question_id'][0].as_py()!r} is bound to document_id {names[0]!r}, which is not among "
+            f"the {index.num_rows} documents, and so are all bound questions ({len(names)} such ids in all); correct "
+            "them, or add documents"
+        )
+    return names
 
 
 def _listed(location: Location | None, *, ask: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:

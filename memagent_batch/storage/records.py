@@ -6,7 +6,7 @@ A row's way starts here: a file becomes records, the records become the index (`
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ from typing import NoReturn, Protocol
 
 import pyarrow as pa
 
-from memagent_batch.errors import InputError, MemagentError
+from memagent_batch.errors import InputError, InputUnreachableError, MemagentError
 from memagent_batch.storage.location import Location, cause
 
 _CLIENT_PACKAGES = frozenset(
@@ -103,16 +103,20 @@ class Record:
     where: str
     """The same for a person: file and row."""
     values: tuple[Value, ...]
-    """Values, in the order of the columns that were asked for."""
+    """Values, in the order of the columns that were asked for; none on error."""
+    error: InputError | None = None
+    """Why it can't be read; only where bad records are kept."""
 
 
 class RecordReader(Protocol):
     """How one file format is read."""
 
     def read(
-        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None
+        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
     ) -> Iterator[Record]:
         """Streams the records of a file, or of its row groups `groups[0]` to `groups[1] - 1`.
+
+        Where `keep_bad`, a record that can't be read comes with its error, if those behind it can be.
 
         Raises:
             InputError: the file, a column or a value can't be read.
@@ -140,16 +144,17 @@ def reading(path: str) -> Iterator[None]:
     except MemagentError:
         raise
     except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file or folder; check the path") from cause(error, uri=path)
+        raise InputUnreachableError(f"{path}: no such file or folder; check the path") from cause(error, uri=path)
     except PermissionError as error:
-        raise InputError(f"{path}: not allowed to read it ({error}); check its rights or your credentials") from cause(
-            error, uri=path
-        )
+        raise InputUnreachableError(
+            f"{path}: not allowed to read it ({error}); check its rights or your credentials"
+        ) from cause(error, uri=path)
     except Exception as error:
         if not _is_foreign(error):
             raise
         detail = str(error).strip() or type(error).__name__
-        raise InputError(
+        kind = InputError if _is_of_content(error) else InputUnreachableError
+        raise kind(
             f"{path} can't be read: {detail}; is it whole, in the format that its ending or --input.format says, "
             "and reachable with --storage-options?"
         ) from cause(error, uri=path)
@@ -160,6 +165,27 @@ def _is_foreign(error: Exception) -> bool:
     if isinstance(error, OSError | pa.ArrowException | UnicodeDecodeError | ImportError | csv.Error):
         return True
     return type(error).__module__.partition(".")[0] in _CLIENT_PACKAGES
+
+
+def _is_of_content(error: Exception) -> bool:
+    """Whether an error is about what a file holds. pyarrow says so of a damaged file by a bare OSError too."""
+    if isinstance(error, OSError):
+        return type(error) is OSError and error.errno is None
+    return isinstance(error, pa.ArrowException | UnicodeDecodeError | csv.Error)
+
+
+def make_record(values: Callable[[], tuple[Value, ...]], *, place: Place, where: str, keep_bad: bool) -> Record:
+    """The record with these values; where they can't be read and bad records are kept, with the error.
+
+    Raises:
+        InputError: a value can't be read, and bad records are not kept.
+    """
+    try:
+        return Record(place=place, where=where, values=values())
+    except InputError as error:
+        if not keep_bad:
+            raise
+        return Record(place=place, where=where, values=(), error=error)
 
 
 def convert(value: object, *, column: Column, where: str) -> Value:

@@ -31,7 +31,13 @@ SPAN = [
     column("chunk_index", pa.int32(), "position of the chunk that was shown, from 0", nullable=True),
     column("token_start", pa.int64(), "first token of that chunk in the document", unit="tokens", nullable=True),
     column("token_end", pa.int64(), "token after its last one", unit="tokens", nullable=True),
-    column("char_start", pa.int64(), "first character of that chunk in the text", unit="code points", nullable=True),
+    column(
+        "char_start",
+        pa.int64(),
+        "first character of that chunk in the text as stored: CRLF is two",
+        unit="code points",
+        nullable=True,
+    ),
     column("char_end", pa.int64(), "character after its last one", unit="code points", nullable=True),
 ]
 KIND = column("kind", pa.string(), "kind of turn: update, answer, or direct")
@@ -71,6 +77,13 @@ TURN_LOG = pa.schema(
         RUN_ID,
         *ADDRESS,
         column("path", pa.string(), "address of the turn in its reading, such as update/12"),
+        column(
+            "turn",
+            pa.int32(),
+            "position of the turn in its reading, from 0, in the order in which the policy asked; null in files of "
+            "earlier versions",
+            nullable=True,
+        ),
         KIND,
         *SPAN,
         column("prompt_hash", pa.string(), "hash of the prompt's token ids; a replay must show the same prompt"),
@@ -113,7 +126,7 @@ MEMORIES = pa.schema(
         DOCUMENT_ID,
         QUESTION_ID,
         SAMPLE,
-        column("turn", pa.int32(), "position of the turn in its reading, from 0"),
+        column("turn", pa.int32(), "position of the turn in its reading, from 0, in the order of reading"),
         KIND,
         *SPAN,
         column("memory", pa.string(), "the memory after this turn, as the next prompt shows it"),
@@ -142,6 +155,7 @@ RUN_PLAN = pa.schema(
         DOCUMENT_ID,
         DOCUMENT_HASH.with_nullable(True),
         column("error", pa.string(), "why its text can't be read", nullable=True),
+        column("error_type", pa.string(), "kind of that error; null for a `DocumentError`", nullable=True),
         column(
             "readings",
             pa.list_(

@@ -12,10 +12,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.errors import InputError
-from memagent_batch.settings import InputSettings
+from memagent_batch.errors import InputError, InputUnreachableError
+from memagent_batch.settings import InputSettings, OnBadFile
 from memagent_batch.storage.columnar import open_grouped
-from memagent_batch.storage.formats import Format, format_of
+from memagent_batch.storage.formats import UNKNOWN_REMEDY, Format, format_of, is_named_text
+from memagent_batch.storage.lake_tables import refuse_listed_tables, refuse_tables_around
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.records import reading
 
@@ -25,6 +26,8 @@ _SHARD_FILES = 256
 """Most files of a shard: each costs a request to an object store."""
 _FOOTER_THREADS = 16
 """Footers of large files that are read at once."""
+_COLUMNED = frozenset({Format.PARQUET, Format.JSONL, Format.CSV, Format.ARROW})
+"""Formats of many documents a file; a text file beside such a file is more likely a note than a document."""
 _MAGIC = frozenset("*?[")
 _HIDDEN = (".", "_")
 _VERSION = "?versionid="
@@ -71,8 +74,27 @@ class Shard:
         return tuple(path.removeprefix(self.root) for path in self.paths)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundShards:
+    """What there is to index."""
+
+    shards: list[Shard]
+    """The shards, in the order of their paths within each format."""
+    left_out: tuple[str, ...] = ()
+    """Names of text files that are left out, since they stand beside files with columns."""
+
+    def num_files(self, format_: Format) -> int:
+        """Files of a format."""
+        return len({path for shard in self.shards if shard.format is format_ for path in shard.paths})
+
+
 def list_shards(*documents: Location, settings: InputSettings) -> list[Shard]:
-    """Shards of the documents, in the order of their paths within each format.
+    """The shards of `find_shards`."""
+    return find_shards(*documents, settings=settings).shards
+
+
+def find_shards(*documents: Location, settings: InputSettings) -> FoundShards:
+    """The files of the documents, cut into shards.
 
     Args:
         documents: Files, folders (read with all below them) or globs, all on one file system. Hidden files, and names
@@ -80,20 +102,25 @@ def list_shards(*documents: Location, settings: InputSettings) -> list[Shard]:
         settings: Format of the files; `auto` goes by each file's ending.
 
     Raises:
-        InputError: there is no file, or one whose ending is not known, or a large one that can't be opened; or the
-            places are on several file systems.
+        InputError: there is no file, or one whose ending is not known, or a large one that can't be opened (with
+            `on_bad_file: record` only the first); or the places are on several file systems.
     """
     place = documents[0]
     shards: list[Shard] = []
-    for format_, files in sorted(_by_format(_list_places(documents), place, settings=settings).items()):
+    found = _by_format(_list_places(documents), place, settings=settings)
+    left_out: list[InputFile] = []
+    is_named = any(is_named_text(named.path) for named in documents)
+    if settings.format == "auto" and _COLUMNED & found.keys() and not is_named:
+        left_out = found.pop(Format.TEXT, [])
+    for format_, files in sorted(found.items()):
         large = [file for file in files if _is_large(file, format_=format_)]
         with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
-            sizes = list(threads.map(partial(_group_bytes, place), large))
+            sizes = list(threads.map(partial(_group_bytes, place, settings=settings), large))
         for file, group_bytes in zip(large, sizes, strict=True):
             shards.extend(_split(place, file, format_=format_, sizes=group_bytes))
         small = [file for file in files if not _is_large(file, format_=format_)] if large else files
         shards.extend(_packed(place, small, format_=format_))
-    return shards
+    return FoundShards(shards=shards, left_out=tuple(file.name for file in left_out))
 
 
 def _list_places(places: Sequence[Location]) -> list[InputFile]:
@@ -123,13 +150,15 @@ def list_files(location: Location) -> list[InputFile]:
     """Files of a file, folder or glob, sorted by path.
 
     Raises:
-        InputError: there is none, one of them is no plain file, or the location can't be reached.
+        InputError: there is none, one of them is no plain file or part of a lake's table, or the location can't be
+            reached.
     """
     with reading(location.uri):
         info = _info(location)
         path = location.path
         if info is not None and info["type"] != "directory":
             root = posixpath.dirname(path).rstrip("/") + "/"
+            refuse_tables_around(location, root=root, paths=())
             return [_named_file(location, info={**info, "name": path}, root=root)]
         if info is None and not _MAGIC & set(path):
             raise InputError(f"{location.uri}: no such file or folder; check the path")
@@ -138,7 +167,10 @@ def list_files(location: Location) -> list[InputFile]:
             files = [_local_file(found, root=root) for found in _walk(path)]
         else:
             found = location.fs.find(path, detail=True) if info is not None else _expand(location)
+            refuse_listed_tables(location, found)
             files = [_found_file(location, info=entry, root=root) for entry in found.values() if _is_shown(entry, root)]
+        is_whole = info is not None and not location.is_local  # hidden names were listed too
+        refuse_tables_around(location, root=root, paths=() if is_whole else [file.path for file in files])
     if not files:
         raise InputError(f"{location.uri} holds no files (hidden ones and names that start with _ are left out)")
     return sorted(files, key=attrgetter("path"))
@@ -266,29 +298,42 @@ def _input_file(path: str, *, root: str, size_bytes: int) -> InputFile:
 def _by_format(
     files: Iterable[InputFile], documents: Location, *, settings: InputSettings
 ) -> dict[Format, list[InputFile]]:
-    remedy = "move it away, or say what the files are with --input.format"
     known: dict[str, Format] = {}
     found: dict[Format, list[InputFile]] = defaultdict(list)
     for file in files:
         ending = posixpath.splitext(file.path)[1] if settings.format == "auto" else ""
         if ending not in known:
-            known[ending] = (
-                format_of(file.path, where=documents.at(file.path).uri, remedy=remedy)
-                if settings.format == "auto"
-                else Format(settings.format)
-            )
+            known[ending] = _format(file, documents, settings=settings)
         found[known[ending]].append(file)
     return found
+
+
+def _format(file: InputFile, documents: Location, *, settings: InputSettings) -> Format:
+    if settings.format != "auto":
+        return Format(settings.format)
+    try:
+        return format_of(file.path, where=documents.at(file.path).uri, remedy=UNKNOWN_REMEDY)
+    except InputError:
+        if settings.on_bad_file == OnBadFile.FAIL:
+            raise
+        return Format.UNKNOWN
 
 
 def _is_large(file: InputFile, *, format_: Format) -> bool:
     return format_ in (Format.PARQUET, Format.ARROW) and file.size_bytes > _SHARD_BYTES
 
 
-def _group_bytes(documents: Location, file: InputFile) -> tuple[int, ...]:
-    """Size of each row group, bytes."""
-    with open_grouped(documents.at(file.path)) as grouped:
-        return grouped.group_bytes
+def _group_bytes(documents: Location, file: InputFile, *, settings: InputSettings) -> tuple[int, ...]:
+    """Size of each row group, bytes; one group for a file that is damaged, so that the index finds and records it."""
+    try:
+        with open_grouped(documents.at(file.path)) as grouped:
+            return grouped.group_bytes
+    except InputUnreachableError:
+        raise
+    except InputError:
+        if settings.on_bad_file == OnBadFile.FAIL:
+            raise
+        return (file.size_bytes,)
 
 
 def _split(documents: Location, file: InputFile, *, format_: Format, sizes: Sequence[int]) -> Iterator[Shard]:
@@ -299,7 +344,8 @@ def _split(documents: Location, file: InputFile, *, format_: Format, sizes: Sequ
         num_bytes += size
         if num_bytes >= _SHARD_BYTES or group == len(sizes) - 1:
             shard = _pack(documents, [file], format_=format_)
-            yield replace(shard, size_bytes=num_bytes, groups=(start, group + 1))
+            is_whole = (start, group + 1) == (0, len(sizes))
+            yield replace(shard, size_bytes=num_bytes, groups=None if is_whole else (start, group + 1))
             start, num_bytes = group + 1, 0
 
 

@@ -1,9 +1,10 @@
 """The tables `answers` and `memories`: projections of plan and turn log, and of nothing else."""
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.prompts import new_memory
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import FinishReason, TurnKind
+from memagent_batch.errors import DocumentError
 from memagent_batch.settings import TableFormat
 from memagent_batch.storage.asked import ASKED_COLUMN, LIST_HASH, asked_in
 from memagent_batch.storage.documents import CARRY_PREFIX
@@ -144,7 +146,8 @@ def _readings(part: pa.Table) -> Iterator[tuple[Row, Row, int]]:
 
 def _answer(document: Row, outcome: Row | None, *, projection: Projection) -> Row | None:
     if document["error"] is not None:
-        return {**_unread(projection), "document_hash": document["document_hash"], "error_message": document["error"]}
+        error = {"error_type": document["error_type"] or DocumentError.__name__, "error_message": document["error"]}
+        return {**_unread(projection), "document_hash": document["document_hash"], **error}
     if outcome is None:
         return None
     row: Row = {name: value for name, value in outcome.items() if name in _ANSWERS_COLUMNS}
@@ -169,7 +172,6 @@ def _unread(projection: Projection) -> Row:
         "finished_at": datetime.now(UTC),
         "reader_fingerprint": projection.reader_fingerprint,
         "model": projection.model,
-        "error_type": "DocumentError",
     }
 
 
@@ -178,9 +180,9 @@ def _carried(document: Row) -> Row:
 
 
 def _memories(turns: Mapping[str, Row], *, names: Mapping[str, Any], projection: Projection) -> Iterator[Row]:
-    """The audit trail of one reading: turns in the order in which the document was read."""
+    """The audit trail of one reading: turns in the order in which its policy asked for them."""
     memory = projection.first_memory
-    for number, row in enumerate(sorted(turns.values(), key=_reading_order)):
+    for number, row in enumerate(_in_order(turns.values())):
         before = memory = "" if row["kind"] == TurnKind.DIRECT else memory
         if row["kind"] == TurnKind.UPDATE:
             written = new_memory(row["text"], keep_word=projection.keep_word, opens_thought=projection.opens_thought)
@@ -195,6 +197,9 @@ def _memories(turns: Mapping[str, Row], *, names: Mapping[str, Any], projection:
         }
 
 
-def _reading_order(row: Row) -> tuple[bool, int]:
-    """Chunks in order, then what shows no chunk."""
-    return (row["chunk_index"] is None, row["chunk_index"] or 0)
+def _in_order(turns: Iterable[Row]) -> list[Row]:
+    """The turns by their numbers. Where a version that kept none wrote some of them: chunks, then what shows none."""
+    rows = list(turns)
+    if any(row.get("turn") is None for row in rows):
+        return sorted(rows, key=lambda row: (row["chunk_index"] is None, row["chunk_index"] or 0))
+    return sorted(rows, key=itemgetter("turn", "finished_at", "path"))

@@ -78,6 +78,7 @@ class TurnLogWriter:
             {
                 **asdict(address),
                 "path": prompt.path,
+                "turn": prompt.number,
                 "kind": prompt.kind,
                 **{SPAN_COLUMNS.get(name, name): value for name, value in span.items()},
                 "prompt_hash": token_hash(prompt.token_ids),

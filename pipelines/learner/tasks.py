@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.errors import InputError, MemagentError, SettingsError
+from memagent_batch.errors import DocumentMissingError, InputError, MemagentError, SettingsError
 from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.storage.documents import fetch_texts, index_schema, index_shard, require_unique_ids
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.plan import Plan
-from memagent_batch.storage.questions import read_questions, require_known_documents
+from memagent_batch.storage.questions import missing_documents, read_questions
 from memagent_batch.storage.shards import list_shards
 from memagent_batch.train_settings import TrainLoopSettings
 from memagent_batch.wiring import make_documents
@@ -131,7 +131,8 @@ def _asked(settings: TrainLoopSettings, uri: str | None) -> list[dict[str, Any]]
     )
     require_unique_ids(index, documents=documents[0])
     questions = read_questions(Location(uri=uri, storage_options=settings.storage_options), ask=())
-    require_known_documents(questions, index)
+    for document_id in missing_documents(questions, index):
+        _tell_unread(document_id, DocumentMissingError("no document has this id"))
     plan = Plan(index, questions, samples=1)
     listed = plan.questions.to_pylist()
     return [

@@ -4,17 +4,25 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import httpx
 import pytest
-from scripted_server import THERE, Reply, scripted_server
+from scripted_server import THERE, Reply, Script, scripted_server
 from test_openai import PROMPT, completion_reply, error_reply, started
 
 from memagent_batch.domain.turns import Completion
 from memagent_batch.engines.openai import OpenAIEngine
 from memagent_batch.engines.tokenizer import Tokenizer
-from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineUnavailableError
+from memagent_batch.errors import (
+    EngineRefusedError,
+    EngineRequestError,
+    EngineStartError,
+    EngineUnavailableError,
+)
+from memagent_batch.settings import OpenAISettings, SamplingSettings
 
+REFUSED = error_reply(400, "unknown field `return_token_ids`")
 AWAY = error_reply(503, "no healthy upstream")
 
 
@@ -119,3 +127,55 @@ async def test_complete_refusal_of_one_request_fails_that_one(status: int, tiny_
             with pytest.raises(EngineRequestError, match=f"update/3.*{status}: not this one"):
                 await engine.complete(PROMPT, seed=0)
             assert (await engine.complete(PROMPT, seed=0)).text == "noted"
+
+
+def engine_at(script: Script, tokenizer: Tokenizer, **settings: Any) -> OpenAIEngine:
+    """An engine at the scripted server, not started."""
+    knobs = {"base_url": script.base_url, "backoff_seconds": 0.01, "max_retries": 0, "timeout_seconds": 5.0} | settings
+    return OpenAIEngine(
+        OpenAISettings(**knobs), model="tiny", window_tokens=1024, sampling=SamplingSettings(), tokenizer=tokenizer
+    )
+
+
+async def test_start_while_the_endpoint_is_away_is_refused_after_few_tries(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(completion_reply()) as script:
+        script.models = AWAY
+        engine = engine_at(script, tiny_tokenizer, max_retries=50)
+        with pytest.raises(EngineStartError, match=r"no healthy upstream \(3 tries\)"):
+            await engine.start()
+    assert script.paths == ["/v1/models"] * 3
+
+
+async def test_rejoin_while_the_endpoint_is_away_waits_with_its_first_requests(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(completion_reply()) as script:
+        script.probes = [*[AWAY] * 5, REFUSED, REFUSED, THERE]
+        engine = engine_at(script, tiny_tokenizer)
+        await engine.rejoin()
+        assert not script.paths
+        results = await ask(engine, times=8)
+        await engine.stop()
+    assert {result.text for result in results if isinstance(result, Completion)} == {"noted"}
+    assert (len(results), len(script.requests)) == (8, 8)
+    assert not any("return_token_ids" in request for request in script.requests)
+
+
+async def test_rejoin_where_the_endpoint_stays_away_leaves_its_requests_unread(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(completion_reply()) as script:
+        script.probes = [AWAY]
+        engine = engine_at(script, tiny_tokenizer, outage_seconds=0.3)
+        await engine.rejoin()
+        results = await ask(engine, times=4)
+        script.probes = [THERE]
+        await engine.stop()
+    assert {type(result) for result in results} == {EngineUnavailableError}
+    assert not script.requests
+
+
+async def test_rejoin_where_the_key_is_refused_by_now_stops_with_the_remedy(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(completion_reply()) as script:
+        script.probes = [error_reply(401, "expired")]
+        engine = engine_at(script, tiny_tokenizer)
+        await engine.rejoin()
+        with pytest.raises(EngineRefusedError, match=r"401: expired; set MEMAGENT_OPENAI__API_KEY.*the same command"):
+            await engine.complete(PROMPT, seed=0)
+        await engine.stop()

@@ -14,6 +14,7 @@ import pytest
 from jobs import answer, cli, plan
 
 BUDGETS = {"chunk-tokens": 50, "question-tokens": 60, "memory-tokens": 40, "answer-tokens": 40}
+STEPS = ("checking inputs and model", "indexing the documents")
 Run = Callable[..., str]
 
 
@@ -28,14 +29,14 @@ def job(text_model: str, tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def refused(job: dict[str, str], capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the job with some knobs changed, and returns the one line with which it is refused."""
+    """Runs the job with some knobs changed, and returns the one line with which it is refused, after those of steps."""
 
     def run(**knobs: str | None) -> str:
         changed = {name.replace("__", ".").replace("_", "-"): value for name, value in knobs.items()}
         assert answer.main(arguments_of(job | changed)) == 2
-        said = capsys.readouterr().err.strip()
+        *steps, said = capsys.readouterr().err.strip().split("\n")
         assert said.startswith("error: ")
-        assert "\n" not in said
+        assert all(step.startswith(STEPS) for step in steps)
         return said
 
     return run
@@ -134,8 +135,9 @@ def test_real_command_line_refuses_without_a_traceback(job: dict[str, str], tmp_
     command = [sys.executable, "-m", "jobs.cli", "answer", *arguments_of(job | {"model": str(tmp_path / "model")})]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: model: the folder")
-    assert len(done.stderr.splitlines()) == 1
+    step, said = done.stderr.splitlines()
+    assert step == "checking inputs and model"
+    assert said.startswith("error: model: the folder")
     assert not (tmp_path / "run").exists()
 
 

@@ -12,7 +12,7 @@ from memagent_batch.errors import SettingsError
 from memagent_batch.settings import InputSettings
 from memagent_batch.storage.documents import index_shard, require_unique_ids
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.questions import read_questions, require_known_documents
+from memagent_batch.storage.questions import missing_documents, read_questions
 from memagent_batch.storage.shards import list_shards
 from memagent_batch.storage.suites import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
 
@@ -37,7 +37,8 @@ def index_of(documents: Path) -> pa.Table:
         table for shard in shards for table in index_shard(shard, settings=settings, storage_options={})
     )
     require_unique_ids(index, documents=location)
-    require_known_documents(read_questions(Location(uri=str(documents.parent / "questions.parquet")), ask=()), index)
+    questions = read_questions(Location(uri=str(documents.parent / "questions.parquet")), ask=())
+    assert missing_documents(questions, index) == []
     return index.sort_by("document_id")
 
 

@@ -17,6 +17,7 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineRefusedError
 from memagent_batch.ray_data.reader import Reader
+from memagent_batch.storage.claim import remove_leftovers
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import read_json, write_json
 from memagent_batch.storage.prompt_files import save_prompt_set
@@ -60,7 +61,7 @@ def claim(output: Path) -> None:
 def test_job_superseded_while_it_writes_its_tables_ends_with_3_and_leaves_none(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    output, remove_leftovers = tmp_path / "run", pipeline.remove_leftovers
+    output = tmp_path / "run"
 
     def superseded(*place: Any, **run: Any) -> None:
         remove_leftovers(*place, **run)

@@ -19,6 +19,12 @@ class SilentBoard:
             """Takes the events."""
             return done()
 
+    class sums:  # noqa: N801
+        @staticmethod
+        def remote() -> asyncio.Future[Any]:
+            """Nothing was read yet."""
+            return done({"turns": 0})
+
     class leave:  # noqa: N801
         @staticmethod
         def remote() -> asyncio.Future[None]:
@@ -32,8 +38,8 @@ class SilentBoard:
             return asyncio.get_running_loop().create_future()
 
 
-def done() -> asyncio.Future[None]:
+def done(result: Any = None) -> asyncio.Future[Any]:
     """What an actor's method returns when it has run."""
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    future.set_result(None)
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.set_result(result)
     return future

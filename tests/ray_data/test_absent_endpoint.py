@@ -36,6 +36,8 @@ class AwayEngine:
 
     async def start(self) -> None: ...
 
+    async def rejoin(self) -> None: ...
+
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         raise NotImplementedError
 

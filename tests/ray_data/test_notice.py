@@ -18,10 +18,10 @@ def test_without_notice_all_other_lines_of_this_process_and_of_its_children_pass
 
 
 @pytest.mark.ray
-def test_ray_session_writes_nothing_to_a_terminal() -> None:
+def test_ray_session_shows_its_step_and_nothing_of_rays() -> None:
     code = "from memagent_batch.ray_data.session import ray_session\nwith ray_session(): pass"
     variables = {name: value for name, value in os.environ.items() if name != LEVEL_VARIABLE} | {
         "PYTHONWARNINGS": "ignore"
     }
     done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("", "")
+    assert (done.stdout, done.stderr) == ("", "starting Ray\n")

@@ -1,12 +1,14 @@
 import pickle
+import socket
 
 import pytest
 from ray.data import DataContext
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
-from memagent_batch.errors import InputError, MemagentError, RunFailedError, StorageError
+from memagent_batch.errors import InputError, MemagentError, RunFailedError, SettingsError, StorageError
+from memagent_batch.ray_data import session
 from memagent_batch.ray_data.pool import actor_pool
-from memagent_batch.ray_data.session import own_error, set_long_loops
+from memagent_batch.ray_data.session import own_error, require_cluster, set_long_loops
 from memagent_batch.settings import PoolSettings
 
 
@@ -51,3 +53,27 @@ def test_only_a_pool_that_may_grow_queues_documents_at_its_actors() -> None:
     assert (fixed.max_concurrent_calls_per_actor, fixed.max_tasks_in_flight_per_actor) == (16, 16)
     growing = actor_pool(PoolSettings(replicas=2, max_replicas=3, readings_in_flight=8))
     assert (growing.max_concurrent_calls_per_actor, growing.max_tasks_in_flight_per_actor) == (16, 32)
+
+
+def test_require_cluster_where_nobody_listens_gives_up_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "REACH_SECONDS", 0.2)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
+        with pytest.raises(RunFailedError, match=rf"at RAY_ADDRESS={address} for 0.2 s \(.*refused\); start") as error:
+            require_cluster(address)
+        assert "\n" not in str(error.value)
+
+
+def test_require_cluster_takes_who_listens_and_leaves_other_words_to_ray() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        require_cluster(f"127.0.0.1:{server.getsockname()[1]}")
+        require_cluster(f"ray://127.0.0.1:{server.getsockname()[1]}")
+    for word in ("auto", "local", "127.0.0.1:port"):
+        require_cluster(word)
+
+
+def test_require_cluster_address_of_ray_job_submit_is_refused_at_once() -> None:
+    with pytest.raises(SettingsError, match=r"RAY_ADDRESS=http://head:8265 is an address for `ray job submit`"):
+        require_cluster("http://head:8265")

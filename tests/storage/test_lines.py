@@ -63,7 +63,7 @@ def test_jsonl_key_that_some_lines_lack_is_null(tmp_path: Path) -> None:
     [
         (
             b'{"document_id": 1}\n{"document_id": 2, "body": 3}',
-            r"no column 'text'; its columns: 'document_id'; .*input\.text",
+            r"no column 'text'; its columns: 'document_id', 'body'; .*input\.text",
         ),
         (b'{"document_id": 1, "text": ""}\n{"text": "a"}', r"line 2.*no column 'document_id'; its columns: 'text'"),
         (b'{"document_id": null, "text": ""}', r"line 1.*'document_id' is null"),

@@ -15,8 +15,8 @@ from memagent_batch.storage.location import Location
 from memagent_batch.storage.questions import (
     QUESTION_SCHEMA,
     default_question_id,
+    missing_documents,
     read_questions,
-    require_known_documents,
 )
 
 ROWS: list[dict[str, Any]] = [
@@ -131,16 +131,22 @@ def _index(*ids: str) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=INDEX_SCHEMA)
 
 
-def test_require_known_documents_known_and_unbound_ones_pass() -> None:
-    questions = pa.Table.from_pylist(ROWS, schema=QUESTION_SCHEMA)
-    require_known_documents(questions, pa.concat_tables([_index("c"), _index("d")]))
-    require_known_documents(questions.slice(0, 1), _index())
+def _bound(*document_ids: str) -> pa.Table:
+    rows = [{"question_id": str(row), "document_id": name, "question": "Why?"} for row, name in enumerate(document_ids)]
+    return pa.Table.from_pylist(rows, schema=QUESTION_SCHEMA)
 
 
-def test_require_known_documents_unknown_one_is_refused_with_question_and_document() -> None:
+def test_missing_documents_are_those_of_bound_questions_that_are_not_there() -> None:
     questions = pa.Table.from_pylist(ROWS, schema=QUESTION_SCHEMA)
-    with pytest.raises(InputError, match="'2' is bound to document_id 'd'"):
-        require_known_documents(questions, _index("e"))
+    assert missing_documents(questions, pa.concat_tables([_index("c"), _index("d")])) == []
+    assert missing_documents(questions.slice(0, 1), _index()) == []
+    assert missing_documents(pa.concat_tables([questions, _bound("x", "d", "x")]), _index("c", "d")) == ["x"]
+
+
+def test_missing_documents_all_of_them_are_refused_with_question_and_document() -> None:
+    questions = pa.Table.from_pylist(ROWS, schema=QUESTION_SCHEMA)
+    with pytest.raises(InputError, match=r"'2' is bound to document_id 'd'.* so are all bound questions"):
+        missing_documents(questions, _index("e"))
 
 
 @pytest.mark.s3

@@ -174,7 +174,6 @@ def test_list_shards_mixed_folder_has_shards_of_one_format_each(tmp_path: Path) 
         Format.CSV: ["e.csv"],
         Format.JSONL: ["b.jsonl"],
         Format.PARQUET: ["d.parquet"],
-        Format.TEXT: ["a.txt", "c.txt"],
     }
 
 

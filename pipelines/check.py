@@ -1,0 +1,65 @@
+"""What is refused before Ray starts: an output, an input, a model or a prompt set that can't be used."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from memagent_batch.budgets import fitted
+from memagent_batch.settings import OnBadFile, Settings
+from memagent_batch.storage.documents import require_carry_columns, require_first_records
+from memagent_batch.storage.location import Location
+from memagent_batch.storage.manifest import claim_output
+from memagent_batch.storage.questions import read_questions
+from memagent_batch.storage.schemas import ANSWERS
+from memagent_batch.storage.shards import FoundShards, find_shards
+from memagent_batch.wiring import ReaderIdentity, identify_reader, make_documents, make_output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What a run reads, before its documents are indexed."""
+
+    found: FoundShards
+    """The files of the documents."""
+    questions: pa.Table
+    """The question list, a table of `QUESTION_SCHEMA`; inline questions are not in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A run that may start."""
+
+    settings: Settings
+    """All knobs, with window and budgets that fit the model."""
+    inputs: Inputs
+    """What it reads."""
+    reader: ReaderIdentity
+    """What reads."""
+
+
+def check(settings: Settings) -> Checked:
+    """Checks output, inputs and model, in this order: what answers fastest is asked first.
+
+    Raises:
+        UsageError: one of them can't be used; names it.
+    """
+    claim_output(make_output(settings), settings)
+    inputs = read_inputs(settings)
+    settings = fitted(settings)
+    return Checked(settings=settings, inputs=inputs, reader=identify_reader(settings))
+
+
+def read_inputs(settings: Settings) -> Inputs:
+    """Lists the documents, opens the first file of each format, and reads the questions.
+
+    Raises:
+        InputError: a file or column can't be used; names it.
+    """
+    listed = Location(uri=settings.questions, storage_options=settings.storage_options) if settings.questions else None
+    require_carry_columns(settings.input, reserved=ANSWERS.names)
+    questions = read_questions(listed, ask=settings.ask)
+    found = find_shards(*make_documents(settings), settings=settings.input)
+    if settings.input.on_bad_file == OnBadFile.FAIL:
+        for shard in {shard.format: shard for shard in reversed(found.shards)}.values():
+            require_first_records(shard, settings=settings.input, storage_options=settings.storage_options)
+    return Inputs(found=found, questions=questions)

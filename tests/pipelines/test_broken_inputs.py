@@ -1,0 +1,66 @@
+"""A night over a lake in which files are broken and documents are gone: it goes on, and says so row by row."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.settings import Settings
+from memagent_batch.tables import table_files
+from pipelines.answer import answer
+
+
+@pytest.fixture
+def settings(text_model: str, tmp_path: Path) -> Settings:
+    """Two documents in JSONL between which a line is broken, a PDF, a stray text file, and questions."""
+    lines = [json.dumps({"document_id": name, "text": f"text of {name} " * 30}) for name in ("a", "b")]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "lake.jsonl").write_text(f"{lines[0]}\n{{broken\n{lines[1]}\n")
+    (tmp_path / "in" / "scan.pdf").write_bytes(b"%PDF")
+    (tmp_path / "in" / "README.txt").write_text("about this lake")
+    asked = [("Who?", None), ("When?", "a"), ("Why?", "gone")]
+    questions = [json.dumps({"question": question, "document_id": document_id}) for question, document_id in asked]
+    (tmp_path / "questions.jsonl").write_text("\n".join(questions))
+    policy = {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
+    return Settings(
+        documents=str(tmp_path / "in"),
+        questions=str(tmp_path / "questions.jsonl"),
+        output=str(tmp_path / "run"),
+        engine="simulated",
+        model=text_model,
+        window_tokens=1000,
+        policy=policy,
+        input={"on_bad_file": "record"},
+    )
+
+
+def rows_of(settings: Settings) -> dict[tuple[str, str], tuple[Any, ...]]:
+    rows = [row for file in table_files(settings.output, "answers") for row in pq.read_table(file).to_pylist()]
+    return {(row["document_id"], row["question"]): (row["status"], row["error_type"]) for row in rows}
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
+def test_night_over_broken_inputs_has_a_row_for_each_reading_asked_for_and_the_next_one_reads_what_was_mended(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = answer(settings)["counts"]
+    assert (counts["asked"], counts["ok"], counts["failed"], counts["answers_rows"]) == (6, 3, 3, 6)
+    bad, gone, ok = ("failed", "BadFileError"), ("failed", "DocumentMissingError"), ("ok", None)
+    read = {("a", "Who?"): ok, ("a", "When?"): ok, ("b", "Who?"): ok}
+    broken = {("lake.jsonl, line 2", "Who?"): bad, ("scan.pdf", "Who?"): bad, ("gone", "Why?"): gone}
+    assert rows_of(settings) == read | broken
+    said = capsys.readouterr().err
+    assert "2 documents: 2 from 1 JSONL file; left out: 'README.txt' (a text file beside" in said
+    assert "can't be read: 'lake.jsonl, line 2', 'scan.pdf'" in said
+    assert "not there: 1 ('gone')" in said
+
+    text = (tmp_path / "in" / "lake.jsonl").read_text()
+    (tmp_path / "in" / "lake.jsonl").write_text(text.replace("{broken", '{"document_id": "gone", "text": "here"}'))
+    changes = answer(settings)["changes"]
+    assert changes["documents"] == {"added": 1, "changed": 0, "removed": 1, "unchanged": 3}
+    assert changes["readings"] == {"read": 2, "kept": 3, "unreadable": 1, "not_read": 0}
+    found = {("gone", "Who?"): ok, ("gone", "Why?"): ok, ("scan.pdf", "Who?"): bad}
+    assert rows_of(settings) == read | found

@@ -1,0 +1,59 @@
+"""What `memagent plan` prices: the readings that are left, whatever the output already holds."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent_batch.settings import Settings
+from pipelines.answer import answer
+from pipelines.estimate import Rates, estimate
+from pipelines.plan import plan_run
+
+COSTS = ("turns", "prompt_tokens_at_least", "prompt_tokens_at_most", "completion_tokens_at_most", "document_tokens")
+
+
+@pytest.fixture
+def settings(text_model: str, tmp_path: Path) -> Settings:
+    """Three documents of unlike lengths, one of them unreadable, and one question."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("some words " * 40)
+    (tmp_path / "in" / "b.txt").write_text("other words " * 80)
+    (tmp_path / "in" / "broken.txt").write_bytes(b"\xff")
+    policy = {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
+    return Settings(
+        documents=str(tmp_path / "in"),
+        ask=("Who?",),
+        output=str(tmp_path / "run"),
+        engine="simulated",
+        model=text_model,
+        window_tokens=1000,
+        policy=policy,
+    )
+
+
+def _hours(plan: dict[str, Any]) -> float:
+    return float(estimate(plan, Rates(tokens_per_second=0.1), replicas=1)["hours_at_most"])
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
+def test_plan_prices_only_what_the_output_does_not_hold(settings: Settings, tmp_path: Path) -> None:
+    first = plan_run(settings)
+    assert (first["documents"], first["unreadable_documents"]) == (3, 1)
+    assert (first["documents_to_read"], first["readings_to_do"]) == (2, 2)
+    assert first["largest_document"]["document_id"] == "b.txt"
+    assert answer(settings)["totals"]["num_turns"] == first["turns"]
+
+    done = plan_run(settings)
+    assert (done["readings"], done["readings_done"], done["readings_failed"], done["readings_to_do"]) == (3, 2, 1, 0)
+    assert {name: done[name] for name in COSTS} == dict.fromkeys(COSTS, 0)
+    assert done["largest_document"] is None
+    assert _hours(done) == 0.0
+
+    (tmp_path / "in" / "a.txt").write_text("new words " * 40)
+    changed = plan_run(settings)
+    assert (changed["documents"], changed["documents_to_read"], changed["readings_to_do"]) == (3, 1, 1)
+    assert changed["largest_document"]["document_id"] == "a.txt"
+    assert all(0 < changed[name] < first[name] for name in COSTS)
+    assert 0 < _hours(changed) < _hours(first)

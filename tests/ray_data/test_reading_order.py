@@ -1,0 +1,136 @@
+"""`memories` shows the turns in the order of reading, whatever the policy: here one that reads from the end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_reader import planned, read_pending, statuses_in
+
+from memagent_batch.domain.chunking import Chunk
+from memagent_batch.domain.policies.overwrite import OverwritePolicy
+from memagent_batch.domain.prompts import PromptTokens
+from memagent_batch.domain.readings import Outcome
+from memagent_batch.domain.turns import Completion, FinishReason, Generate, Prompt
+from memagent_batch.errors import EngineRequestError
+from memagent_batch.ray_data import reader
+from memagent_batch.settings import Settings
+from memagent_batch.storage.tables import Projection, project
+from memagent_batch.storage.turn_index import scan_log
+from memagent_batch.wiring import identify_reader, make_output, make_prompt_set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackwardPolicy(OverwritePolicy):
+    """Reads the chunks from the last to the first."""
+
+    async def read(
+        self, chunks: Sequence[Chunk], question: Sequence[int], *, prompts: PromptTokens, generate: Generate
+    ) -> Outcome:
+        return await OverwritePolicy.read(self, chunks[::-1], question, prompts=prompts, generate=generate)
+
+
+class NotingEngine:
+    """Notes the path of each turn; refuses one of them."""
+
+    def __init__(self, *, refused: str = "") -> None:
+        self._refused = refused
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        if prompt.path == self._refused:
+            raise EngineRequestError(f"turn {prompt.path}: refused")
+        return Completion(token_ids=[7], text=f"\\boxed{{{prompt.path}}}", finish_reason=FinishReason.STOP)
+
+
+@pytest.fixture
+def settings(text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    pq.write_table(
+        pa.table({"document_id": ["d"], "text": ["some text to read " * 30]}), tmp_path / "documents.parquet"
+    )
+    policy = {"chunk_tokens": 30, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
+    monkeypatch.setattr(
+        reader,
+        "make_policy",
+        lambda settings: BackwardPolicy(chunk_tokens=30, memory_tokens=40, answer_tokens=40),
+    )
+    return Settings(
+        documents=str(tmp_path / "documents.parquet"),
+        output=str(tmp_path / "run"),
+        ask=("Who?",),
+        model=text_model,
+        engine="simulated",
+        window_tokens=1000,
+        retry_failed=True,
+        policy=policy,
+        log={"flush_seconds": 0.05},
+    )
+
+
+def read_with(engine: NotingEngine, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setattr(reader, "make_engine", lambda settings: engine)
+    return statuses_in(read_pending(settings))
+
+
+def memories_of(settings: Settings) -> list[dict[str, Any]]:
+    output, identity = make_output(settings), identify_reader(settings)
+    (part,) = planned(settings).parts(scan_log(output, reader_fingerprint=identity.fingerprint))
+    projection = Projection(
+        output=output,
+        run_id="r",
+        reader_fingerprint=identity.fingerprint,
+        model="m",
+        first_memory=make_prompt_set(settings).first_memory,
+        keep_word="",
+        extraction=settings.extraction,
+        table_format=settings.table_format,
+    )
+    rows: list[dict[str, Any]] = project(part, projection=projection).memories.to_pylist()
+    return rows
+
+
+def trail_of(rows: list[dict[str, Any]]) -> list[tuple[int, int | None, str, bool]]:
+    return [(row["turn"], row["chunk_index"], row["memory"], row["changed"]) for row in rows]
+
+
+def backwards(num_chunks: int) -> list[tuple[int, int | None, str, bool]]:
+    trail: list[tuple[int, int | None, str, bool]] = [
+        (turn, chunk, f"\\boxed{{update/{chunk}}}", True) for turn, chunk in enumerate(reversed(range(num_chunks)))
+    ]
+    return [*trail, (num_chunks, None, "\\boxed{update/0}", False)]
+
+
+def test_memories_of_a_policy_that_reads_backwards_are_in_its_order(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert read_with(NotingEngine(), settings, monkeypatch) == ["ok"]
+    rows = memories_of(settings)
+    assert len(rows) > 4
+    assert trail_of(rows) == backwards(len(rows) - 1)
+
+
+def test_memories_of_a_reading_that_was_cut_off_and_goes_on_from_the_log_are_in_its_order(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert read_with(NotingEngine(refused="update/2"), settings, monkeypatch) == ["failed"]
+    assert read_with(NotingEngine(), settings, monkeypatch) == ["ok"]
+    rows = memories_of(settings)
+    assert trail_of(rows) == backwards(len(rows) - 1)
+
+
+def test_memories_of_a_log_without_numbers_are_in_the_order_of_chunks(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert read_with(NotingEngine(), settings, monkeypatch) == ["ok"]
+    for file in (Path(settings.output) / "log" / "turns").iterdir():
+        pq.write_table(pq.read_table(file).drop_columns(["turn"]), file)
+    chunks = [row["chunk_index"] for row in memories_of(settings)]
+    assert chunks == [*range(len(chunks) - 1), None]

@@ -1,0 +1,130 @@
+"""An actor that is killed while its endpoint is down: the one in its place waits for it, as all readings do."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import ray
+
+from memagent_batch.engines.engine import Engine
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.ray_data.reader import Reader
+from memagent_batch.settings import Settings
+from pipelines import answer as pipeline
+
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find the modules of tests
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
+
+PATIENCE_SECONDS = 120.0
+"""Longest wait for the next thing that the run does."""
+
+
+class KnownReader(Reader):
+    """A reader that tells its process."""
+
+    async def _start(self) -> Engine:
+        (Path(self._settings.output).parent / f"actor-{os.getpid()}").touch()
+        return await super()._start()
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """A server of one word that may be down."""
+
+    base_url: str = ""
+    is_down: threading.Event = field(default_factory=threading.Event)
+    num_answered: int = 0
+    num_turned_away: int = 0
+
+
+@contextmanager
+def endpoint(model: str) -> Iterator[Endpoint]:
+    state, word = Endpoint(), Tokenizer(model).encode("word")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.say({"data": [{"id": model}]})
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            choice = {"text": "word", "token_ids": word[: body["max_tokens"]], "finish_reason": "stop"}
+            self.say({"choices": [choice]})
+
+        def say(self, body: dict[str, Any]) -> None:
+            if state.is_down.is_set():
+                state.num_turned_away += 1
+                self.send_error(503)
+                return
+            state.num_answered += 1
+            data = json.dumps(body).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            time.sleep(0.05)
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            """Nothing to the test's output."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    state.base_url = f"http://127.0.0.1:{server.server_port}/v1"
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_actor_killed_while_the_endpoint_is_down_is_replaced_and_the_run_reads_everything(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"document_id": f"d{number}", "text": f"{number} and some words " * 100} for number in range(4)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
+    monkeypatch.setattr(pipeline, "Reader", KnownReader)
+    manifests: list[dict[str, Any]] = []
+    with endpoint(text_model) as there:
+        settings = Settings(
+            documents=str(tmp_path / "documents.parquet"),
+            output=str(tmp_path / "run"),
+            ask=("Who?",),
+            model=text_model,
+            engine="openai",
+            openai={"base_url": there.base_url, "max_retries": 1, "backoff_seconds": 0.05},
+            window_tokens=1000,
+            policy={"chunk_tokens": 30, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
+            log={"flush_seconds": 0.1},
+        )
+        run = threading.Thread(target=lambda: manifests.append(pipeline.answer(settings)))
+        run.start()
+        wait_until(lambda: there.num_answered > 20)
+        there.is_down.set()
+        (first,) = tmp_path.glob("actor-*")
+        os.kill(int(first.name.removeprefix("actor-")), signal.SIGKILL)
+        wait_until(lambda: len(list(tmp_path.glob("actor-*"))) == 2)
+        turned_away = there.num_turned_away
+        wait_until(lambda: there.num_turned_away > turned_away + 5 or not run.is_alive())
+        there.is_down.clear()
+        run.join(PATIENCE_SECONDS)
+    assert [manifest["counts"]["ok"] for manifest in manifests] == [4]
+    assert [manifest["counts"]["not_read"] for manifest in manifests] == [0]
