@@ -29,6 +29,7 @@ from memagent_batch.storage.shards import find_shards
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
 from memagent_batch.wiring import identify_reader, make_output, make_policy, make_prompt_tokens, make_tokenizer
 from pipelines.findings import tell_bad_files, tell_documents, tell_missing
+from pipelines.taught import tell_untaught
 
 
 def plan_run(settings: Settings) -> dict[str, Any]:
@@ -80,6 +81,8 @@ def make_plan(settings: Settings, *, tells: bool = True) -> Plan:
         require_lists_fit(plan, settings)
     else:
         require_questions_fit(plan, settings)
+    if tells:
+        tell_untaught(plan.questions["question"].to_pylist(), settings=settings)
     return plan
 
 

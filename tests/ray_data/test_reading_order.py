@@ -1,6 +1,6 @@
 """`memories` shows the turns in the order of reading, whatever the policy: here one that reads from the end."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ class NotingEngine:
 
 
 @pytest.fixture
-def settings(text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+def settings(text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     pq.write_table(
         pa.table({"document_id": ["d"], "text": ["some text to read " * 30]}), tmp_path / "documents.parquet"
     )
@@ -62,7 +62,7 @@ def settings(text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "make_policy",
         lambda settings: BackwardPolicy(chunk_tokens=30, memory_tokens=40, answer_tokens=40),
     )
-    yield Settings(
+    return Settings(
         documents=str(tmp_path / "documents.parquet"),
         output=str(tmp_path / "run"),
         ask=("Who?",),
