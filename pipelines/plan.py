@@ -25,7 +25,7 @@ from memagent_batch.storage.manifest import claim_output
 from memagent_batch.storage.plan import Plan, count_pending
 from memagent_batch.storage.questions import missing_documents, read_questions
 from memagent_batch.storage.schemas import ANSWERS
-from memagent_batch.storage.shards import find_shards
+from memagent_batch.storage.shards import Shard, find_shards
 from memagent_batch.storage.turn_index import TurnIndex, scan_log
 from memagent_batch.wiring import identify_reader, make_output, make_policy, make_prompt_tokens, make_tokenizer
 from pipelines.findings import tell_bad_files, tell_documents, tell_missing
@@ -57,24 +57,16 @@ def make_plan(settings: Settings, *, tells: bool = True) -> Plan:
     require_carry_columns(settings.input, reserved=ANSWERS.names)
     questions = read_questions(listed, ask=settings.ask)
     found = find_shards(documents, settings=settings.input)
-    shards = [{"shard": shard} for shard in found.shards]
-    rows = ray.data.from_items(shards, override_num_blocks=len(shards)).map_batches(
-        index_shards, fn_kwargs={"settings": settings}, batch_size=1, num_cpus=CPU_SHARE
-    )
-    schema = index_schema(settings.input)
-    tables = [table.cast(schema) for table in rows.iter_batches(batch_size=None, batch_format="pyarrow")]
-    index = pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
-    if not index.num_rows:
-        raise InputError(f"documents: the files at {settings.documents} hold no document")
+    index = _index(found.shards, settings)
     require_readable(index)
     require_unique_ids(index, documents=documents)
     missing = missing_documents(questions, index)
-    if tells:
-        tell_documents(index, found)
-        tell_bad_files(index)
-        tell_missing(missing)
-    index = with_missing(index, missing)
-    plan = Plan(index, questions, samples=settings.sampling.samples, as_lists=settings.policy.kind == SharedPolicy.kind)
+    plan = Plan(
+        with_missing(index, missing),
+        questions,
+        samples=settings.sampling.samples,
+        as_lists=settings.policy.kind == SharedPolicy.kind,
+    )
     if not plan.questions.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")
     if settings.policy.kind == SharedPolicy.kind:
@@ -82,8 +74,25 @@ def make_plan(settings: Settings, *, tells: bool = True) -> Plan:
     else:
         require_questions_fit(plan, settings)
     if tells:
+        tell_documents(index, found)
+        tell_bad_files(index)
+        tell_missing(missing)
         tell_untaught(plan.questions["question"].to_pylist(), settings=settings)
     return plan
+
+
+def _index(shards: list[Shard], settings: Settings) -> pa.Table:
+    """The index of all shards, each made by a task of its own."""
+    items = [{"shard": shard} for shard in shards]
+    rows = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+        index_shards, fn_kwargs={"settings": settings}, batch_size=1, num_cpus=CPU_SHARE
+    )
+    schema = index_schema(settings.input)
+    tables = [table.cast(schema) for table in rows.iter_batches(batch_size=None, batch_format="pyarrow")]
+    index = pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
+    if not index.num_rows:
+        raise InputError(f"documents: the files at {settings.documents} hold no document")
+    return index
 
 
 def require_questions_fit(plan: Plan, settings: Settings) -> None:
