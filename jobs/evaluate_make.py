@@ -58,7 +58,7 @@ def _make(arguments: Sequence[str]) -> None:
     output = Location(uri=known.output, storage_options=storage_options)
     made = make_suite(plan, inputs.materials, output, inputs=inputs.record, say=partial(print, flush=True))
     if made:
-        print(f"read it with: memagent evaluate run --suite {output} --output FOLDER")
+        print(f"read it with: memagent evaluate run --suite {output} --output FOLDER --model {known.model}")
     else:
         print(f"{output} holds this suite already; nothing to do")
 

@@ -32,6 +32,10 @@ class EventKind(StrEnum):
     """Files or records of the input can't be read; they become `failed` rows."""
     DOCUMENTS_MISSING = "documents_missing"
     """Questions are bound to documents that are not there; they become `failed` rows."""
+    QUESTIONS_UNTAUGHT = "questions_untaught"
+    """A shipped policy is asked for what it was not taught."""
+    TOKENIZERS_DIFFER = "tokenizers_differ"
+    """A suite is read with another tokeniser than the one in whose tokens its lengths are counted."""
     RUN_CLOSED = "run_closed"
     """The counts close and the manifest is written."""
     RUN_STOPPED = "run_stopped"
@@ -60,6 +64,8 @@ WARNINGS = frozenset(
     {
         EventKind.FILES_UNREADABLE,
         EventKind.DOCUMENTS_MISSING,
+        EventKind.QUESTIONS_UNTAUGHT,
+        EventKind.TOKENIZERS_DIFFER,
         EventKind.READING_FAILED,
         EventKind.READING_NOT_READ,
         EventKind.ENGINE_DIED,

@@ -31,6 +31,9 @@ TINY_MODEL = Path(__file__).parent / "models" / "tiny"
 TINY_RL_MODEL = TINY_MODEL.with_name("tiny-rl")
 """The same after it learnt from rewards, to compare with; `model: tiny-rl` names it."""
 
+SHIPPED_MODELS = {"tiny": TINY_MODEL, "tiny-rl": TINY_RL_MODEL}
+"""The policies that come with the project, by the names that `model` takes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderIdentity:
@@ -49,7 +52,7 @@ def model_folder(settings: Settings) -> str:
 
 def resolve_model(name: str) -> str:
     """The folder of a policy that comes with the project, where it is named; else the name: a folder or hub name."""
-    return str({"tiny": TINY_MODEL, "tiny-rl": TINY_RL_MODEL}.get(name, name))
+    return str(SHIPPED_MODELS.get(name, name))
 
 
 def make_tokenizer(settings: Settings) -> Tokenizer:

@@ -27,10 +27,10 @@ from memagent_batch.storage.foreign_suites import ForeignFormat, detect_format
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import MANIFEST_FILE, public_settings, read_json
 from memagent_batch.storage.suite_conversion import convert_suite
-from memagent_batch.storage.suite_files import is_suite, read_suite_questions
+from memagent_batch.storage.suite_files import is_suite, read_description, read_suite_questions
 from memagent_batch.storage.suites import DOCUMENTS_FOLDER, QUESTIONS_FILE, SUITE_FILE
 from memagent_batch.storage.turn_log import parquet_bytes
-from memagent_batch.wiring import identify_reader, make_output
+from memagent_batch.wiring import ReaderIdentity, identify_reader, make_output
 from pipelines.answer import answer
 from pipelines.scoring import score_answers
 from pipelines.verdict import require_read, require_success
@@ -58,6 +58,8 @@ class Suite:
     """`SUITE_QUESTIONS`."""
     sha256: str
     """Hash of its description and its questions, hex."""
+    tokenizer: dict[str, str] | None
+    """Name and hash of the tokeniser in whose tokens its lengths are counted; None where the suite does not say."""
 
 
 def evaluate(
@@ -83,13 +85,15 @@ def evaluate(
         suite = convert_suite(suite, target=output / CONVERTED_FOLDER, foreign_format=foreign_format)
     ready = load_suite(suite)
     variants = [place_variant(variant, suite=ready, output=output) for variant in variants]
-    fingerprints = [identify_reader(variant.settings).fingerprint for variant in variants]
+    readers = [identify_reader(variant.settings) for variant in variants]
+    for variant, reader in zip(variants, readers, strict=True):
+        tell_tokenizer(variant, suite=ready, reader=reader)
     scores = []
-    for number, (variant, fingerprint) in enumerate(zip(variants, fingerprints, strict=True), start=1):
+    for number, (variant, reader) in enumerate(zip(variants, readers, strict=True), start=1):
         known = evaluation.of(variant.name)
         message = f"variant {number} of {len(variants)}: {variant.name}"
         tell(Event(kind=EventKind.PROGRESS, message=message, fields={"variant": variant.name}))
-        if known is None or not is_finished(known, variant, fingerprint=fingerprint, suite=ready):
+        if known is None or not is_finished(known, variant, fingerprint=reader.fingerprint, suite=ready):
             known = read_variant(variant, suite=ready, before=known)
         scores.append(score_variant(variant, suite=ready, place=output / known.scores, score_on=score_on))
         known = replace(known, score_on=score_on.value)
@@ -127,7 +131,26 @@ def load_suite(place: Location) -> Suite:
     """
     questions = read_suite_questions(place)
     parts = [(place / name).read_bytes() for name in (SUITE_FILE, QUESTIONS_FILE)]
-    return Suite(place=place, questions=questions, sha256=hashlib.sha256(b"".join(parts)).hexdigest())
+    return Suite(
+        place=place,
+        questions=questions,
+        sha256=hashlib.sha256(b"".join(parts)).hexdigest(),
+        tokenizer=read_description(place).get("inputs", {}).get("tokenizer"),
+    )
+
+
+def tell_tokenizer(variant: Variant, *, suite: Suite, reader: ReaderIdentity) -> None:
+    """Warns where a variant counts other tokens than the suite: its lengths are labels, so scores stay right."""
+    if suite.tokenizer is None or suite.tokenizer["sha256"] == reader.parts["tokenizer_sha256"]:
+        return
+    model = variant.settings.tokenizer or variant.settings.model
+    message = (
+        f"variant {variant.name!r}: the lengths of this suite are tokens of {suite.tokenizer['name']!r}, and {model!r} "
+        f"has another tokeniser; scores are right, lengths are not in its tokens. To count in them, make the suite "
+        f"with --model {model}"
+    )
+    fields = {"variant": variant.name, "suite_tokenizer": suite.tokenizer["name"], "tokenizer": model}
+    tell(Event(kind=EventKind.TOKENIZERS_DIFFER, message=message, fields=fields))
 
 
 def place_variant(variant: Variant, *, suite: Suite, output: Location) -> Variant:

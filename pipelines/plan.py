@@ -23,6 +23,7 @@ from memagent_batch.storage.turn_index import TurnIndex, scan_log
 from memagent_batch.wiring import make_documents, make_output, make_policy, make_prompt_tokens, make_tokenizer
 from pipelines.check import Checked, Inputs, check, read_inputs
 from pipelines.findings import tell_bad_files, tell_documents, tell_missing
+from pipelines.taught import tell_untaught
 
 
 def plan_run(settings: Settings) -> dict[str, Any]:
@@ -51,30 +52,36 @@ def make_plan(settings: Settings, *, inputs: Inputs | None = None, tells: bool =
         InputError: a file, column or row can't be used; names it.
     """
     inputs = inputs or read_inputs(settings)
-    documents = make_documents(settings)
     questions, index = inputs.questions, index_documents(inputs.found.shards, settings=settings)
-    if not index.num_rows:
-        raise InputError(f"documents: the files at {', '.join(settings.documents)} hold no document")
     require_readable(index)
-    require_unique_ids(index, documents=documents[0])
+    require_unique_ids(index, documents=make_documents(settings)[0])
     missing = missing_documents(questions, index)
-    if tells:
-        tell_documents(index, inputs.found)
-        tell_bad_files(index)
-        tell_missing(missing)
-    index = with_missing(index, missing)
-    plan = Plan(index, questions, samples=settings.sampling.samples, as_lists=settings.policy.kind == SharedPolicy.kind)
+    plan = Plan(
+        with_missing(index, missing),
+        questions,
+        samples=settings.sampling.samples,
+        as_lists=settings.policy.kind == SharedPolicy.kind,
+    )
     if not plan.questions.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")
     if settings.policy.kind == SharedPolicy.kind:
         require_lists_fit(plan, settings)
     else:
         require_questions_fit(plan, settings)
+    if tells:
+        tell_documents(index, inputs.found)
+        tell_bad_files(index)
+        tell_missing(missing)
+        tell_untaught(plan.questions["question"].to_pylist(), settings=settings)
     return plan
 
 
 def index_documents(shards: Sequence[Shard], *, settings: Settings) -> pa.Table:
-    """The index of all shards, made in parallel; a table of `index_schema`."""
+    """The index of all shards, made in parallel; a table of `index_schema`.
+
+    Raises:
+        InputError: a file, column or row can't be used, or there is no document; names it.
+    """
     num_files = sum(len(shard.paths) for shard in shards)
     with step(f"indexing the documents: {num_files:,} file{'s' if num_files != 1 else ''}"):
         rows = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards)).map_batches(
@@ -82,7 +89,10 @@ def index_documents(shards: Sequence[Shard], *, settings: Settings) -> pa.Table:
         )
         schema = index_schema(settings.input)
         tables = [table.cast(schema) for table in rows.iter_batches(batch_size=None, batch_format="pyarrow")]
-    return pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
+    index = pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
+    if not index.num_rows:
+        raise InputError(f"documents: the files at {', '.join(settings.documents)} hold no document")
+    return index
 
 
 def require_questions_fit(plan: Plan, settings: Settings) -> None:

@@ -34,7 +34,7 @@ SPAN = [
     column(
         "char_start",
         pa.int64(),
-        "first character of that chunk in the text as stored: CRLF is two",
+        "first character of that chunk in the text as stored, in which a CRLF is two",
         unit="code points",
         nullable=True,
     ),

@@ -116,7 +116,8 @@ def finished_run(
 
 def test_run_log_lines_are_json_with_run_and_reading_ids(finished_run: FinishedRun) -> None:
     run_id = json.loads((finished_run.output / "manifest.json").read_text())["run_id"]
-    events = finished_run.events
+    found, *events = finished_run.events
+    assert found["event"] == "documents_found"
     assert (events[0]["event"], events[-1]["event"]) == ("run_started", "run_closed")
     assert {event["run_id"] for event in events} == {run_id}
     (failed,) = [event for event in events if event["event"] == "reading_failed"]

@@ -55,7 +55,7 @@ def test_night_over_broken_inputs_has_a_row_for_each_reading_asked_for_and_the_n
     said = capsys.readouterr().err
     assert "2 documents: 2 from 1 JSONL file; left out: 'README.txt' (a text file beside" in said
     assert "can't be read: 'lake.jsonl, line 2', 'scan.pdf'" in said
-    assert "not there: 1 ('gone')" in said
+    assert "not there: 'gone'; their rows are failed" in said
 
     text = (tmp_path / "in" / "lake.jsonl").read_text()
     (tmp_path / "in" / "lake.jsonl").write_text(text.replace("{broken", '{"document_id": "gone", "text": "here"}'))
