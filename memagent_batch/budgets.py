@@ -1,7 +1,7 @@
 """Window and budgets where none are given: what the model holds, shared out as the published 8,192 tokens are."""
 
 import os
-from typing import Any
+from typing import Any, TypeVar
 
 from memagent_batch.engines.window import model_window
 from memagent_batch.errors import SettingsError
@@ -16,7 +16,10 @@ LEAST_CHUNK_TOKENS = 32
 """A shorter chunk is no sensible default, tokens."""
 
 
-def fitted(settings: Settings) -> Settings:
+Knobs = TypeVar("Knobs", bound=Settings)
+
+
+def fitted(settings: Knobs) -> Knobs:
     """The settings with a window that the model has and budgets that fit it.
 
     What was given stays as it is, and so do the defaults where they fit.
@@ -38,7 +41,7 @@ def fitted(settings: Settings) -> Settings:
     return _with_policy(settings, _chunking(settings, chunk_tokens=chunk_tokens))
 
 
-def _with_policy(settings: Settings, changes: dict[str, Any]) -> Settings:
+def _with_policy(settings: Knobs, changes: dict[str, Any]) -> Knobs:
     return settings.model_copy(update={"policy": settings.policy.model_copy(update=changes)})
 
 
