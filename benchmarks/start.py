@@ -9,6 +9,8 @@ Every run is a process of its own, with a Ray of its own. Its parts, one after t
 - model: vLLM builds the model and loads the weights (its own log lines)
 - warm_up: vLLM makes the KV cache and warms up (its own log lines)
 - first_turn: from asking the engine to its last token
+
+With --messages: seconds from a command to its first message and to its end, for runs that are refused.
 """
 
 import argparse
@@ -40,6 +42,14 @@ _CHILD = (
 )
 """The command, with Ray started before it, so that its start can be told from the plan."""
 
+REFUSED = {
+    "knob": ["--window-tokens", "wide"],
+    "path": ["--documents", "absent"],
+    "column": ["--input.text-column", "body"],
+    "model": ["--model", "/absent"],
+}
+"""Mistakes, with what is added to the command for each."""
+
 PARTS = ("import", "ray", "plan", "processes", "model", "warm_up", "first_turn")
 
 MODEL_LINE = re.compile(r"(?:Initializing model|Loading weights) took ([\d.]+) seconds")
@@ -51,7 +61,12 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--runs", type=int, default=3, help="runs (default: 3)")
     options.add_argument("--json", action="store_true", help="JSON lines only")
+    options.add_argument("--messages", action="store_true", help="the first message, and runs that are refused")
+    options.add_argument("--checkout", type=Path, default=Path(__file__).parent.parent, help="whose messages")
     known = options.parse_args()
+    if known.messages:
+        _tell_messages(runs=known.runs, checkout=known.checkout)
+        return
     runs = []
     for _ in range(known.runs):
         with tempfile.TemporaryDirectory(prefix="start-") as folder:  # short: Ray's sockets lie below it
@@ -69,6 +84,38 @@ def main() -> None:
     if not known.json:
         total = statistics.median(sum(run.values()) for run in runs)
         print(f"from the command to the end of its first turn: {total:.1f} s")
+
+
+def _tell_messages(*, runs: int, checkout: Path) -> None:
+    """Prints a line for each kind of refused run."""
+    with tempfile.TemporaryDirectory(prefix="start-") as name:
+        folder = Path(name)
+        (folder / "rows.jsonl").write_text(json.dumps({"document_id": "a", "text": "a text"}))
+        for refused, arguments in REFUSED.items():
+            given = ["--ask", "Who?", "--output", "run", "--documents", "rows.jsonl", *arguments]
+            seconds = [_refused(given, folder=folder, checkout=checkout) for _ in range(runs)]
+            figures = {"benchmark": "start_messages", "refused": refused, "runs": runs}
+            for moment, values in zip(("first_message", "end"), zip(*seconds, strict=True), strict=True):
+                figures[f"{moment}_seconds_median"] = round(statistics.median(values), 2)
+                figures[f"{moment}_seconds_range"] = [round(min(values), 2), round(max(values), 2)]
+            print(json.dumps(figures), flush=True)
+
+
+def _refused(arguments: list[str], *, folder: Path, checkout: Path) -> tuple[float, float]:
+    """Seconds from the command to its first message, and to its end."""
+    began = time.monotonic()
+    with subprocess.Popen(
+        [sys.executable, "-m", "jobs.cli", "answer", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(checkout.resolve()), "RAY_TMPDIR": str(folder)},
+    ) as job:
+        if job.stderr is None or not job.stderr.read(1):
+            raise RuntimeError("the command said nothing")
+        said = time.monotonic() - began
+        job.stderr.read()
+    return said, time.monotonic() - began
 
 
 def _run(folder: Path) -> dict[str, float]:

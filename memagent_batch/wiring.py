@@ -128,6 +128,22 @@ def make_engine(settings: Settings) -> Engine:
             )
 
 
+def require_engine(settings: Settings) -> None:
+    """Checks what can be seen of model and engine without starting it.
+
+    Raises:
+        EngineStartError: the model's folder is not whole; the endpoint's address, key or a header can't work.
+    """
+    if settings.engine == EngineKind.VLLM:
+        from memagent_batch.engines.vllm_start import require_model
+
+        require_model(model_folder(settings), load_format=settings.vllm.engine_args.get("load_format"))
+    if settings.engine == EngineKind.OPENAI:
+        from memagent_batch.engines.openai_client import OpenAIClient
+
+        OpenAIClient(settings.openai)
+
+
 def make_renewable_engine(settings: Settings) -> RenewableEngine:
     """An engine in this process whose weights can be replaced, not started.
 

@@ -12,7 +12,7 @@ from memagent_batch.storage.manifest import claim_output
 from memagent_batch.storage.questions import read_questions
 from memagent_batch.storage.schemas import ANSWERS
 from memagent_batch.storage.shards import FoundShards, find_shards
-from memagent_batch.wiring import ReaderIdentity, identify_reader, make_documents, make_output
+from memagent_batch.wiring import ReaderIdentity, identify_reader, make_documents, make_output, require_engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,7 @@ def check(settings: Settings) -> Checked:
     """
     claim_output(make_output(settings), settings)
     inputs = read_inputs(settings)
+    require_engine(settings)
     settings = fitted(settings)
     return Checked(settings=settings, inputs=inputs, reader=identify_reader(settings))
 

@@ -220,7 +220,7 @@ class OpenAIEngine:
         if window is not None and window < self._window_tokens:
             raise EngineStartError(
                 f"{client.name} serves {self._model} with a window of {window} tokens, below "
-                f"window_tokens={self._window_tokens}; lower window_tokens or serve it with a longer one"
+                f"window_tokens={self._window_tokens}; lower window_tokens to {window}, or serve it with a longer one"
             )
 
     async def _require_completion(self, answer: Callable[[Ask], Awaitable[httpx.Response]]) -> None:

@@ -72,6 +72,12 @@ def files_below(folder: Path) -> list[Path]:
         ({"prompt_set": "default", "policy__kind": "gated"}, "'default' has no keep_word, and policy.kind is 'gated'"),
         ({"policy__kind": "retrieve"}, "policy.passage_tokens must be above policy.overlap_tokens"),
         ({"policy__kind": "truncate", "window_tokens": "100"}, "the direct turn needs up to"),
+        ({"model": "/absent/model"}, "model: "),
+        ({"engine": "openai", "openai__base_url": "127.0.0.1:9/v1"}, "openai.base_url must begin with http://"),
+        ({"engine": "vllm", "model": "tiny", "window_tokens": "8192"}, "the model tiny holds 4096 tokens"),
+        ({"window_tokens": "200", "policy__chunk_tokens": None}, "tokens for a chunk, and 32 are the least; raise"),
+        ({"input__document_id_column": "id"}, "has no column 'id'; its columns: 'document_id', 'text'"),
+        ({"input__carry_columns": "year"}, "has no column 'year'"),
     ],
 )
 def test_answer_bad_knob_is_named(refused: Run, knobs: dict[str, str], said: str) -> None:
