@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from memagent_batch.engines.window import model_window
 from memagent_batch.errors import SettingsError
 from memagent_batch.settings import EngineKind, PolicySettings, Settings
-from memagent_batch.wiring import make_policy, make_prompt_tokens, make_tokenizer, model_folder
+from memagent_batch.wiring import make_policy, make_prompt_tokens, make_tokenizer, model_folder, resolve_model
 
 Knobs = TypeVar("Knobs", bound=Settings)
 
