@@ -208,11 +208,12 @@ def test_main_without_a_name_lists_the_names_and_exits_with_2(
     assert capsys.readouterr().err.startswith(f"error: say what to do: {' '.join(['memagent', *group])} NAME\n")
 
 
-def test_help_into_a_closed_pipe_shows_no_traceback() -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["answer", "--help-all"]], ids=["short", "beyond a buffer"])
+def test_help_into_a_closed_pipe_shows_no_traceback(arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [sys.executable, "-m", "memagent_batch", "--help"],
+        [sys.executable, "-m", "memagent_batch", *arguments],
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,
