@@ -119,7 +119,7 @@ def _settings(method: str) -> Settings:
         engine_args["speculative_config"] = {"method": "suffix"}
     speculation = Speculation.NGRAM if method == "ngram" else Speculation.NONE
     vllm = VllmSettings(cpu_kv_cache_gib=1, max_num_seqs=64, speculation=speculation, engine_args=engine_args)
-    return Settings(documents="", ask=("",), output="", window_tokens=2048, policy=POLICY, vllm=vllm)
+    return Settings(documents="documents", ask=("Who?",), output="run", window_tokens=2048, policy=POLICY, vllm=vllm)
 
 
 def _begin(method: str) -> None:

@@ -83,7 +83,7 @@ def _parts(num_tokens: int) -> dict[str, Work]:
         span=ChunkSpan(index=7, token_start=0, token_end=num_tokens, char_start=0, char_end=len(text)),
     )
     completion = Completion(token_ids=written, text=WRITTEN, finish_reason=FinishReason.STOP)
-    template = make_prompt_tokens(Settings(documents="", ask=("",), output="")).update
+    template = make_prompt_tokens(Settings(documents="documents", ask=("Who?",), output="run")).update
     slots = {Slot.QUESTION: written, Slot.MEMORY: written, Slot.CHUNK: token_ids}
     return {
         "tokenise": partial(_repeat, partial(tokenizer.encode_document, text)),

@@ -26,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     try:
         code = _run(given)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # else `run_command` has seen that its reader has gone
+            sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has gone, as in `| head`; nothing is left to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

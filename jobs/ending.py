@@ -37,17 +37,16 @@ def ending(output: Location, manifest: Mapping[str, Any], *, num_columns: int) -
             f"  manifest  {folder}/manifest.json",
             "",
             "next:",
-            *_commands(folder, manifest, format_=format_),
+            *_commands(folder, manifest),
         ]
     )
 
 
-def _commands(folder: str, manifest: Mapping[str, Any], *, format_: str) -> Iterator[str]:
+def _commands(folder: str, manifest: Mapping[str, Any]) -> Iterator[str]:
     yield f"  memagent status --output {folder}"
     if manifest["changes"]["since"]:
         yield f"  memagent diff --output {folder}      # what changed since the run before"
-    if format_ == TableFormat.PARQUET:
-        yield f"  duckdb -c \"select document_id, question, answer from '{folder}/{ANSWERS_FOLDER}/*.parquet'\""
+    yield f'  python: memagent_batch.tables.table_files("{folder}", "{ANSWERS_FOLDER}")   # the files to read'
 
 
 def _rows(output: Location, files: list[str], *, format_: str) -> Iterator[dict[str, Any]]:

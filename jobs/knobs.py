@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
@@ -187,4 +187,6 @@ def _without_none(annotation: Any) -> Any:
     if get_origin(annotation) not in (Union, UnionType):
         return annotation
     kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
-    return kinds[0] if len(kinds) == 1 else annotation
+    if len(kinds) != 1:
+        return annotation
+    return get_args(kinds[0])[0] if get_origin(kinds[0]) is Annotated else kinds[0]

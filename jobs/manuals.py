@@ -9,11 +9,12 @@ ANSWER = Manual(
     common=(*RUN, *MODEL, "pool.replicas", "retry_failed"),
     unused=("rollouts",),
     example="memagent answer --config jobs/configs/tiny.yaml --documents texts/ --output out/ "
-    '--ask "What is the access code?"',
+    '--ask "What is the access code of quiet-harbour?"',
 )
-PLAN_UNUSED = ("rollouts", "log", "table_format", "simulated", "openai", "vllm")
+PLAN_UNUSED = ("rollouts", "log", "table_format", "simulated")
 COLLECT = Manual(
-    common=(*RUN, "rollouts.group_size", "rollouts.reward", "sampling.temperature", *MODEL),
+    common=(*RUN, "rollouts.group_size", "rollouts.reward", *MODEL),
+    unused=("sampling.temperature", "sampling.top_p", "sampling.top_k"),
     short={"rollouts.group_size": "--group-size"},
     example="memagent collect --config job.yaml --documents texts/ --questions questions.parquet --output rollouts/ "
     "--group-size 16",

@@ -49,7 +49,12 @@ def _show(arguments: Sequence[str]) -> None:
 def _import(arguments: Sequence[str]) -> None:
     options = _options("import", more=IMPORT)
     options.add_argument("file", type=Path, help="Python file of the official MemAgent code")
-    options.add_argument("--output", type=Path, metavar="PATH", help="file to write, replacing one that is there")
+    options.add_argument(
+        "--output",
+        type=Path,
+        metavar="PATH",
+        help="file to write (default: NAME.json here); one with other content is not replaced",
+    )
     options.add_argument("--name", help="name of the prompt set (default: that of the Python file, without its ending)")
     known = options.parse_args(arguments)
     print(import_prompts(known.file, output=known.output, name=known.name))

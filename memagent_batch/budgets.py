@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from memagent_batch.engines.window import model_window
 from memagent_batch.errors import SettingsError
 from memagent_batch.settings import EngineKind, PolicySettings, Settings
-from memagent_batch.wiring import make_policy, make_prompt_tokens, make_tokenizer, resolve_model
+from memagent_batch.wiring import make_policy, make_prompt_tokens, make_tokenizer, model_folder, resolve_model
 
 Knobs = TypeVar("Knobs", bound=Settings)
 
@@ -51,7 +51,9 @@ def _window(settings: Settings) -> int:
     if is_given and (settings.engine != EngineKind.VLLM or _is_stretched(settings)):
         return window
     is_remote = settings.engine == EngineKind.OPENAI
-    own = model_window(resolve_model((settings.tokenizer if is_remote else None) or settings.model))
+    own = model_window(
+        resolve_model(settings.tokenizer) if is_remote and settings.tokenizer else model_folder(settings)
+    )
     if own is None or own >= window:
         return window
     if is_given:

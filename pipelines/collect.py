@@ -19,7 +19,7 @@ from memagent_batch.storage.rollouts import make_record
 from memagent_batch.storage.turn_index import scan_log
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer_checked
-from pipelines.check import Checked, check
+from pipelines.check import Checked, Inputs, check
 from pipelines.close import SHOWN_MISSING
 from pipelines.plan import make_plan
 from pipelines.verdict import require_read, require_success
@@ -42,7 +42,7 @@ def collect(settings: Settings) -> dict[str, Any]:
         require_references(checked)
         manifest = answer_checked(checked)
         require_read(manifest)  # a group without one of its samples would have another baseline
-        record = write_rollouts_table(sampled, manifest)
+        record = write_rollouts_table(checked.settings, manifest, inputs=checked.inputs)
     require_success(manifest, max_failed_share=settings.max_failed_share)
     return record
 
@@ -90,12 +90,15 @@ def require_references(checked: Checked) -> None:
         )
 
 
-def write_rollouts_table(settings: Settings, manifest: Mapping[str, Any]) -> dict[str, Any]:
+def write_rollouts_table(
+    settings: Settings, manifest: Mapping[str, Any], *, inputs: Inputs | None = None
+) -> dict[str, Any]:
     """Projects the log into `rollouts/`; `rollouts.json` then shows it in the place of the rollouts before.
 
     Args:
         settings: as the readings had them.
         manifest: of the run that was collected.
+        inputs: what that run read, where it is known; else the inputs are listed again.
 
     Raises:
         CountsError: a sample that ended can't be replayed; names it.
@@ -104,7 +107,7 @@ def write_rollouts_table(settings: Settings, manifest: Mapping[str, Any]) -> dic
     run_id, output = manifest["run_id"], make_output(settings)
     remove_leftovers(output, tables=ROLLOUT_TABLES, run_id=run_id)
     with removed_on_failure(output, tables=ROLLOUT_TABLES, run_id=run_id):
-        reports = _project(settings, run_id=run_id)
+        reports = _project(settings, run_id=run_id, inputs=inputs)
         require_claim(output, run_id=run_id)
         counts = {name: sum(report[name] for report in reports) for name in (*COUNTS, "reward_sum")}
         _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
@@ -114,13 +117,13 @@ def write_rollouts_table(settings: Settings, manifest: Mapping[str, Any]) -> dic
     return record
 
 
-def _project(settings: Settings, *, run_id: str) -> list[dict[str, Any]]:
+def _project(settings: Settings, *, run_id: str, inputs: Inputs | None) -> list[dict[str, Any]]:
     """Writes the files of `rollouts`; returns a report for each part of the plan."""
     output, reader = make_output(settings), identify_reader(settings)
     index = scan_log(output, reader_fingerprint=reader.fingerprint)
     parts = [
         part.append_column("part", pa.array([number] * part.num_rows, pa.int64()))
-        for number, part in enumerate(make_plan(settings, tells=False).parts(index))
+        for number, part in enumerate(make_plan(settings, inputs=inputs, tells=False).parts(index))
     ]
     rows = ray.data.from_arrow(parts).map_batches(
         project_rollouts,

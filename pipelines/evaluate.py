@@ -157,7 +157,7 @@ def place_variant(variant: Variant, *, suite: Suite, output: Location) -> Varian
     """The variant with its documents, questions and output, all of which the evaluation sets."""
     settings = variant.settings.model_copy(
         update={
-            "documents": (suite.place / DOCUMENTS_FOLDER).uri,
+            "documents": ((suite.place / DOCUMENTS_FOLDER).uri,),
             "questions": (suite.place / QUESTIONS_FILE).uri,
             "ask": (),
             "input": InputSettings(),

@@ -15,7 +15,13 @@ from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import count_tokens, index_shards
 from memagent_batch.settings import Settings
 from memagent_batch.storage.asked import question_lists
-from memagent_batch.storage.documents import index_schema, require_readable, require_unique_ids, with_missing
+from memagent_batch.storage.documents import (
+    index_schema,
+    require_readable,
+    require_said,
+    require_unique_ids,
+    with_missing,
+)
 from memagent_batch.storage.plan import Plan, count_pending
 from memagent_batch.storage.questions import missing_documents
 from memagent_batch.storage.shards import Shard
@@ -54,6 +60,7 @@ def make_plan(settings: Settings, *, inputs: Inputs | None = None, tells: bool =
     inputs = inputs or read_inputs(settings)
     questions, index = inputs.questions, index_documents(inputs.found.shards, settings=settings)
     require_readable(index)
+    require_said(index, questions=questions, settings=settings.input)
     require_unique_ids(index, documents=make_documents(settings)[0])
     missing = missing_documents(questions, index)
     plan = Plan(

@@ -94,7 +94,7 @@ class OpenAIEngine:
                 complete prompts of token ids.
         """
         self._client = OpenAIClient(self._settings)
-        await self._require_model()
+        await self._require_model(self._at_start)
         await self._require_completion(self._at_start)
         self._is_checked = True
 
@@ -183,6 +183,7 @@ class OpenAIEngine:
         async with self._checking:
             try:
                 if not self._is_checked:
+                    await self._require_model(self.outage.answer)
                     await self._require_completion(self.outage.answer)
             except EngineStartError as error:
                 raise EngineRefusedError(f"{error}, then run the same command again") from error
@@ -203,10 +204,10 @@ class OpenAIEngine:
             await asyncio.sleep(pause)
         return result
 
-    async def _require_model(self) -> None:
+    async def _require_model(self, answer: Callable[[Ask], Awaitable[httpx.Response]]) -> None:
         """Looks for the model in GET /models. An endpoint that has no such list is taken at its first completion."""
         client = self._open_client()
-        response = await self._at_start(lambda: client.send("GET", "models"))
+        response = await answer(lambda: client.send("GET", "models"))
         if response.status_code in (401, 403):
             raise EngineStartError(f"{client.refusal(response)}; {KEY_REMEDY}")
         try:
@@ -244,6 +245,12 @@ class OpenAIEngine:
         except EngineRequestError as error:
             raise EngineStartError(f"{error}; no reading could be trusted") from error
 
+    def _text(self, choice: Choice, *, prompt: Prompt) -> str:
+        """The choice's text, with the tags of thoughts, which servers leave out where they are special tokens."""
+        if choice.token_ids is None or not self._tokenizer.has_thought_tags:
+            return choice.text
+        return self._tokenizer.continuation(choice.token_ids, after=prompt.token_ids)
+
     def _completion(self, response: httpx.Response, *, prompt: Prompt) -> Completion:
         """The response as a completion of the prompt.
 
@@ -262,7 +269,7 @@ class OpenAIEngine:
         details = usage.prompt_tokens_details if usage else None
         return Completion(
             token_ids=token_ids,
-            text=choice.text,
+            text=self._text(choice, prompt=prompt),
             finish_reason=FinishReason(choice.finish_reason or ""),
             logprobs=_logprobs(choice, num_tokens=len(token_ids)) if self._sampling.logprobs else None,
             num_prompt_tokens=len(prompt.token_ids),

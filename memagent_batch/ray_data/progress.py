@@ -39,7 +39,7 @@ LOOK_SECONDS = 60.0
 KEPT_EVENTS = 1000
 """Events that wait for the driver's next look; what comes beyond is only counted."""
 
-BAR = "readings {n_fmt}/{total_fmt} |{bar}| {elapsed} {postfix}"
+BAR = "readings {n_fmt}/{total_fmt} |{bar}| {elapsed}{postfix}"
 """The line of a terminal, in tqdm's words."""
 
 COUNTS = (*COUNTERS, "document_chars")

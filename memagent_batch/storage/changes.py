@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.storage.documents import is_there
+from memagent_batch.storage.documents import is_document
 from memagent_batch.storage.history import PastRun
 from memagent_batch.storage.schemas import REMOVED
 
@@ -73,8 +73,8 @@ def removed_documents(plan: pa.Table, *, run_id: str, before: PastRun | None) ->
     """The documents that are gone at the run `run_id`, as `REMOVED`; one that came back is not among them."""
     if before is None:
         return REMOVED.empty_table()
-    there = plan.filter(is_there(plan))["document_id"].combine_chunks()
-    gone = before.plan.filter(is_there(before.plan)).select(["document_id", "document_hash"])
+    there = plan.filter(is_document(plan))["document_id"].combine_chunks()
+    gone = before.plan.filter(is_document(before.plan)).select(["document_id", "document_hash"])
     gone = gone.filter(pc.invert(pc.is_in(gone["document_id"], there)))
     for name, value in (("last_run_id", before.run_id), ("removed_run_id", run_id)):
         gone = gone.append_column(name, pa.array([value] * gone.num_rows, pa.string()))
@@ -107,7 +107,7 @@ def _count_readings(plan: pa.Table, *, since: str) -> ReadingCounts:
 
 
 def _document_hashes(plan: pa.Table) -> dict[Hashable, str | None]:
-    plan = plan.filter(is_there(plan))
+    plan = plan.filter(is_document(plan))
     return dict(zip(plan["document_id"].to_pylist(), plan["document_hash"].to_pylist(), strict=True))
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from memagent_batch.errors import StorageError, SupersededError
+from memagent_batch.errors import MemagentError, StorageError, SupersededError
 from memagent_batch.storage.location import Location, storage_errors
 from memagent_batch.storage.manifest import MANIFEST_FILE, RUN_FILE, json_bytes, read_json
 from memagent_batch.storage.rollouts import ROLLOUTS_FILE, ROLLOUTS_FOLDER
@@ -101,7 +101,7 @@ def removed_on_failure(output: Location, *, tables: TableSet, run_id: str) -> It
         done = True
     finally:
         if not done:
-            with suppress(StorageError):  # as in an outage, which is why the block failed; the next run removes them
+            with suppress(MemagentError):  # the block's own error is what counts; the next run removes the files
                 remove_unpublished(output, tables=tables, run_id=run_id)
 
 

@@ -204,8 +204,13 @@ def with_missing(index: pa.Table, document_ids: Sequence[str]) -> pa.Table:
 
 
 def is_there(table: pa.Table) -> pa.ChunkedArray:
-    """Which rows of an index, or of a plan made of it, stand for documents that are there."""
+    """Which rows of an index, or of a plan made of it, stand for what was found: all but documents that are missing."""
     return pc.not_equal(pc.fill_null(table["error_type"], ""), MISSING)
+
+
+def is_document(table: pa.Table) -> pa.ChunkedArray:
+    """Which rows stand for documents: not for missing ones, nor for files that can't be read."""
+    return pc.invert(pc.is_in(table["error_type"], pa.array([MISSING, BAD_FILE])))
 
 
 def require_readable(index: pa.Table) -> None:
@@ -217,6 +222,25 @@ def require_readable(index: pa.Table) -> None:
     bad = pc.equal(index["error_type"], BAD_FILE)
     if pc.sum(bad).as_py() == index.num_rows:
         raise InputError(f"documents: none of the {index.num_rows} files or rows can be read: {index['error'][0]}")
+
+
+def require_said(index: pa.Table, *, questions: pa.Table, settings: InputSettings) -> None:
+    """Refuses bad files that no row could tell of: where questions stand beside the texts, theirs are lost with them.
+
+    Args:
+        index: The index.
+        questions: The question list.
+        settings: Names the column of questions beside the texts.
+
+    Raises:
+        InputError: no question is asked of every document; names the first bad file.
+    """
+    bad = index.filter(pc.equal(index["error_type"], BAD_FILE))
+    if bad.num_rows and settings.question_column and not questions["document_id"].null_count:
+        raise InputError(
+            f"documents: {bad['error'][0]}; no row could say so, since no question is asked of every document: mend "
+            "the file or move it away, or ask one with --ask"
+        )
 
 
 def require_carry_columns(settings: InputSettings, *, reserved: Collection[str]) -> None:

@@ -11,7 +11,7 @@ from memagent_batch.errors import InputError, OutputError
 from memagent_batch.storage.columnar import GroupedFile, open_grouped
 from memagent_batch.storage.evaluations import EVALUATION_FILE, Evaluation, VariantRecord, read_evaluation
 from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import reaching, table_locations
+from memagent_batch.storage.manifest import MANIFEST_FILE, reaching, table_locations
 from memagent_batch.storage.parquet_files import read_parquet
 from memagent_batch.storage.suites import SCORES
 from memagent_batch.storage.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
@@ -100,8 +100,8 @@ def _reading(path: str) -> Iterator[None]:
 
 
 def _matching(run: Location, table: str, keys: Set[ReadingKey]) -> Iterator[Row]:
-    """Rows of these readings in a table of a run."""
-    for place in table_locations(run, table) if keys else ():
+    """Rows of these readings in a table of a run; none where the run's folder is no longer there."""
+    for place in table_locations(run, table) if keys and (run / MANIFEST_FILE).exists() else ():
         with _reading(place.uri), open_grouped(place) as file:
             for group in range(len(file.group_bytes)):
                 if any(places for _, places in _found(file, group, keys=keys, names=READING_COLUMNS)):

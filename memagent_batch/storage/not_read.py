@@ -30,7 +30,7 @@ def collect_not_read(batches: Iterable[pa.Table]) -> pa.Table:
     found = [chunk for batch in batches for chunk in batch[COLUMN].drop_null().chunks if len(chunk)]
     return pa.concat_tables(
         [OUTCOME_LOG.empty_table(), *[pa.Table.from_struct_array(chunk).cast(OUTCOME_LOG) for chunk in found]]
-    )
+    ).combine_chunks()
 
 
 def attach_not_read(parts: Iterable[pa.Table], not_read: pa.Table) -> Iterator[pa.Table]:

@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 from hashlib import sha256
-from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +25,9 @@ PARTS = "parts"
 KEY = "key"
 """Where a report names what its part was made of; null where the log did not hold all of it."""
 
+PROJECTION = 1
+"""Raised with every change of the code that changes a row of `answers` or `memories`: parts are then written again."""
+
 _PLAN_COLUMNS = ("document_id", "document_hash", "error", "error_type", "readings", "outcome_files", "turn_files")
 _SETTINGS = sorted({field.name for field in fields(Projection)} - {"output", "run_id"})
 _QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", "list_hash")
@@ -35,7 +37,7 @@ def part_key(part: pa.Table, *, projection: Projection) -> str:
     """Hash of all that decides the rows of a part of the plan (a table of `Plan.parts`), hex."""
     carried = sorted(name for name in part.schema.names if name.startswith(CARRY_PREFIX))
     made_of = {
-        "code": [version("memagent-batch"), str(ANSWERS), str(MEMORIES)],
+        "code": [PROJECTION, str(ANSWERS), str(MEMORIES)],
         "settings": {name: getattr(projection, name) for name in _SETTINGS},
         "documents": part.select([*_PLAN_COLUMNS, *carried]).to_pylist(),
         "questions": {row: _described(question) for row, question in asked_in(part).items()},

@@ -2,6 +2,7 @@
 
 import os
 import posixpath
+import re
 import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,6 +12,8 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
+
+from fsspec.utils import glob_translate
 
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.settings import InputSettings, OnBadFile
@@ -109,9 +112,10 @@ def find_shards(*documents: Location, settings: InputSettings) -> FoundShards:
     shards: list[Shard] = []
     found = _by_format(_list_places(documents), place, settings=settings)
     left_out: list[InputFile] = []
-    is_named = any(is_named_text(named.path) for named in documents)
-    if settings.format == "auto" and _COLUMNED & found.keys() and not is_named:
-        left_out = found.pop(Format.TEXT, [])
+    if settings.format == "auto" and _COLUMNED & found.keys():
+        texts = found.pop(Format.TEXT, [])
+        left_out = [file for file in texts if not _is_named(file, documents)]
+        found |= {Format.TEXT: named} if (named := [file for file in texts if file not in left_out]) else {}
     for format_, files in sorted(found.items()):
         large = [file for file in files if _is_large(file, format_=format_)]
         with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
@@ -121,6 +125,12 @@ def find_shards(*documents: Location, settings: InputSettings) -> FoundShards:
         small = [file for file in files if not _is_large(file, format_=format_)] if large else files
         shards.extend(_packed(place, small, format_=format_))
     return FoundShards(shards=shards, left_out=tuple(file.name for file in left_out))
+
+
+def _is_named(file: InputFile, documents: Iterable[Location]) -> bool:
+    """Whether one of the places names the text file, by its path or by a pattern with its ending."""
+    named = (place.path for place in documents if is_named_text(place.path))
+    return any(path == file.path or re.fullmatch(glob_translate(path), file.path) for path in named)
 
 
 def _list_places(places: Sequence[Location]) -> list[InputFile]:

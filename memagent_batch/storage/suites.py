@@ -64,7 +64,7 @@ ANSWER_COLUMNS = pa.schema(
         SAMPLE,
         SCORES.field("status"),
         SCORES.field("answer"),
-        column("response", pa.string(), "whole text of the answer turn", nullable=True),
+        column("response", pa.string(), "text of the answer turn, without thoughts", nullable=True),
         *[SCORES.field(name) for name in SCORES.names[SCORES.names.index("num_document_tokens") :]],
     ]
 )

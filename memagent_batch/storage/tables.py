@@ -93,7 +93,7 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Row] =
     for document, question, sample in _readings(part):
         key = (document["document_hash"], question["question_hash"], sample)
         names = {"document_id": document["document_id"], "question_id": question["question_id"], "sample": sample}
-        answer = _answer(document, outcomes.get(key) or unread.get(key), projection=projection)
+        answer = _answer(document, unread.get(key) or outcomes.get(key), projection=projection)
         if answer is None:
             missing.append(f"document {names['document_id']!r}, question {names['question_id']!r}, sample {sample}")
             continue

@@ -1,6 +1,7 @@
 """An endpoint that goes away and comes back, over real sockets."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -179,3 +180,14 @@ async def test_rejoin_where_the_key_is_refused_by_now_stops_with_the_remedy(tiny
         with pytest.raises(EngineRefusedError, match=r"401: expired; set MEMAGENT_OPENAI__API_KEY.*the same command"):
             await engine.complete(PROMPT, seed=0)
         await engine.stop()
+
+
+async def test_rejoin_where_the_window_has_shrunk_meanwhile_stops_before_a_reading(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(completion_reply()) as script:
+        script.models = Reply(body=json.dumps({"data": [{"id": "tiny", "max_model_len": 16}]}).encode())
+        engine = engine_at(script, tiny_tokenizer)
+        await engine.rejoin()
+        with pytest.raises(EngineRefusedError, match=r"a window of 16 tokens.*lower window_tokens to 16"):
+            await engine.complete(PROMPT, seed=0)
+        await engine.stop()
+    assert not script.requests

@@ -15,9 +15,9 @@ from memagent_batch.wiring import make_policy, make_prompt_tokens
 
 GREEDY = SamplingSettings()
 SETTINGS = Settings(
-    documents="",
-    ask=("",),
-    output="",
+    documents="documents",
+    ask=("Who?",),
+    output="run",
     policy=PolicySettings(chunk_tokens=256, question_tokens=128, memory_tokens=64, answer_tokens=32),
 )
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from jobs import cli
 from jobs.arguments import parse_settings, run_command
-from jobs.manuals import PLAN_UNUSED
+from jobs.manuals import COLLECT, PLAN_UNUSED
 from jobs.options import parse_storage_options
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import CountsError, OutputError, SettingsError, StorageError
@@ -130,7 +130,7 @@ def knobs_of(model: type[BaseModel], *, prefix: str = "") -> Iterator[str]:
     [
         ("answer", Settings, ("rollouts",)),
         ("plan", Settings, PLAN_UNUSED),
-        ("collect", Settings, ()),
+        ("collect", Settings, COLLECT.unused),
         ("train", TrainSettings, ()),
         ("train loop", TrainLoopSettings, ("ask",)),
     ],
@@ -144,7 +144,7 @@ def test_help_all_lists_every_knob_that_the_command_uses(
     hidden = tuple(f"{name.replace('_', '-')}." for name in unused)
     used = {f"--{knob}" for knob in knobs_of(knobs) if not f"{knob}.".startswith(hidden)}
     assert used | {"--config"} <= set(shown)
-    assert not [option for option in shown if option.startswith(tuple(f"--{name}." for name in unused))]
+    assert not [option for option in shown if f"{option.removeprefix('--')}.".startswith(hidden)]
 
 
 @pytest.mark.parametrize(
@@ -208,11 +208,12 @@ def test_main_without_a_name_lists_the_names_and_exits_with_2(
     assert capsys.readouterr().err.startswith(f"error: say what to do: {' '.join(['memagent', *group])} NAME\n")
 
 
-def test_help_into_a_closed_pipe_shows_no_traceback() -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["answer", "--help-all"]], ids=["short", "beyond a buffer"])
+def test_help_into_a_closed_pipe_shows_no_traceback(arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [sys.executable, "-m", "memagent_batch", "--help"],
+        [sys.executable, "-m", "memagent_batch", *arguments],
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,

@@ -34,7 +34,7 @@ def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
     assert f"{tmp_path}/run/answers/   4 rows" in said
     assert f"memagent status --output {tmp_path}/run\n" in f"{said}\n"
     assert "memagent diff" not in said
-    assert ("duckdb" in said) == (table_format is TableFormat.PARQUET)
+    assert f'table_files("{tmp_path}/run", "answers")' in said
     again = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
     assert f"memagent diff --output {tmp_path}/run " in ending(output, again, num_columns=110)
 
@@ -67,6 +67,7 @@ def test_answer_on_a_terminal_ends_for_a_person_and_elsewhere_with_json_and_the_
     assert f"{tmp_path}/run/answers/   2 rows" in shown
 
 
+@pytest.mark.vllm
 def test_train_loop_engine_in_its_process_writes_nothing_to_stdout() -> None:
     code = "from jobs.train_loop import quiet_engine; quiet_engine(); from vllm.logger import init_logger; "
     code += "from vllm.logger import configure_logging; from vllm.config.logging import LoggingConfig; "

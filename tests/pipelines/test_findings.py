@@ -8,6 +8,7 @@ import pytest
 
 from memagent_batch.settings import InputSettings, OnBadFile
 from memagent_batch.storage.documents import index_shard
+from memagent_batch.storage.formats import Format
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.shards import find_shards
 from pipelines.findings import describe
@@ -50,6 +51,13 @@ def test_text_files_beside_files_with_columns_are_left_out_and_named(folder: Pat
 )
 def test_text_files_that_are_asked_for_or_stand_alone_are_read(asked: str, expected: str, folder: Path) -> None:
     assert line(f"{folder}{asked}") == expected
+
+
+def test_text_file_that_is_named_brings_no_other_one_along(folder: Path) -> None:
+    places = [Location(uri=f"{folder}/{name}") for name in ("notes/a.txt", "*")]
+    found = find_shards(*places, settings=AUTO)
+    assert found.left_out == ("README.md",)
+    assert [shard.names for shard in found.shards if shard.format is Format.TEXT] == [("notes/a.txt",)]
 
 
 def test_text_files_beside_files_that_no_reader_knows_are_read(tmp_path: Path) -> None:

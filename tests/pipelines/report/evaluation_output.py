@@ -58,6 +58,8 @@ def write_evaluation(folder: Path, made: Made) -> Path:
             pq.write_table(
                 pa.Table.from_pylist(rows, schema=schema), run / table / "part-0.parquet", row_group_size=500
             )
+        files = {table: [f"{table}/part-0.parquet"] for table in ("answers", "memories")}
+        (run / "manifest.json").write_text(json.dumps({"files": files}))
         (folder / "scores").mkdir(exist_ok=True)
         pq.write_table(pa.Table.from_pylist(scores, schema=SCORES), folder / "scores" / f"variant-{place}.parquet")
         variants.append(
