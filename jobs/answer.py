@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from functools import partial
+from shutil import get_terminal_size
 
 from jobs.arguments import parse_settings, run_command
 from jobs.manuals import ANSWER
@@ -35,7 +36,7 @@ def _answer(arguments: Sequence[str]) -> None:
     if sys.stdout.isatty():
         from jobs.ending import ending
 
-        print(f"\n{ending(make_output(settings), manifest)}")
+        print(f"\n{ending(make_output(settings), manifest, num_columns=get_terminal_size().columns)}")
     else:
         said = {**manifest["counts"], "seconds": manifest["seconds"], "changes": manifest["changes"]}
         print(json.dumps({"output": shown(settings.output), **said}))

@@ -1,35 +1,37 @@
 """What a person reads at the end of `memagent answer`: some answers, where the tables are, and what to do next."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from jobs.screen import cut
+from memagent_batch.domain.readings import Status
 from memagent_batch.settings import TableFormat
 from memagent_batch.storage.location import Location, storage_errors
+from memagent_batch.storage.parquet_files import read_parquet
 from memagent_batch.storage.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 
 SHOWN_ANSWERS = 3
 COLUMNS = ("document_id", "question", "status", "answer", "response", "error_message")
-DOCUMENT_WIDTH, QUESTION_WIDTH, ANSWER_WIDTH = 24, 40, 48
-"""Characters of each column."""
+GAP = "  "
+"""Between columns."""
 
 
-def ending(output: Location, manifest: Mapping[str, Any]) -> str:
-    """Counts, sample answers, places and commands of a finished run."""
+def ending(output: Location, manifest: Mapping[str, Any], *, num_columns: int) -> str:
+    """Counts, sample answers, places and commands of a finished run, for a screen of so many columns."""
     counts, folder = manifest["counts"], str(output).rstrip("/")
     format_ = manifest["settings"]["table_format"]
     parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("ok", "failed", "not_read") if counts.get(name)]
+    rows = list(islice(_rows(output, manifest["files"][ANSWERS_FOLDER], format_=format_), SHOWN_ANSWERS))
     tables = (ANSWERS_FOLDER, MEMORIES_FOLDER)
     places = [f"  {name:<9} {folder}/{name}/   {counts[f'{name}_rows']:,} rows" for name in tables]
     return "\n".join(
         [
             f"{counts['asked']:,} readings: {', '.join(parts)}; {manifest['seconds']:,.0f} s",
             "",
-            *map(_line, islice(_rows(output, manifest["files"][ANSWERS_FOLDER], format_=format_), SHOWN_ANSWERS)),
+            *_lines(rows, num_columns=num_columns),
             "",
             *places,
             f"  manifest  {folder}/manifest.json",
@@ -50,15 +52,29 @@ def _commands(folder: str, manifest: Mapping[str, Any]) -> Iterator[str]:
 def _rows(output: Location, files: list[str], *, format_: str) -> Iterator[dict[str, Any]]:
     """Rows of the answers, one file after another."""
     for name in files:
-        with storage_errors(output.uri), (output / name).open() as stream:
+        with storage_errors(output.uri):
             if format_ == TableFormat.PARQUET:
-                table = pq.ParquetFile(stream).read(columns=list(COLUMNS))
+                table = read_parquet(output / name, columns=COLUMNS)
             else:
-                table = pa.ipc.open_file(stream).read_all().select(COLUMNS)
+                with (output / name).open() as stream:
+                    table = pa.ipc.open_file(stream).read_all().select(COLUMNS)
         yield from table.to_pylist()
 
 
-def _line(row: Mapping[str, Any]) -> str:
-    said = row["answer"] or row["response"] if row["status"] == "ok" else f"{row['status']}: {row['error_message']}"
-    cells = (cut(row["document_id"], DOCUMENT_WIDTH), cut(row["question"], QUESTION_WIDTH))
-    return f"  {cells[0]:<{DOCUMENT_WIDTH}}  {cells[1]:<{QUESTION_WIDTH}}  {cut(said or '(no answer)', ANSWER_WIDTH)}"
+def _lines(rows: Sequence[Mapping[str, Any]], *, num_columns: int) -> Iterator[str]:
+    """The rows side by side: as much of each document, question and answer as a line of the screen has room for."""
+    documents = max((len(row["document_id"]) for row in rows), default=0)
+    questions = max((len(row["question"]) for row in rows), default=0)
+    document_width = min(documents, num_columns // 4)
+    question_width = min(questions, num_columns // 3)
+    answer_width = max(1, num_columns - document_width - question_width - 3 * len(GAP))
+    for row in rows:
+        document, question = cut(row["document_id"], document_width), cut(row["question"], question_width)
+        answer = cut(_said(row), answer_width)
+        yield f"{GAP}{document:<{document_width}}{GAP}{question:<{question_width}}{GAP}{answer}"
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    if row["status"] != Status.OK:
+        return f"{row['status']}: {row['error_message']}"
+    return row["answer"] or row["response"] or "(no answer)"

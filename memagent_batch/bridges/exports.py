@@ -196,7 +196,7 @@ class _RowGroups:
 def read_turns(export: Location, *, file: str, row_group: int) -> pa.Table:
     """The turns of one exported sample."""
     with (export / file).open() as stream:
-        return pq.ParquetFile(stream).read_row_group(row_group)
+        return pq.ParquetFile(stream, pre_buffer=False).read_row_group(row_group, use_threads=False)
 
 
 def require_logprobs(learnt: pa.Table) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from memagent_batch.domain.policies.shared import question_list
 from memagent_batch.storage.location import Location
+from memagent_batch.storage.parquet_files import read_parquet
 from memagent_batch.storage.turn_log import parquet_bytes
 
 ASKED_FOLDER = "log/questions"
@@ -33,7 +33,7 @@ def write_asked(output: Location, questions: pa.Table, *, run_id: str) -> None:
 def read_asked(output: Location, *, run_id: str) -> pa.Table:
     """The question list of a run; `readings` of its plan name rows of it."""
     place = output / f"{ASKED_FOLDER}/{run_id}.parquet"
-    return pq.read_table(place.path, filesystem=place.fs)
+    return read_parquet(place)
 
 
 def with_asked(documents: pa.Table, asked: Sequence[Sequence[int]], *, questions: pa.Table) -> pa.Table:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.storage.columnar import GroupedFile, open_grouped
 from memagent_batch.storage.evaluations import EVALUATION_FILE, Evaluation, VariantRecord, read_evaluation
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import MANIFEST_FILE, reaching, table_locations
+from memagent_batch.storage.parquet_files import read_parquet
 from memagent_batch.storage.suites import SCORES
 from memagent_batch.storage.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 
@@ -83,8 +83,8 @@ def read_readings(run: Location, keys: Set[ReadingKey]) -> ReadingRows:
 def _read_scores(place: Location, variant: VariantRecord) -> pa.Table:
     if not place.exists():
         raise OutputError(f"the scores of variant {variant.name!r} are missing: there is no {place.uri}; {REMEDY}")
-    with _reading(place.uri), place.open() as stream:
-        table = pq.read_table(stream).select(SCORES.names).cast(SCORES)
+    with _reading(place.uri):
+        table = read_parquet(place).select(SCORES.names).cast(SCORES)
     if not table.num_rows:
         raise OutputError(f"the scores of variant {variant.name!r} are empty: {place.uri}; {REMEDY}")
     return table

@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import DocumentError, OutputError
@@ -21,6 +20,7 @@ from memagent_batch.storage.asked import ASKED_FOLDER
 from memagent_batch.storage.documents import CARRY_PREFIX
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import MANIFEST_FILE, reaching, read_json, write_json
+from memagent_batch.storage.parquet_files import read_parquet
 from memagent_batch.storage.plan import Plan
 from memagent_batch.storage.schemas import ANSWERS, REMOVED, RUN_PLAN
 from memagent_batch.storage.turn_index import Row, TurnIndex
@@ -159,7 +159,7 @@ def write_record_manifest(past: PastRun) -> None:
 
 def _read_table(place: Location) -> pa.Table:
     try:
-        return pq.read_table(place.path, filesystem=place.fs)
+        return read_parquet(place)
     except (OSError, pa.ArrowException) as error:
         raise OutputError(
             f"{place.uri} can't be read: {error}; restore it, or choose another output to begin a new history"

@@ -78,8 +78,8 @@ def _batches(output: Location, files: Sequence[str], *, columns: Sequence[str]) 
     schema = pa.schema([ROLLOUTS.field(name) for name in columns])
     for name in files:
         try:
-            with (output / name).open() as stream, pq.ParquetFile(stream) as file:
-                for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=schema.names):
+            with (output / name).open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
+                for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=schema.names, use_threads=False):
                     yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
         except (OSError, pa.ArrowException, KeyError, ValueError) as error:
             raise InputError(f"{(output / name).uri} can't be read as rollouts: {error}; collect again") from error

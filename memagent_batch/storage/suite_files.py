@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from memagent_batch.domain.scores import Metric
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.storage.location import Location
 from memagent_batch.storage.manifest import read_json
+from memagent_batch.storage.parquet_files import read_parquet
 from memagent_batch.storage.records import reading
 from memagent_batch.storage.suites import QUESTIONS_FILE, SUITE_FILE, SUITE_FORMAT, SUITE_QUESTIONS
 
@@ -51,8 +51,8 @@ def read_suite_questions(suite: Location) -> pa.Table:
     """
     read_description(suite)
     place = suite / QUESTIONS_FILE
-    with reading(place.uri), place.open() as stream:
-        table = pq.read_table(stream)
+    with reading(place.uri):
+        table = read_parquet(place)
     missing = [name for name in SUITE_QUESTIONS.names if name not in table.column_names]
     if missing:
         raise InputError(f"{place.uri} has no column {missing[0]!r}, which every suite has; make the suite again")

@@ -24,9 +24,10 @@ def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
     night = Nights(output)
     documents = {"a": "Ann\x1b[2J\nSmith", "b": FAILS, "c": None, "d": "never shown"}
     manifest = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
-    said = ending(output, manifest)
+    said = ending(output, manifest, num_columns=110)
     assert said.startswith("4 readings: 2 ok, 2 failed; ")
-    assert "  a                         Who signed?" in said
+    assert "  a  Who signed?  " in said
+    assert max(map(len, ending(output, manifest, num_columns=40).split("\n")[2:5])) == 40
     assert "Ann [2J Smith" in said
     assert "failed: p: the text is null" in said
     assert "never shown" not in said
@@ -35,7 +36,7 @@ def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
     assert "memagent diff" not in said
     assert f'table_files("{tmp_path}/run", "answers")' in said
     again = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
-    assert f"memagent diff --output {tmp_path}/run " in ending(output, again)
+    assert f"memagent diff --output {tmp_path}/run " in ending(output, again, num_columns=110)
 
 
 @pytest.mark.ray
