@@ -23,6 +23,7 @@ WORDS = {
     "less_than": "{input} is not below {lt}",
     "string_too_short": "this is empty",
     "string_type": "this is no text; put it in quotes",
+    "string_unicode": "this is not valid UTF-8; write it as UTF-8",
     "tuple_type": "this is no list; write it as [a, b]",
     "list_type": "this is no list; write it as [a, b]",
     "dict_type": "this holds no names with values; write them as {{name: value}}",

@@ -27,8 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _plan(arguments: Sequence[str]) -> None:
     own = _options()
     manual = replace(ANSWER, unused=PLAN_UNUSED, own=own, example=ANSWER.example.replace("answer", "plan"))
-    settings = parse_settings(arguments, command="memagent plan", description=DESCRIPTION, manual=manual)
     rates = _rates(own.parse_known_args(arguments)[0])
+    settings = parse_settings(arguments, command="memagent plan", description=DESCRIPTION, manual=manual)
     with step("checking inputs and model"):
         from pipelines.check import check
 

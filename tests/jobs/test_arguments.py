@@ -293,3 +293,9 @@ def test_run_command_json_log_tells_the_failure_and_its_exit_code_on_one_line(
     said = json.loads(line)
     assert (said["event"], said["level"], said["exit_code"]) == ("run_stopped", "error", 1)
     assert said["message"] == "failed: 3 readings have no outcome"
+
+
+def test_question_that_is_no_valid_unicode_is_refused() -> None:
+    given = ["--documents", "docs", "--output", "out", "--ask", "Who?", "--ask", "a\udcff?"]
+    with pytest.raises(SettingsError, match="ask, number 2: this is not valid UTF-8"):
+        parse_settings(given, command="memagent answer", description="")
