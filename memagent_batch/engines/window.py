@@ -14,7 +14,7 @@ def model_window(model: str) -> int | None:
     """The longest window of a model, tokens; None where its config.json names none, or stretches it by a factor.
 
     Args:
-        model: a folder, or a hub name, of which only the config file is fetched.
+        model: a folder, or a hub name; only its config file is fetched.
     """
     path = _config_file(model)
     try:

@@ -138,7 +138,7 @@ class OrderlyLeave:
         try:
             with contextlib.suppress(ray.exceptions.RayError, TimeoutError):  # no cluster is left: nothing to wait for
                 ray.get(self._board.leave.remote(), timeout=FLUSH_SECONDS)
-        finally:  # whatever else the board may answer, the run must end
+        finally:  # whatever the board answers, the run must end
             self._insist()
 
     def _insist(self) -> None:

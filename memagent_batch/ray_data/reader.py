@@ -309,7 +309,7 @@ class Reader:
         """Before the run stops: has all readers flush their logs, as when the driver is about to leave."""
         with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
             await asyncio.wait_for(self._task.board.leave.remote(), LAST_FLUSH_SECONDS)
-        with contextlib.suppress(StorageError, TimeoutError):  # the run stops for another reason, which is told
+        with contextlib.suppress(StorageError, TimeoutError):  # the run stops for another reason, which is reported
             await asyncio.wait_for(self._log.flush(), LAST_FLUSH_SECONDS)
 
     async def _flush_when_left(self) -> None:
