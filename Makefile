@@ -39,7 +39,7 @@ test-chaos: setup
 # verl, TRL and SkyRL ask for other versions than the project, so they have an environment of their own.
 BRIDGES := .venv-bridges/bin/python
 test-bridges: .venv-bridges/.done
-	PYTHONPATH=.:tests/pipelines CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 $(BRIDGES) -m pytest --confcutdir=tests/bridges tests/bridges
+	PYTHONPATH=. CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 $(BRIDGES) -m pytest --confcutdir=tests/bridges tests/bridges
 
 .venv-bridges/.done: requirements/bridges.txt
 	command -v $(UV) >/dev/null || (python3 -m venv .tools && .tools/bin/pip install --quiet uv)

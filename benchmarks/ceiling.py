@@ -23,8 +23,8 @@ from typing import Any
 from benchmarks.needle_corpus import make_tasks, write_corpus
 from benchmarks.random_model import save_random_model
 from benchmarks.recorded_prompts import RecordedTurn, recorded_turns
-from memagent_batch.engines import orphan_guard
-from memagent_batch.engines.vllm_start import engine_arguments, engine_environment
+from memagent_batch.engines.vllm import orphan_guard
+from memagent_batch.engines.vllm.start import engine_arguments, engine_environment
 from memagent_batch.settings import PolicySettings, PoolSettings, Settings, VllmSettings
 from memagent_batch.wiring import model_folder
 from pipelines.answer import answer

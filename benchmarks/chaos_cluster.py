@@ -8,8 +8,8 @@ from benchmarks.chaos_world import write_documents
 from benchmarks.job_submission import Job, reading_node
 from benchmarks.loopback_cluster import LoopbackCluster
 from benchmarks.troubles import Trouble
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.turn_log import TURNS_FOLDER
+from memagent_batch.files.location import Location
+from memagent_batch.log.writer import TURNS_FOLDER
 
 POOL = ("--pool.replicas", "2", "--pool.cpus-per-replica", "1")
 TURN_SECONDS = 0.5

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from memagent_batch.domain.readings import Status
-from memagent_batch.storage.claim import ANSWER_TABLES, stranger_files
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import MANIFEST_FILE
-from memagent_batch.storage.turn_log import TURNS_FOLDER
+from memagent_batch.files.location import Location
+from memagent_batch.log.writer import TURNS_FOLDER
+from memagent_batch.runs.claim import ANSWER_TABLES, stranger_files
+from memagent_batch.runs.manifest import MANIFEST_FILE
 
 ADDRESS = ["document_hash", "question_hash", "sample", "reader_fingerprint", "path"]
 TAIL_CHARS = 3000

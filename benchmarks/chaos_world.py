@@ -16,7 +16,7 @@ from benchmarks.fault_proxy import FaultProxy
 from benchmarks.loopback_endpoint import MODEL, LoopbackEndpoint
 from benchmarks.small_disk import small_disk
 from benchmarks.troubles import ON_ENDPOINT, ON_STORE, Trouble
-from memagent_batch.storage.location import Location
+from memagent_batch.files.location import Location
 from memagent_batch.wiring import TINY_MODEL
 
 DOCUMENTS_FILE = "documents.parquet"

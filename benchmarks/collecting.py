@@ -22,13 +22,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.engines.tokenizer import load_tokenizer
+from memagent_batch.evaluation.needles.tasks import make_task
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.sections import RolloutSettings
 from memagent_batch.settings import PolicySettings, SamplingSettings, Settings, VllmSettings
 from memagent_batch.wiring import TINY_MODEL
 from pipelines.answer import answer
 from pipelines.collect import collect
-from pipelines.needles import make_task
 
 KINDS = ("answer", "answer_logprobs", "collect")
 

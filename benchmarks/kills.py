@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from benchmarks.kill_report import FaultReport, Kill, Results, make_report, most_within, read_results
 from benchmarks.killed_job import GONE_SECONDS, KilledJob, Role
 from memagent_batch.engines.tokenizer import load_tokenizer
+from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.wiring import TINY_MODEL
-from pipelines.needles import Haystack, make_task
 
 CHUNKS = (1, 2, *[24] * 10)
 """Chunks of each document, about."""

@@ -19,14 +19,14 @@ import pyarrow.parquet as pq
 from benchmarks.memory import CONFIG, watch
 from benchmarks.simulated_job import SENTENCE
 from memagent_batch.engines.tokenizer import load_tokenizer
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.documents import index_shard
+from memagent_batch.inputs.questions import read_questions
+from memagent_batch.inputs.shards import list_shards
+from memagent_batch.log.index import TurnIndex
 from memagent_batch.ray_data.tokenise import tokenise
+from memagent_batch.runs.plan import Plan
 from memagent_batch.settings import Settings
-from memagent_batch.storage.documents import index_shard
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.plan import Plan
-from memagent_batch.storage.questions import read_questions
-from memagent_batch.storage.shards import list_shards
-from memagent_batch.storage.turn_index import TurnIndex
 from memagent_batch.wiring import TINY_MODEL
 
 MILLION = 1_000_000

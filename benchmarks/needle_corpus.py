@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 
 from memagent_batch.domain.chunking import chunk_spans
 from memagent_batch.engines.tokenizer import load_tokenizer
-from memagent_batch.ray_data.documents import DocumentChunks
+from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_task
+from memagent_batch.reading.documents import DocumentChunks
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import TINY_MODEL, make_tokenizer
-from pipelines.needles import Haystack, NeedleTask, make_task
 
 
 def make_tasks(num_documents: int, *, num_tokens: int, seed: int = 0) -> list[NeedleTask]:

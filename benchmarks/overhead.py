@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.simulated_job import SENTENCE, simulated_settings, write_corpus
 from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.ray_data.documents import DocumentChunks
-from memagent_batch.ray_data.logged_turns import engine_turn
 from memagent_batch.ray_data.session import ray_session
+from memagent_batch.reading.documents import DocumentChunks
+from memagent_batch.reading.logged_turns import engine_turn
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_engine, make_policy, make_prompt_tokens, make_tokenizer
 from pipelines.answer import answer

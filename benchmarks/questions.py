@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from memagent_batch.domain.scores import Metric, score
 from memagent_batch.engines.tokenizer import load_tokenizer
+from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.wiring import TINY_MODEL
-from pipelines.needles import Haystack, make_task
 
 CONFIG = Path(__file__).parent.parent / "jobs" / "configs" / "tiny.yaml"
 WAYS = {

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.needle_corpus import chunks_of
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.generation import Recording, Replaying
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.ray_data.logged_turns import held_turn
+from memagent_batch.reading.generation import Recording, Replaying
+from memagent_batch.reading.logged_turns import held_turn
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_policy, make_prompt_tokens, make_tokenizer
 

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.peak_memory import peak_mib
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.rollouts import ROLLOUTS, write_rollouts
-from memagent_batch.storage.rollouts_reader import read_groups
+from memagent_batch.files.location import Location
+from memagent_batch.training.rollouts.reader import read_groups
+from memagent_batch.training.rollouts.table import ROLLOUTS, write_rollouts
 
 SAMPLES, TURNS = 16, 8
 """Of a group: 128 rows."""

@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from memagent_batch.log.index import TurnIndex
+from memagent_batch.log.writer import OUTCOMES_FOLDER
 from memagent_batch.ray_data.metrics import RunMetrics
+from memagent_batch.runs.finalise import begin_run
+from memagent_batch.runs.manifest import claim_output
 from memagent_batch.settings import EngineKind, PolicySettings, Settings
-from memagent_batch.storage.manifest import claim_output
-from memagent_batch.storage.turn_index import TurnIndex
-from memagent_batch.storage.turn_log import OUTCOMES_FOLDER
 from memagent_batch.wiring import identify_reader, make_output, make_tokenizer
 from pipelines.answer import read_documents
-from pipelines.close import begin_run
 from pipelines.plan import make_plan
 
 CHUNK_TOKENS = 64

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from benchmarks.simulated_job import simulated_settings, time_reading, write_corpus
 from memagent_batch.ray_data.session import ray_session
-from memagent_batch.storage import calls
+from memagent_batch.runs import batching as calls
 
 MOST_READINGS = {"alone": 1, "together": calls.CALL_READINGS}
 """Most readings of a call."""

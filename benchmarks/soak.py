@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.chaos_report import read_report
 from benchmarks.killed_job import GONE_SECONDS, KilledJob, Role
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.turn_log import TURNS_FOLDER
+from memagent_batch.files.location import Location
+from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.wiring import TINY_MODEL
 
 LONG_CHUNKS = 100

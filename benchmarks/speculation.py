@@ -20,13 +20,13 @@ from functools import partial
 from typing import Any
 
 from benchmarks.needle_corpus import chunks_of, make_tasks
-from memagent_batch.domain.generation import Recording
 from memagent_batch.domain.turns import Completion, Generate, Prompt
 from memagent_batch.engines.engine import Engine
-from memagent_batch.ray_data.documents import DocumentChunks
+from memagent_batch.evaluation.needles.tasks import NeedleTask
+from memagent_batch.reading.documents import DocumentChunks
+from memagent_batch.reading.generation import Recording
 from memagent_batch.settings import PolicySettings, Settings, Speculation, VllmSettings
 from memagent_batch.wiring import make_engine, make_policy, make_prompt_tokens, make_tokenizer
-from pipelines.needles import NeedleTask
 
 Document = tuple[DocumentChunks, list[int]]
 """A document's chunks and its question."""

@@ -23,11 +23,11 @@ from memagent_batch.domain.chunking import ChunkSpan
 from memagent_batch.domain.prompts import Slot
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
 from memagent_batch.engines.tokenizer import load_tokenizer
+from memagent_batch.evaluation.needles.tasks import make_task
+from memagent_batch.files.location import Location
+from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.settings import LogSettings, Settings
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.turn_log import TurnLogWriter
 from memagent_batch.wiring import TINY_MODEL, make_prompt_tokens
-from pipelines.needles import make_task
 
 WRITTEN = "The number of amber-falcon is 4827193. The number of quiet-river is 12345, and that of green-lamp 99."
 NUM_TURNS = 200

@@ -29,8 +29,8 @@ def _answer(arguments: Sequence[str]) -> None:
 
         checked = check(settings)
         from pipelines.answer import answer_checked  # after the check, since Ray's import takes a second
+    from memagent_batch.runs.verdict import require_success
     from memagent_batch.wiring import make_output
-    from pipelines.verdict import require_success
 
     manifest = answer_checked(checked)
     if sys.stdout.isatty():

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 from jobs.arguments import run_command
 from jobs.options import OptionParser
 from jobs.screen import cut
-from memagent_batch.domain.differences import Change
 from memagent_batch.errors import SettingsError
-from memagent_batch.options import StorageOptions
-from memagent_batch.storage.differences import compare_runs
-from memagent_batch.storage.history import LATEST, PREVIOUS, PastRun, find_run
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.schemas import DIFFERENCES
+from memagent_batch.files.location import Location
+from memagent_batch.files.options import StorageOptions
+from memagent_batch.runs.causes import Change
+from memagent_batch.runs.comparison import compare_runs
+from memagent_batch.runs.history import LATEST, PREVIOUS, PastRun, find_run
+from memagent_batch.runs.schemas import DIFFERENCES
 
 DESCRIPTION = """Shows the answers that two finished runs give otherwise: rows whose answer, status or presence differs,
 why, and both memories. A question is the same by its question_id, a document by its document_id."""

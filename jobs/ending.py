@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from jobs.screen import cut
 from memagent_batch.domain.readings import Status
+from memagent_batch.files.location import Location, storage_errors
+from memagent_batch.files.parquet import read_parquet
+from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 from memagent_batch.settings import TableFormat
-from memagent_batch.storage.location import Location, storage_errors
-from memagent_batch.storage.parquet_files import read_parquet
-from memagent_batch.storage.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 
 SHOWN_ANSWERS = 3
 COLUMNS = ("document_id", "question", "status", "answer", "response", "error_message")
@@ -46,7 +46,7 @@ def _commands(folder: str, manifest: Mapping[str, Any]) -> Iterator[str]:
     yield f"  memagent status --output {folder}"
     if manifest["changes"]["since"]:
         yield f"  memagent diff --output {folder}      # what changed since the run before"
-    yield f'  python: memagent_batch.tables.table_files("{folder}", "{ANSWERS_FOLDER}")   # the files to read'
+    yield f'  python: memagent_batch.runs.table_files.table_files("{folder}", "{ANSWERS_FOLDER}")   # the files to read'
 
 
 def _rows(output: Location, files: list[str], *, format_: str) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from jobs.options import OptionParser
 from memagent_batch.errors import SettingsError
 
 if TYPE_CHECKING:
-    from pipelines.suites.make import SuitePlan
+    from memagent_batch.evaluation.tasks.make import SuitePlan
 
 _LENGTH = re.compile(r"([0-9]+|[0-9]+\.[0-9]+)([KM]?)", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2}
@@ -29,7 +29,7 @@ def parse_length(text: str) -> int:
     Raises:
         SettingsError: it is no such number, or too small for a suite.
     """
-    from pipelines.suites.lengths import SHORTEST_TOKENS
+    from memagent_batch.evaluation.tasks.lengths import SHORTEST_TOKENS
 
     found = _LENGTH.fullmatch(text)
     if found is None:
@@ -42,9 +42,9 @@ def parse_length(text: str) -> int:
 
 def _make(arguments: Sequence[str]) -> None:
     known = _options().parse_args(arguments)
-    from memagent_batch.storage.location import Location
-    from pipelines.suites.inputs import read_inputs
-    from pipelines.suites.make import make_suite
+    from memagent_batch.evaluation.tasks.inputs import read_inputs
+    from memagent_batch.evaluation.tasks.make import make_suite
+    from memagent_batch.files.location import Location
 
     plan = _plan(known)
     storage_options = known.storage_options
@@ -82,8 +82,8 @@ def _options() -> OptionParser:
 
 
 def _plan(known: argparse.Namespace) -> "SuitePlan":
-    from pipelines.suites.make import SuitePlan, all_tasks
-    from pipelines.suites.tasks import TASKS
+    from memagent_batch.evaluation.tasks.make import SuitePlan, all_tasks
+    from memagent_batch.evaluation.tasks.tasks import TASKS
 
     given = [name for name in ("hotpotqa", "squad") if getattr(known, name)]
     tasks = all_tasks(given=given) if known.tasks == ["all"] else tuple(dict.fromkeys(known.tasks))

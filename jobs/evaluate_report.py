@@ -20,8 +20,8 @@ def _report(arguments: Sequence[str]) -> None:
     options.add_argument("--to", help="where report.html and its pictures go (default: OUTPUT/report)")
     options.add_storage_options()
     known = options.parse_args(arguments)
-    from memagent_batch.storage.location import Location
-    from pipelines.evaluation_report import REPORT_FOLDER, write_report
+    from memagent_batch.evaluation.report.report import REPORT_FOLDER, write_report
+    from memagent_batch.files.location import Location
 
     storage_options = known.storage_options
     output = Location(uri=known.output, storage_options=storage_options)

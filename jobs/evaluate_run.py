@@ -39,10 +39,10 @@ def _run(arguments: Sequence[str]) -> None:
     listed = read_variants(known.variants) if known.variants else {}
     knobs = policy_variants(known.policies) | listed or policy_variants([base.policy.kind])
     settings = {name: vary(base, changed, name=name) for name, changed in knobs.items()}
-    from jobs.score_table import score_table
     from memagent_batch.domain.scores import ScoreOn
-    from memagent_batch.storage.foreign_suites import ForeignFormat
-    from memagent_batch.storage.location import Location
+    from memagent_batch.evaluation.score_table import score_table
+    from memagent_batch.evaluation.suites.foreign import ForeignFormat
+    from memagent_batch.files.location import Location
     from pipelines.evaluate import Variant, evaluate, require_variants
 
     variants = [Variant(name=name, knobs=knobs[name], settings=settings[name]) for name in knobs]
@@ -63,7 +63,7 @@ def _run(arguments: Sequence[str]) -> None:
 
 def _options() -> OptionParser:
     from memagent_batch.domain.scores import ScoreOn
-    from memagent_batch.storage.foreign_suites import ForeignFormat
+    from memagent_batch.evaluation.suites.foreign import ForeignFormat
 
     options = OptionParser(prog=COMMAND, add_help=False)
     options.add_argument(

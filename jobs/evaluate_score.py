@@ -17,11 +17,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _score(arguments: Sequence[str]) -> None:
     known = _options().parse_args(arguments)
-    from jobs.score_table import score_table
     from memagent_batch.domain.scores import ScoreOn
-    from memagent_batch.storage.foreign_suites import ForeignFormat
-    from memagent_batch.storage.location import Location
-    from pipelines.scoring import score_run, summarise
+    from memagent_batch.evaluation.score_table import score_table
+    from memagent_batch.evaluation.scoring import score_run, summarise
+    from memagent_batch.evaluation.suites.foreign import ForeignFormat
+    from memagent_batch.files.location import Location
 
     foreign_format = ForeignFormat(known.format) if known.format else None
     locate = partial(Location, storage_options=known.storage_options)
@@ -33,7 +33,7 @@ def _score(arguments: Sequence[str]) -> None:
         score_on=ScoreOn(known.score_on),
     )
     if known.output:
-        from memagent_batch.storage.turn_log import parquet_bytes
+        from memagent_batch.log.writer import parquet_bytes
 
         locate(uri=known.output).write_bytes(parquet_bytes(scored.scores))
     if known.json:
@@ -46,7 +46,7 @@ def _score(arguments: Sequence[str]) -> None:
 
 def _options() -> OptionParser:
     from memagent_batch.domain.scores import ScoreOn
-    from memagent_batch.storage.foreign_suites import ForeignFormat
+    from memagent_batch.evaluation.suites.foreign import ForeignFormat
 
     options = OptionParser(prog="memagent evaluate score", description=__doc__)
     options.add_argument(

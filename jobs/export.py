@@ -7,7 +7,7 @@ from functools import partial
 
 from jobs.arguments import run_command
 from jobs.options import OptionParser
-from memagent_batch.storage.location import Location
+from memagent_batch.files.location import Location
 from pipelines.export import BRIDGES, export
 
 DESCRIPTION = """Writes the rollouts that `memagent collect` gathered in the form that another trainer reads. Samples

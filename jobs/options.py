@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from memagent_batch.errors import SettingsError
-from memagent_batch.options import StorageOptions
+from memagent_batch.files.options import StorageOptions
 
 HELP = frozenset({"-h", "--help"})
 HELP_ALL = "--help-all"

@@ -13,8 +13,8 @@ from jobs.manuals import ANSWER, PLAN_UNUSED
 from jobs.options import OptionParser
 from memagent_batch.errors import SettingsError
 from memagent_batch.events import step
+from memagent_batch.runs.estimate import Rates, estimate
 from memagent_batch.settings import Settings
-from pipelines.estimate import Rates, estimate
 
 DESCRIPTION = "Shows what `answer` would read and cost; starts no engine."
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from jobs.arguments import run_command, run_named
 from jobs.options import OptionParser
-from memagent_batch.domain.built_in_prompts import BUILT_IN_PROMPTS
 from memagent_batch.domain.prompts import AnswerForm, PromptSet
 from memagent_batch.errors import OutputError
-from memagent_batch.storage.official_prompts import OfficialImport, import_official
-from memagent_batch.storage.prompt_files import load_prompt_set, prompt_set_json, save_prompt_set
+from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
+from memagent_batch.prompts.files import load_prompt_set, prompt_set_json, save_prompt_set
+from memagent_batch.prompts.official import OfficialImport, import_official
 
 SUBCOMMANDS = {
     "list": "lists the built-in prompt sets: name, version, answer forms, hash",

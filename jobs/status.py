@@ -19,8 +19,8 @@ def _status(arguments: Sequence[str]) -> None:
     options.add_argument("--output", required=True, help="where the run writes: a folder or any fsspec URL")
     options.add_storage_options()
     known = options.parse_args(arguments)
-    from memagent_batch.storage.location import Location
-    from memagent_batch.storage.run_state import read_state
+    from memagent_batch.files.location import Location
+    from memagent_batch.runs.state import read_state
 
     storage_options = known.storage_options
     state = read_state(Location(uri=known.output, storage_options=storage_options))

@@ -9,7 +9,7 @@ from jobs import train_loop
 from jobs.arguments import parse_knobs, run_command
 from jobs.manuals import TRAIN
 from memagent_batch.masking import shown
-from memagent_batch.train_settings import TrainSettings
+from memagent_batch.training.settings import TrainSettings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,7 +9,7 @@ from functools import partial
 from jobs.arguments import parse_knobs, run_command
 from jobs.manuals import TRAIN_LOOP
 from memagent_batch.masking import shown
-from memagent_batch.train_settings import TrainLoopSettings
+from memagent_batch.training.settings import TrainLoopSettings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,7 +27,7 @@ def _loop(arguments: Sequence[str]) -> None:
         manual=TRAIN_LOOP,
     )
     quiet_engine()
-    from pipelines.learner.tasks import TableTasks, read_held_out
+    from memagent_batch.training.learner.tasks import TableTasks, read_held_out
     from pipelines.train_loop import train_loop
 
     said = train_loop(settings, tasks=TableTasks(settings), held_out=read_held_out(settings))

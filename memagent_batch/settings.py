@@ -13,7 +13,7 @@ from pydantic_settings import NoDecode
 
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.prompts import AnswerForm
-from memagent_batch.options import StorageKnob, StorageOptions
+from memagent_batch.files.options import StorageKnob, StorageOptions
 from memagent_batch.sections import Count, JobSettings, RolloutSettings, Seconds, Section, Text, Texts
 
 

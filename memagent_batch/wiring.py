@@ -6,24 +6,24 @@ from pathlib import Path
 from typing import Any
 
 from memagent_batch.domain.addresses import fingerprint
-from memagent_batch.domain.policies.direct import DirectTurn
-from memagent_batch.domain.policies.gated import GatedPolicy
-from memagent_batch.domain.policies.overwrite import OverwritePolicy
-from memagent_batch.domain.policies.retrieve import RetrievePolicy
-from memagent_batch.domain.policies.shared import SharedPolicy
-from memagent_batch.domain.policies.truncate import TruncatePolicy
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.domain.readings import Policy
-from memagent_batch.engines.bm25 import Bm25
 from memagent_batch.engines.engine import Engine, RenewableEngine
-from memagent_batch.engines.openai_protocol import NEUTRAL
+from memagent_batch.engines.openai.protocol import NEUTRAL
 from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.engines.weights import model_sha256
 from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
+from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded
+from memagent_batch.policies.bm25 import Bm25
+from memagent_batch.policies.direct import DirectTurn
+from memagent_batch.policies.gated import GatedPolicy
+from memagent_batch.policies.overwrite import OverwritePolicy
+from memagent_batch.policies.retrieve import RetrievePolicy
+from memagent_batch.policies.shared import SharedPolicy
+from memagent_batch.policies.truncate import TruncatePolicy
+from memagent_batch.prompts.files import load_prompt_set
 from memagent_batch.settings import EngineKind, Settings
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.prompt_files import load_prompt_set
 
 TINY_MODEL = Path(__file__).parent / "models" / "tiny"
 """The policy that comes with the project; `model: tiny` names it."""
@@ -97,7 +97,7 @@ def make_policy(settings: Settings) -> Policy:
                 turn=direct,
                 passage_tokens=knobs.passage_tokens,
                 overlap_tokens=knobs.overlap_tokens,
-                rank=Bm25(tokenizer=make_tokenizer(settings)),
+                rank=Bm25(decode=make_tokenizer(settings).decode),
             )
     memory_agents = {policy.kind: policy for policy in (OverwritePolicy, GatedPolicy, SharedPolicy)}
     return memory_agents[knobs.kind](
@@ -111,7 +111,7 @@ def make_engine(settings: Settings) -> Engine:
         case EngineKind.VLLM:
             return make_renewable_engine(settings)
         case EngineKind.OPENAI:
-            from memagent_batch.engines.openai import OpenAIEngine
+            from memagent_batch.engines.openai.engine import OpenAIEngine
 
             return OpenAIEngine(
                 settings.openai,
@@ -135,11 +135,11 @@ def require_engine(settings: Settings) -> None:
         EngineStartError: the model's folder is not whole; the endpoint's address, key or a header can't work.
     """
     if settings.engine == EngineKind.VLLM:
-        from memagent_batch.engines.vllm_start import require_model
+        from memagent_batch.engines.vllm.start import require_model
 
         require_model(model_folder(settings), load_format=settings.vllm.engine_args.get("load_format"))
     if settings.engine == EngineKind.OPENAI:
-        from memagent_batch.engines.openai_client import OpenAIClient
+        from memagent_batch.engines.openai.client import OpenAIClient
 
         OpenAIClient(settings.openai)
 
@@ -152,7 +152,7 @@ def make_renewable_engine(settings: Settings) -> RenewableEngine:
     """
     if settings.engine != EngineKind.VLLM:
         raise SettingsError(f"engine: {settings.engine.value!r} can't take new weights from here; leave it at vllm")
-    from memagent_batch.engines.vllm import VllmEngine
+    from memagent_batch.engines.vllm.engine import VllmEngine
 
     return VllmEngine(
         settings.vllm,

@@ -6,27 +6,27 @@ from typing import Any
 import pyarrow as pa
 import ray
 
+from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.ray_data.leaving import OrderlyLeave
 from memagent_batch.ray_data.metrics import RunMetrics
 from memagent_batch.ray_data.pool import actor_pool, replica_gpus
 from memagent_batch.ray_data.progress import ProgressLine, start_board
 from memagent_batch.ray_data.reader import Reader, ReaderTask
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
+from memagent_batch.ray_data.stop import noted_stop
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.ray_data.write import REPORT, write_tables
+from memagent_batch.runs.batching import group_documents
+from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
+from memagent_batch.runs.finalise import Run, begin_run, close_run
+from memagent_batch.runs.history import keep_last_run, recorded_plan
+from memagent_batch.runs.not_read import collect_not_read
+from memagent_batch.runs.parts import kept_parts
+from memagent_batch.runs.plan import Plan, count_pending
 from memagent_batch.settings import EngineKind, Settings
-from memagent_batch.storage.calls import group_documents
-from memagent_batch.storage.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
-from memagent_batch.storage.history import keep_last_run, recorded_plan
-from memagent_batch.storage.not_read import collect_not_read
-from memagent_batch.storage.parts import kept_parts
-from memagent_batch.storage.plan import Plan, count_pending
-from memagent_batch.storage.turn_index import TurnIndex, scan_log
 from memagent_batch.wiring import make_output
 from pipelines.check import Checked, check
-from pipelines.close import Run, begin_run, close_run
 from pipelines.plan import make_plan
-from pipelines.stop import noted_stop
 
 
 def answer(settings: Settings) -> dict[str, Any]:

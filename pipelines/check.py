@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from memagent_batch.budgets import fitted
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.documents import require_carry_columns, require_first_records
+from memagent_batch.inputs.questions import read_questions
+from memagent_batch.inputs.shards import FoundShards, find_shards
+from memagent_batch.runs.manifest import claim_output
+from memagent_batch.runs.schemas import ANSWERS
 from memagent_batch.settings import OnBadFile, Settings
-from memagent_batch.storage.documents import require_carry_columns, require_first_records
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import claim_output
-from memagent_batch.storage.questions import read_questions
-from memagent_batch.storage.schemas import ANSWERS
-from memagent_batch.storage.shards import FoundShards, find_shards
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_documents, make_output, require_engine
 
 

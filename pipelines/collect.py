@@ -7,22 +7,22 @@ import pyarrow as pa
 import ray
 
 from memagent_batch.budgets import fitted
-from memagent_batch.domain.policies.shared import SharedPolicy
 from memagent_batch.errors import CountsError, InputError, SettingsError
-from memagent_batch.ray_data.groups import COUNTS
-from memagent_batch.ray_data.rewarder import require_reward
-from memagent_batch.ray_data.rollouts import RolloutTask, project_rollouts
+from memagent_batch.log.index import scan_log
+from memagent_batch.policies.shared import SharedPolicy
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
+from memagent_batch.runs.claim import publish, remove_leftovers, removed_on_failure, require_claim
+from memagent_batch.runs.finalise import SHOWN_MISSING
+from memagent_batch.runs.verdict import require_read, require_success
 from memagent_batch.settings import Settings
-from memagent_batch.storage.claim import ROLLOUT_TABLES, publish, remove_leftovers, removed_on_failure, require_claim
-from memagent_batch.storage.rollouts import make_record
-from memagent_batch.storage.turn_index import scan_log
+from memagent_batch.training.rollouts.groups import COUNTS
+from memagent_batch.training.rollouts.rewarder import require_reward
+from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, make_record
+from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer_checked
 from pipelines.check import Checked, Inputs, check
-from pipelines.close import SHOWN_MISSING
 from pipelines.plan import make_plan
-from pipelines.verdict import require_read, require_success
 
 
 def collect(settings: Settings) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.engines.tokenizer import load_tokenizer
+from memagent_batch.evaluation.needles.facts import Split
+from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_task
 from memagent_batch.wiring import TINY_MODEL
-from pipelines.needles import Haystack, NeedleTask, make_task
-from pipelines.needles_facts import Split
 
 NUM_DOCUMENTS = 24
 NUM_SHARDS = 4

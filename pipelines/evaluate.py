@@ -11,10 +11,8 @@ import pyarrow as pa
 from memagent_batch.budgets import fitted
 from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import MemagentError
-from memagent_batch.events import Event, EventKind, tell
-from memagent_batch.settings import InputSettings, Settings
-from memagent_batch.storage.answer_tables import read_answers
-from memagent_batch.storage.evaluations import (
+from memagent_batch.evaluation.answer_tables import read_answers
+from memagent_batch.evaluation.record import (
     CONVERTED_FOLDER,
     RUNS_FOLDER,
     SCORES_FOLDER,
@@ -23,17 +21,19 @@ from memagent_batch.storage.evaluations import (
     public_knobs,
     write_evaluation,
 )
-from memagent_batch.storage.foreign_suites import ForeignFormat, detect_format
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import MANIFEST_FILE, public_settings, read_json
-from memagent_batch.storage.suite_conversion import convert_suite
-from memagent_batch.storage.suite_files import is_suite, read_description, read_suite_questions
-from memagent_batch.storage.suites import DOCUMENTS_FOLDER, QUESTIONS_FILE, SUITE_FILE
-from memagent_batch.storage.turn_log import parquet_bytes
+from memagent_batch.evaluation.scoring import score_answers
+from memagent_batch.evaluation.suites.conversion import convert_suite
+from memagent_batch.evaluation.suites.foreign import ForeignFormat, detect_format
+from memagent_batch.evaluation.suites.reader import is_suite, read_description, read_suite_questions
+from memagent_batch.evaluation.suites.schemas import DOCUMENTS_FOLDER, QUESTIONS_FILE, SUITE_FILE
+from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.files.location import Location
+from memagent_batch.log.writer import parquet_bytes
+from memagent_batch.runs.manifest import MANIFEST_FILE, public_settings, read_json
+from memagent_batch.runs.verdict import require_read, require_success
+from memagent_batch.settings import InputSettings, Settings
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_output
 from pipelines.answer import answer
-from pipelines.scoring import score_answers
-from pipelines.verdict import require_read, require_success
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from memagent_batch.bridges.bridge import OVERRIDES_FILE, Bridge, Exported
-from memagent_batch.bridges.exports import (
+from memagent_batch.domain.advantages import Advantage
+from memagent_batch.errors import InputError, OutputError, SettingsError
+from memagent_batch.files.location import Location
+from memagent_batch.runs.manifest import reaching, read_json, write_json
+from memagent_batch.training.bridges.bridge import OVERRIDES_FILE, Bridge, Exported
+from memagent_batch.training.bridges.exports import (
     EXPORT_FILE,
     EXPORT_FORMAT,
     PROMPTS_FILE,
@@ -14,14 +18,10 @@ from memagent_batch.bridges.exports import (
     ExportCounts,
     ExportWriter,
 )
-from memagent_batch.bridges.skyrl import SkyrlBridge
-from memagent_batch.bridges.trl import TrlBridge
-from memagent_batch.bridges.verl import AGENT_LOOP_FILE, VerlBridge
-from memagent_batch.domain.advantages import Advantage
-from memagent_batch.errors import InputError, OutputError, SettingsError
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import reaching, read_json, write_json
-from memagent_batch.storage.rollouts_reader import read_rollouts_record, read_samples
+from memagent_batch.training.bridges.skyrl import SkyrlBridge
+from memagent_batch.training.bridges.trl import TrlBridge
+from memagent_batch.training.bridges.verl import AGENT_LOOP_FILE, VerlBridge
+from memagent_batch.training.rollouts.reader import read_rollouts_record, read_samples
 
 BRIDGES: Mapping[str, Bridge] = {"verl": VerlBridge(), "trl": TrlBridge(), "skyrl": SkyrlBridge()}
 """Trainers that can be exported to."""

@@ -6,30 +6,30 @@ from typing import Any
 import pyarrow as pa
 import ray
 
-from memagent_batch.domain.policies.shared import SharedPolicy
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Cost, Policy
 from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.evaluation.needles.taught import tell_untaught
 from memagent_batch.events import step
-from memagent_batch.ray_data.session import CPU_SHARE, ray_session
-from memagent_batch.ray_data.tokenise import count_tokens, index_shards
-from memagent_batch.settings import Settings
-from memagent_batch.storage.asked import question_lists
-from memagent_batch.storage.documents import (
+from memagent_batch.inputs.documents import (
     index_schema,
     require_readable,
     require_said,
     require_unique_ids,
     with_missing,
 )
-from memagent_batch.storage.plan import Plan, count_pending
-from memagent_batch.storage.questions import missing_documents
-from memagent_batch.storage.shards import Shard
-from memagent_batch.storage.turn_index import TurnIndex, scan_log
+from memagent_batch.inputs.questions import missing_documents
+from memagent_batch.inputs.shards import Shard
+from memagent_batch.log.index import TurnIndex, scan_log
+from memagent_batch.log.question_list import question_lists
+from memagent_batch.policies.shared import SharedPolicy
+from memagent_batch.ray_data.session import CPU_SHARE, ray_session
+from memagent_batch.ray_data.tokenise import count_tokens, index_shards
+from memagent_batch.runs.findings import tell_bad_files, tell_documents, tell_missing
+from memagent_batch.runs.plan import Plan, count_pending
+from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_documents, make_output, make_policy, make_prompt_tokens, make_tokenizer
 from pipelines.check import Checked, Inputs, check, read_inputs
-from pipelines.findings import tell_bad_files, tell_documents, tell_missing
-from pipelines.taught import tell_untaught
 
 
 def plan_run(settings: Settings) -> dict[str, Any]:

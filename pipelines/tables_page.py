@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from memagent_batch.storage.rollouts import ROLLOUTS
-from memagent_batch.storage.schemas import ANSWERS, DIFFERENCES, MEMORIES, OUTCOME_LOG, REMOVED, RUN_PLAN, TURN_LOG
+from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
+from memagent_batch.runs.schemas import ANSWERS, DIFFERENCES, MEMORIES, REMOVED, RUN_PLAN
+from memagent_batch.training.rollouts.table import ROLLOUTS
 
 PAGE = Path(__file__).parent.parent / "docs" / "tables.md"
 TABLES = (

@@ -11,20 +11,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.bridges.exports import require_logprobs
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.engines.weights import model_sha256, weights_version
 from memagent_batch.errors import InputError, LearningError, OutputError, SettingsError
 from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded, shown
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.manifest import package_versions
-from memagent_batch.storage.rollouts_reader import read_groups, read_rollouts_record
-from memagent_batch.train_settings import TrainSettings
+from memagent_batch.runs.manifest import package_versions
+from memagent_batch.training.bridges.exports import require_logprobs
+from memagent_batch.training.learner.batches import COLUMNS, conversations
+from memagent_batch.training.learner.learner import Learner, StepFigures, load_learner
+from memagent_batch.training.learner.network import sync, write_model
+from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
+from memagent_batch.training.settings import TrainSettings
 from memagent_batch.wiring import resolve_model
-from pipelines.learner.batches import COLUMNS, conversations
-from pipelines.learner.learner import Learner, StepFigures, load_learner
-from pipelines.learner.network import sync, write_model
 
 TRAINING_FORMAT = "memagent-training/1"
 METRICS_FILE = "metrics.jsonl"

@@ -13,21 +13,16 @@ import torch
 from memagent_batch.budgets import fitted
 from memagent_batch.engines.engine import RenewableEngine
 from memagent_batch.errors import SettingsError
+from memagent_batch.evaluation.report.learning_curve import draw_curve
 from memagent_batch.events import Event, EventKind, tell
-from memagent_batch.ray_data.rewarder import require_reward
+from memagent_batch.files.location import Location
+from memagent_batch.log.writer import new_run_id
 from memagent_batch.settings import Settings
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.rollouts_reader import read_groups, read_rollouts_record
-from memagent_batch.storage.turn_log import new_run_id
-from memagent_batch.train_settings import TrainLoopSettings
-from memagent_batch.wiring import identify_reader, make_renewable_engine
-from pipelines.collect import sampled_settings
-from pipelines.learner.batches import COLUMNS
-from pipelines.learner.curve import draw_curve
-from pipelines.learner.learner import Learner, StepFigures, choose_device, load_learner, together
-from pipelines.learner.network import sync, write_model
-from pipelines.learner.sampling import Sampler, mean_reward_of, write_step_rollouts
-from pipelines.learner.steps import (
+from memagent_batch.training.learner.batches import COLUMNS
+from memagent_batch.training.learner.learner import Learner, StepFigures, choose_device, load_learner, together
+from memagent_batch.training.learner.network import sync, write_model
+from memagent_batch.training.learner.sampling import Sampler, mean_reward_of, write_step_rollouts
+from memagent_batch.training.learner.steps import (
     Step,
     claim_loop,
     done_steps,
@@ -36,7 +31,12 @@ from pipelines.learner.steps import (
     place_model,
     write_metrics,
 )
-from pipelines.learner.tasks import Task, Tasks
+from memagent_batch.training.learner.tasks import Task, Tasks
+from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
+from memagent_batch.training.rollouts.rewarder import require_reward
+from memagent_batch.training.settings import TrainLoopSettings
+from memagent_batch.wiring import identify_reader, make_renewable_engine
+from pipelines.collect import sampled_settings
 from pipelines.train import TRAINING_FORMAT, learn_from, local_folder, model_folder, rounded, told
 
 MOST_DIFFERENCE = {True: 0.01, False: 1.0}

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.evaluation.needles.facts import Split
+from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.sections import LearnerSettings, LoopSettings, RolloutSettings
 from memagent_batch.settings import PolicySettings, PoolSettings, VllmSettings
-from memagent_batch.train_settings import TrainLoopSettings
+from memagent_batch.training.learner.tasks import Task
+from memagent_batch.training.settings import TrainLoopSettings
 from memagent_batch.wiring import TINY_MODEL
-from pipelines.learner.tasks import Task
-from pipelines.needles import Haystack, make_task
-from pipelines.needles_facts import Split
 from pipelines.train_loop import train_loop
 
 QUESTIONS, SAMPLES = 192, 8

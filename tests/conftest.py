@@ -18,12 +18,12 @@ import pytest_asyncio
 from moto.server import ThreadedMotoServer
 
 from memagent_batch.engines.engine import Engine
-from memagent_batch.engines.openai import OpenAIEngine
+from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.engines.tokenizer import Tokenizer
-from memagent_batch.engines.vllm import VllmEngine
+from memagent_batch.engines.vllm.engine import VllmEngine
+from memagent_batch.files.location import Location
 from memagent_batch.settings import OpenAISettings, SamplingSettings, SimulatedSettings, VllmSettings
-from memagent_batch.storage.location import Location
 from memagent_batch.wiring import TINY_MODEL
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.peers.text_loop import TextDocument, Work, save
 from memagent_batch.domain.chunking import token_windows
+from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_prompt_set, make_tokenizer
-from pipelines.needles import Haystack, make_task
 
 SEED = 20_260_702
 """Of lengths, their order, and texts."""

@@ -19,7 +19,7 @@ from tqdm import tqdm
 from memagent_batch.domain.reasons import Reason
 from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.ray_data.metrics import COUNTERS, RunMetrics
-from memagent_batch.storage.plan import PendingWork
+from memagent_batch.runs.plan import PendingWork
 
 REPORT_SECONDS = 1.0
 """Pause between a reader's reports, and between the driver's looks."""

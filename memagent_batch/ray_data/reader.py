@@ -15,8 +15,6 @@ import pyarrow as pa
 import ray
 
 from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.generation import Numbering, Recording, Sharing, Tally
-from memagent_batch.domain.policies.shared import SharedPolicy
 from memagent_batch.domain.readings import Policy, Status
 from memagent_batch.engines.engine import Engine, RemoteEngine
 from memagent_batch.errors import (
@@ -32,18 +30,20 @@ from memagent_batch.errors import (
     TextUnavailableError,
 )
 from memagent_batch.events import Event, EventKind
-from memagent_batch.ray_data.documents import DocumentChunks, PlannedDocument, planned_documents
+from memagent_batch.log.index import ReadingKey, Row, read_turns, scan_turn_files
+from memagent_batch.log.question_list import LIST_HASH, first_questions, question_lists, read_asked
+from memagent_batch.log.writer import TurnLogWriter, require_outcome
+from memagent_batch.policies.shared import SharedPolicy
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
-from memagent_batch.ray_data.logged_turns import LoggedTurns, SharedTurns
-from memagent_batch.ray_data.once import Once
 from memagent_batch.ray_data.progress import REPORT_SECONDS
 from memagent_batch.ray_data.reporter import Reporter, is_replacement
-from memagent_batch.ray_data.suspects import Suspects
+from memagent_batch.reading.documents import DocumentChunks, PlannedDocument, planned_documents
+from memagent_batch.reading.generation import Numbering, Recording, Sharing, Tally
+from memagent_batch.reading.logged_turns import LoggedTurns, SharedTurns
+from memagent_batch.reading.once import Once
+from memagent_batch.reading.suspects import Suspects
+from memagent_batch.runs.not_read import ENDED
 from memagent_batch.settings import Settings
-from memagent_batch.storage.asked import LIST_HASH, first_questions, question_lists, read_asked
-from memagent_batch.storage.not_read import ENDED
-from memagent_batch.storage.turn_index import ReadingKey, Row, read_turns, scan_turn_files
-from memagent_batch.storage.turn_log import TurnLogWriter, require_outcome
 from memagent_batch.wiring import (
     make_engine,
     make_output,

@@ -12,10 +12,10 @@ from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKi
 from memagent_batch.engines.engine import Engine, Outage, RemoteEngine
 from memagent_batch.errors import EngineDeadError
 from memagent_batch.events import Event, EventKind
+from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.ray_data.metrics import ReaderMetrics
 from memagent_batch.ray_data.progress import COUNTS, REPORT_SECONDS
 from memagent_batch.settings import Settings
-from memagent_batch.storage.turn_log import TurnLogWriter
 
 SETTLE_SECONDS = 30.0
 """Longest wait for the board; a reading goes on without it."""

@@ -9,22 +9,20 @@ import pyarrow as pa
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent
 from memagent_batch.errors import SupersededError
-from memagent_batch.storage.claim import require_claim
-from memagent_batch.storage.location import storage_errors
-from memagent_batch.storage.not_read import detach_not_read
-from memagent_batch.storage.parts import KEY, part_key
-from memagent_batch.storage.tables import (
+from memagent_batch.files.location import storage_errors
+from memagent_batch.runs.claim import require_claim
+from memagent_batch.runs.not_read import detach_not_read
+from memagent_batch.runs.parts import KEY, part_key
+from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
     MEMORIES_FOLDER,
+    SUMS,
     PartTables,
     Projection,
     count_rows,
     project,
     table_bytes,
 )
-
-SUMS = ("num_document_tokens", "num_turns", "num_prompt_tokens", "num_cached_prompt_tokens", "num_completion_tokens")
-"""Columns of `answers` whose totals the manifest gives."""
 
 LASTING = frozenset({Status.OK, Status.FAILED})
 """Rows of which the next run makes the same; another status is of this run alone."""

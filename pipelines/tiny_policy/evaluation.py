@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from memagent_batch.domain.answers import Extraction, extract_answer
-from memagent_batch.domain.built_in_prompts import DEFAULT_PROMPTS
 from memagent_batch.domain.chunking import token_windows
 from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot
 from memagent_batch.engines.tokenizer import Tokenizer
-from pipelines.needles import Haystack, NeedleTask, make_task
-from pipelines.needles_facts import Split, make_needle
+from memagent_batch.evaluation.needles.facts import Split, make_needle
+from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_task
+from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 from pipelines.tiny_policy.examples import Example, to_batch
 from pipelines.tiny_policy.network import logits_at
 from pipelines.tiny_policy.training import exact_rows

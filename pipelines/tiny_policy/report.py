@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from memagent_batch.engines.tokenizer import Tokenizer
-from pipelines.needles import Haystack
+from memagent_batch.evaluation.needles.tasks import Haystack
 from pipelines.tiny_policy.evaluation import Evaluator, Setting
 
 LOG_NAME = "training_log.jsonl"

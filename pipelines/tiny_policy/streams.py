@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from memagent_batch.engines.tokenizer import Tokenizer
-from pipelines.needles import Haystack, haystack_units
-from pipelines.needles_facts import Split
+from memagent_batch.evaluation.needles.facts import Split
+from memagent_batch.evaluation.needles.tasks import Haystack, haystack_units
 from pipelines.tiny_policy.manual import manual_sentences
 from pipelines.tiny_policy.vocabulary import VOCABULARY_SIZE
 

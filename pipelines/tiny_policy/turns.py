@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from memagent_batch.domain.built_in_prompts import DEFAULT_PROMPTS, GATED_PROMPTS
 from memagent_batch.domain.prompts import AnswerForm, PromptSet, PromptTokens, Slot
 from memagent_batch.engines.tokenizer import Tokenizer
-from pipelines.needles_facts import Needle, Split, make_needle, make_rival
+from memagent_batch.evaluation.needles.facts import Needle, Split, make_needle, make_rival
+from memagent_batch.prompts.built_in import DEFAULT_PROMPTS, GATED_PROMPTS
 from pipelines.tiny_policy.examples import Example
 from pipelines.tiny_policy.streams import Stream, slice_chunk
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from memagent_batch.domain.built_in_prompts import DEFAULT_PROMPTS, GATED_PROMPTS
 from memagent_batch.domain.prompts import Piece, split_slots
-from pipelines.needles import Haystack, haystack_units
-from pipelines.needles_facts import Split, make_needle
+from memagent_batch.evaluation.needles.facts import Split, make_needle
+from memagent_batch.evaluation.needles.tasks import Haystack, haystack_units
+from memagent_batch.prompts.built_in import DEFAULT_PROMPTS, GATED_PROMPTS
 from pipelines.tiny_policy.manual import manual_sentences
 
 VOCABULARY_SIZE = 1024

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import typing_extensions
-from rollout_tables import write_table
 from transformers import AutoTokenizer
 
 import memagent_batch
-from memagent_batch.storage.location import Location
+from memagent_batch.files.location import Location
 from pipelines.export import export
+from tests.training.rollouts.rollout_tables import write_table
 
 # SkyRL 0.3.0 gives pydantic a typing.TypedDict, which pydantic refuses before Python 3.12: `import skyrl.train` fails.
 setattr(typing, "TypedDict", typing_extensions.TypedDict)  # noqa: B010  # not an assignment: types are for checkers

@@ -8,16 +8,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import torch
-from exported import Groups, export_groups, tiny_tokenizer
 from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.dataset.dataset import PromptDataset
 from skyrl.train.generators.utils import prepare_generator_input
 from skyrl.train.trainer import RayPPOTrainer
 from skyrl.train.utils.trainer_utils import validate_generator_output
 
-from memagent_batch.bridges.skyrl_replay import ReplayingGenerator
 from memagent_batch.domain.advantages import Advantage
 from memagent_batch.errors import InputError
+from memagent_batch.training.bridges.skyrl_replay import ReplayingGenerator
+from tests.bridges.exported import Groups, export_groups, tiny_tokenizer
 
 GROUPS: Groups = [[1.0, 0.0, None, 0.25], [0.5, None, 0.0], [0.75, None]]
 

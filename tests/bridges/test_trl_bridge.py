@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from exported import TINY_MODEL, Groups, export_groups
 from transformers import AutoModelForCausalLM
 from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer, async_grpo_trainer, packing
 
-from memagent_batch.bridges.trl_replay import NoWeightTransfer, ReplayingRolloutWorker
 from memagent_batch.errors import InputError
+from memagent_batch.training.bridges.trl_replay import NoWeightTransfer, ReplayingRolloutWorker
+from tests.bridges.exported import TINY_MODEL, Groups, export_groups
 
 GROUPS: Groups = [[1.0, 0.0], [0.5, None, 0.0], [1.0, 0.25]]
 BATCH = 6

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from exported import TINY_MODEL, Groups, export_groups, tiny_tokenizer
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 from verl import DataProto
@@ -22,6 +21,7 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 
 from memagent_batch.domain.advantages import Advantage
+from tests.bridges.exported import TINY_MODEL, Groups, export_groups, tiny_tokenizer
 
 GROUPS: Groups = [[1.0, 0.0, None, 0.25], [0.5, None, 0.0], [0.75, None]]
 

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.built_in_prompts import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 from memagent_batch.domain.prompts import (
     ANSWER_SLOTS,
     UPDATE_SLOTS,
@@ -20,6 +19,7 @@ from memagent_batch.domain.prompts import (
 )
 from memagent_batch.domain.turns import Completion, FinishReason
 from memagent_batch.errors import PromptSetError
+from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 
 CONTROL = 99
 PROMPTS = PromptSet(

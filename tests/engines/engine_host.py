@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from memagent_batch.domain.turns import Prompt, TurnKind
-from memagent_batch.engines.vllm import VllmEngine
+from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.settings import SamplingSettings, VllmSettings
 
 

@@ -9,11 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
-from scripted_server import THERE, Reply, Script, scripted_server
-from test_openai import PROMPT, completion_reply, error_reply, started
 
 from memagent_batch.domain.turns import Completion
-from memagent_batch.engines.openai import OpenAIEngine
+from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import (
     EngineRefusedError,
@@ -22,6 +20,8 @@ from memagent_batch.errors import (
     EngineUnavailableError,
 )
 from memagent_batch.settings import OpenAISettings, SamplingSettings
+from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
+from tests.engines.test_openai import PROMPT, completion_reply, error_reply, started
 
 REFUSED = error_reply(400, "unknown field `return_token_ids`")
 AWAY = error_reply(503, "no healthy upstream")

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from memagent_batch.domain.built_in_prompts import DEFAULT_PROMPTS
 from memagent_batch.domain.prompts import AnswerForm, Slot
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import PromptTooLongError
+from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

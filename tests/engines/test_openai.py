@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from scripted_server import THERE, Reply, Script, scripted_server
 
 from memagent_batch.domain.turns import FinishReason, Prompt, TurnKind
-from memagent_batch.engines.openai import OpenAIEngine
+from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineRequestError, EngineStartError
 from memagent_batch.settings import OpenAISettings, SamplingSettings
+from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
 
 KEY = "sk-secret-1234567890"
 PROMPT = Prompt(path="update/3", kind=TurnKind.UPDATE, token_ids=[1, 2, 3], max_tokens=8)

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memagent_batch.engines import orphan_guard
+from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.errors import EngineStartError
 
 HERE = Path(__file__).parent

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.engines.retries import (
+from memagent_batch.engines.openai.retries import (
     LONGEST_BACKOFF_SECONDS,
     LONGEST_RETRY_AFTER_SECONDS,
     Backoff,

@@ -2,11 +2,11 @@ import asyncio
 
 import pytest
 
-from memagent_batch.domain.built_in_prompts import BUILT_IN_PROMPTS
 from memagent_batch.domain.prompts import AnswerForm, Slot
 from memagent_batch.domain.turns import Prompt, TurnKind
 from memagent_batch.engines.tokenizer import Tokenizer
-from memagent_batch.engines.vllm import VllmEngine
+from memagent_batch.engines.vllm.engine import VllmEngine
+from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 
 SECTION = "Nothing was said of any number, and the wind went on over the hills. " * 60
 SECTION_TOKENS = 640

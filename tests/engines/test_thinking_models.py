@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from scripted_server import Reply, scripted_server
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as BackendTokenizer
 from transformers import PreTrainedTokenizerFast
 
-from memagent_batch.domain.built_in_prompts import BUILT_IN_PROMPTS
 from memagent_batch.domain.chunking import Chunk, chunk_spans
-from memagent_batch.domain.generation import Tally
-from memagent_batch.domain.policies.overwrite import OverwritePolicy
 from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot, new_memory
 from memagent_batch.domain.readings import Outcome
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import SettingsError
+from memagent_batch.policies.overwrite import OverwritePolicy
+from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
+from memagent_batch.reading.generation import Tally
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import ReaderIdentity, identify_reader
 from pipelines.answer import answer
+from tests.engines.scripted_server import Reply, scripted_server
 
 MESSAGES = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
 HYBRID = (

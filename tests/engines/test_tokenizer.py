@@ -14,11 +14,11 @@ from tokenizers import Tokenizer as BackendTokenizer
 from tokenizers.decoders import DecodeStream
 from transformers import PreTrainedTokenizerFast
 
-from memagent_batch.domain.built_in_prompts import DEFAULT_PROMPTS
 from memagent_batch.domain.chunking import chunk_spans
 from memagent_batch.domain.prompts import AnswerForm, Slot
 from memagent_batch.engines.tokenizer import SEGMENT_CHARS, Tokenizer, load_tokenizer
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
+from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 
 SAMPLE = "The quick brown fox jumps over the lazy dog. Numbers 12345 and 67890 are noted in the memory of it.\n"
 WORDS = "It's a word, another word; 3.14 (and so on) — Zürich, 北京, emoji 🏔 done.\n\n\tIndented   text"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memagent_batch.domain.turns import Prompt, TurnKind
-from memagent_batch.engines.vllm import VllmEngine
+from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
 from memagent_batch.settings import SamplingSettings, VllmSettings
 

@@ -4,12 +4,12 @@ from functools import partial
 import pytest
 
 from benchmarks.needle_corpus import chunks_of, make_tasks
-from memagent_batch.domain.generation import Recording
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.tokenizer import Tokenizer
-from memagent_batch.engines.vllm import VllmEngine
-from memagent_batch.engines.vllm_start import LOOKUP, engine_arguments, speculates
+from memagent_batch.engines.vllm.engine import VllmEngine
+from memagent_batch.engines.vllm.start import LOOKUP, engine_arguments, speculates
+from memagent_batch.reading.generation import Recording
 from memagent_batch.settings import PolicySettings, SamplingSettings, Settings, Speculation, VllmSettings
 from memagent_batch.wiring import make_policy, make_prompt_tokens
 

@@ -18,7 +18,7 @@ from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import CountsError, OutputError, SettingsError, StorageError
 from memagent_batch.events import begin_log
 from memagent_batch.settings import Settings
-from memagent_batch.train_settings import TrainLoopSettings, TrainSettings
+from memagent_batch.training.settings import TrainLoopSettings, TrainSettings
 
 GIVEN = ["--documents=docs", "--ask=Who?", "--output=run"]
 HEAVY = ["ray", "vllm", "torch", "transformers"]

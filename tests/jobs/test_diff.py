@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from recorded_nights import Nights
 
 from jobs import cli
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.schemas import DIFFERENCES
+from memagent_batch.files.location import Location
+from memagent_batch.runs.schemas import DIFFERENCES
+from tests.runs.recorded_nights import Nights
 
 QUESTIONS = {"q": "Why?"}
 

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from recorded_nights import FAILS, Nights
 
 from jobs import answer
 from jobs.arguments import EXIT_TOO_MANY_FAILED
 from jobs.ending import ending
+from memagent_batch.files.location import Location
 from memagent_batch.settings import TableFormat
-from memagent_batch.storage.location import Location
+from tests.runs.recorded_nights import FAILS, Nights
 
 
 @pytest.mark.parametrize("table_format", [*TableFormat])

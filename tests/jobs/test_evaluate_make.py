@@ -9,12 +9,12 @@ import pytest
 from jobs import cli
 from jobs.evaluate_make import parse_length
 from memagent_batch.errors import SettingsError
+from memagent_batch.evaluation.suites.schemas import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.documents import index_shard, require_unique_ids
+from memagent_batch.inputs.questions import missing_documents, read_questions
+from memagent_batch.inputs.shards import list_shards
 from memagent_batch.settings import InputSettings
-from memagent_batch.storage.documents import index_shard, require_unique_ids
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.questions import missing_documents, read_questions
-from memagent_batch.storage.shards import list_shards
-from memagent_batch.storage.suites import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
 
 Refused = Callable[..., str]
 

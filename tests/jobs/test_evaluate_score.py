@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs import cli
-from memagent_batch.storage.suites import SCORES, SUITE_FORMAT, SUITE_QUESTIONS
+from memagent_batch.evaluation.suites.schemas import SCORES, SUITE_FORMAT, SUITE_QUESTIONS
 
 
 @pytest.fixture

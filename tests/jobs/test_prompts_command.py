@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from jobs.prompts import import_prompts, list_prompts, main, show_prompts
-from memagent_batch.domain.built_in_prompts import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 from memagent_batch.errors import OutputError
-from memagent_batch.storage.prompt_files import load_prompt_set
+from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
+from memagent_batch.prompts.files import load_prompt_set
 
 CODE = "TEMPLATE = '{prompt} {memory} {chunk}'\nTEMPLATE_FINAL = '{prompt} {memory}'\n"
 HEAVY = ("ray", "vllm", "torch", "transformers")

@@ -4,10 +4,10 @@ import json
 import sys
 
 from benchmarks.peak_memory import peak_mib
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.documents import fetch_texts, index_shard
+from memagent_batch.inputs.shards import list_shards
 from memagent_batch.settings import InputSettings
-from memagent_batch.storage.documents import fetch_texts, index_shard
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.shards import list_shards
 
 if __name__ == "__main__":
     knobs, location = InputSettings(), Location(uri=sys.argv[1])

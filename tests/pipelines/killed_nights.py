@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 from aiobotocore.client import AioBaseClient
-from recorded_nights import Nights
 
 from memagent_batch.errors import MemagentError
-from memagent_batch.storage import plan
-from memagent_batch.storage.location import Location
+from memagent_batch.files.location import Location
+from memagent_batch.runs import plan
+from tests.runs.recorded_nights import Nights
 
 QUESTIONS = {"q": "Who?"}
 MONDAY: dict[str, str | None] = {"a": "fox", "b": "dog", "c": "cat", "d": None}

@@ -15,19 +15,19 @@ import pyarrow as pa
 
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import SupersededError
+from memagent_batch.inputs.documents import INDEX_SCHEMA
+from memagent_batch.inputs.questions import read_questions
+from memagent_batch.log.index import scan_log
 from memagent_batch.ray_data import write
 from memagent_batch.ray_data.write import write_tables
+from memagent_batch.runs import claim, plan
+from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure
+from memagent_batch.runs.finalise import begin_run, close_run
+from memagent_batch.runs.history import keep_last_run, recorded_plan
+from memagent_batch.runs.parts import kept_parts
+from memagent_batch.runs.plan import Plan
 from memagent_batch.settings import Settings
-from memagent_batch.storage import claim, plan
-from memagent_batch.storage.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure
-from memagent_batch.storage.documents import INDEX_SCHEMA
-from memagent_batch.storage.history import keep_last_run, recorded_plan
-from memagent_batch.storage.parts import kept_parts
-from memagent_batch.storage.plan import Plan
-from memagent_batch.storage.questions import read_questions
-from memagent_batch.storage.turn_index import scan_log
 from memagent_batch.wiring import ReaderIdentity, make_output
-from pipelines.close import begin_run, close_run
 
 DOCUMENTS = 6
 PARTS = 3

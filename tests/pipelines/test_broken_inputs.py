@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.runs.table_files import table_files
 from memagent_batch.settings import Settings
-from memagent_batch.tables import table_files
 from pipelines.answer import answer
 
 

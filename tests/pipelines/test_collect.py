@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from collected import NOISE, rows_of, write_inputs
 
 from benchmarks.killed_job import KilledJob, Role
 from memagent_batch.domain.addresses import token_hash
-from memagent_batch.storage.rollouts import ROLLOUTS
+from memagent_batch.training.rollouts.table import ROLLOUTS
+from tests.pipelines.collected import NOISE, rows_of, write_inputs
 
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1200)]
 

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from collected import NOISE, rows_of, write_inputs
 
 from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
-from memagent_batch.ray_data.rollouts import RolloutTask, project_rollouts
+from memagent_batch.log.index import scan_log
+from memagent_batch.runs.manifest import read_json
 from memagent_batch.settings import Settings
-from memagent_batch.storage.manifest import read_json
-from memagent_batch.storage.turn_index import scan_log
+from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.collect import collect, sampled_settings, write_rollouts_table
 from pipelines.plan import make_plan
+from tests.pipelines.collected import NOISE, rows_of, write_inputs
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
@@ -119,7 +119,7 @@ def test_collect_superseded_while_it_wrote_leaves_no_file(
         if written[-1]:
             raise SupersededError("a newer attempt")
 
-    monkeypatch.setattr("memagent_batch.ray_data.rollouts.require_claim", claim)
+    monkeypatch.setattr("memagent_batch.training.rollouts.write.require_claim", claim)
     with pytest.raises(SupersededError):
         project_rollouts(
             part.append_column("part", pa.array([0])),
@@ -138,7 +138,7 @@ def test_collect_with_another_number_of_samples_is_refused(tmp_path: Path, text_
 
 def test_collect_with_a_reward_of_the_user_marks_the_samples_it_fails_on(tmp_path: Path, text_model: str) -> None:
     write_inputs(tmp_path, {"d": NOISE, "unread": None}, references=["x"])
-    knobs = {"reward": "tests.ray_data.rewards_of_mine:raises", "allow_reward_code": True}
+    knobs = {"reward": "tests.training.rollouts.rewards_of_mine:raises", "allow_reward_code": True}
     record = collect(settings_of(tmp_path, text_model, **knobs))
     assert record["counts"] == {
         "groups": 2,

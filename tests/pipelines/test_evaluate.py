@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs import cli
-from memagent_batch.storage.suites import SCORES
+from memagent_batch.evaluation.suites.schemas import SCORES
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.engines.tokenizer import Tokenizer
-from memagent_batch.storage.suites import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
-from pipelines.needles import Haystack, make_task
+from memagent_batch.evaluation.needles.tasks import Haystack, make_task
+from memagent_batch.evaluation.suites.schemas import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
 
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow]
 

@@ -7,15 +7,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rollout_tables import NUM_TURNS, write_table
 
 from jobs.export import main
-from memagent_batch.bridges import exports
 from memagent_batch.domain.advantages import Advantage
 from memagent_batch.errors import InputError, OutputError, SettingsError
-from memagent_batch.storage import columnar, rollouts
-from memagent_batch.storage.location import Location
+from memagent_batch.files.location import Location
+from memagent_batch.inputs import columnar
+from memagent_batch.training.bridges import exports
+from memagent_batch.training.rollouts import table as rollouts
 from pipelines.export import BRIDGES, export
+from tests.training.rollouts.rollout_tables import NUM_TURNS, write_table
 
 TARGETS = list(BRIDGES)
 GROUPS: list[list[float | None]] = [[1.0, 0.0, None, 0.5], [None, None], [0.25, None]]

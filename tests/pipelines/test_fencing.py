@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from racing_attempt import DOCUMENTS, PARTS
 
-from memagent_batch.storage.location import Location
+from memagent_batch.files.location import Location
+from tests.pipelines.racing_attempt import DOCUMENTS, PARTS
 
 SCRIPT = Path(__file__).with_name("racing_attempt.py")
 RACES = 8

@@ -12,18 +12,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import hostile_documents as hostile
 import pyarrow.parquet as pq
 import pytest
 
+import tests.pipelines.hostile_documents as hostile
 from memagent_batch.domain.addresses import text_hash, token_hash
 from memagent_batch.domain.chunking import chunk_spans
 from memagent_batch.domain.prompts import Slot, TokenTemplate
 from memagent_batch.domain.turns import Completion, Prompt, TurnKind
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import InputError
-from memagent_batch.ray_data.documents import DocumentChunks
-from memagent_batch.ray_data.logged_turns import held_turn
+from memagent_batch.reading.documents import DocumentChunks
+from memagent_batch.reading.logged_turns import held_turn
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_policy, make_prompt_tokens
 from pipelines.answer import answer

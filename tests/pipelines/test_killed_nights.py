@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from killed_nights import MONDAY, QUESTIONS, TUESDAY
-from recorded_nights import Killed, Nights
 
 from benchmarks.small_disk import small_disk
 from memagent_batch.errors import StorageOutageError
-from memagent_batch.storage.location import Location
-from memagent_batch.tables import table_files
+from memagent_batch.files.location import Location
+from memagent_batch.runs.table_files import table_files
+from tests.pipelines.killed_nights import MONDAY, QUESTIONS, TUESDAY
+from tests.runs.recorded_nights import Killed, Nights
 
 SCRIPT = Path(__file__).with_name("killed_nights.py")
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ def killed_nights(output: Location, *, stride: int) -> int:
         text=True,
         timeout=500,
         check=False,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests"},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert ended.stdout.strip().isdigit(), ended.stdout + ended.stderr
     return int(ended.stdout)

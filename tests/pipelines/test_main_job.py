@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.domain.built_in_prompts import DEFAULT_PROMPTS
 from memagent_batch.domain.prompts import AnswerForm, Slot
 from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.evaluation.needles.tasks import Haystack, make_task
+from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 from memagent_batch.wiring import TINY_MODEL
-from pipelines.needles import Haystack, make_task
 
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow]
 

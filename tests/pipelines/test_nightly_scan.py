@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.errors import InputError
+from memagent_batch.files.location import Location
+from memagent_batch.runs.comparison import compare_runs
+from memagent_batch.runs.history import find_run
 from memagent_batch.settings import Settings
-from memagent_batch.storage.differences import compare_runs
-from memagent_batch.storage.history import find_run
-from memagent_batch.storage.location import Location
 from pipelines import answer as answer_module
 from pipelines.answer import answer
 

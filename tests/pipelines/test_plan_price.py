@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from memagent_batch.runs.estimate import Rates, estimate
 from memagent_batch.settings import Settings
 from pipelines.answer import answer
-from pipelines.estimate import Rates, estimate
 from pipelines.plan import plan_run
 
 COSTS = ("turns", "prompt_tokens_at_least", "prompt_tokens_at_most", "completion_tokens_at_most", "document_tokens")

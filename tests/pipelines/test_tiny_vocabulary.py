@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.domain.built_in_prompts import DEFAULT_PROMPTS
 from memagent_batch.domain.prompts import AnswerForm
 from memagent_batch.engines.tokenizer import Tokenizer
-from pipelines.needles import Haystack, make_task
+from memagent_batch.evaluation.needles.tasks import Haystack, make_task
+from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 from pipelines.tiny_policy.vocabulary import VOCABULARY_SIZE, write_tokenizer
 
 

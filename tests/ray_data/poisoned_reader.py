@@ -11,23 +11,23 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
-from silent_board import SilentBoard
 
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.documents import index_shard
+from memagent_batch.inputs.questions import read_questions
+from memagent_batch.inputs.shards import list_shards
+from memagent_batch.log.index import TurnIndex
+from memagent_batch.log.question_list import write_asked
 from memagent_batch.ray_data import reader
 from memagent_batch.ray_data.tokenise import tokenise
+from memagent_batch.runs.batching import CALL_COLUMN
+from memagent_batch.runs.plan import Plan
 from memagent_batch.settings import Settings
-from memagent_batch.storage.asked import write_asked
-from memagent_batch.storage.calls import CALL_COLUMN
-from memagent_batch.storage.documents import index_shard
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.plan import Plan
-from memagent_batch.storage.questions import read_questions
-from memagent_batch.storage.shards import list_shards
-from memagent_batch.storage.turn_index import TurnIndex
 from memagent_batch.wiring import identify_reader, make_engine, make_output, make_tokenizer
+from tests.ray_data.silent_board import SilentBoard
 
 
 class FragileEngine:

@@ -8,10 +8,10 @@ import pytest
 
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.events import Event, EventKind
+from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.ray_data.progress import Absence, ProgressBoard
 from memagent_batch.ray_data.reporter import AWAY_SECONDS, Reporter
 from memagent_batch.settings import Settings
-from memagent_batch.storage.turn_log import TurnLogWriter
 from memagent_batch.wiring import make_output
 
 

@@ -15,9 +15,9 @@ from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.chunking import token_windows
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import InputError
+from memagent_batch.files.location import Location
+from memagent_batch.runs.schemas import ANSWERS, MEMORIES
 from memagent_batch.settings import Settings
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.schemas import ANSWERS, MEMORIES
 from pipelines.answer import answer
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]

@@ -9,31 +9,31 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from silent_board import SilentBoard
 
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.chunking import Chunk
-from memagent_batch.domain.policies.overwrite import OverwritePolicy
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Outcome
 from memagent_batch.domain.turns import Completion, Generate, Prompt
 from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.errors import EngineRefusedError, EngineUnavailableError, MemagentError, StorageError
 from memagent_batch.events import Event, EventKind
+from memagent_batch.inputs.documents import index_shard
+from memagent_batch.inputs.questions import read_questions
+from memagent_batch.inputs.shards import list_shards
+from memagent_batch.log.index import scan_log
+from memagent_batch.log.question_list import write_asked
+from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.ray_data import reader
 from memagent_batch.ray_data.progress import ProgressBoard
 from memagent_batch.ray_data.reader import Reader, ReaderTask
 from memagent_batch.ray_data.tokenise import tokenise
+from memagent_batch.runs.batching import CALL_COLUMN
+from memagent_batch.runs.not_read import collect_not_read
+from memagent_batch.runs.plan import Plan
 from memagent_batch.settings import Settings
-from memagent_batch.storage.asked import write_asked
-from memagent_batch.storage.calls import CALL_COLUMN
-from memagent_batch.storage.documents import index_shard
-from memagent_batch.storage.not_read import collect_not_read
-from memagent_batch.storage.plan import Plan
-from memagent_batch.storage.questions import read_questions
-from memagent_batch.storage.shards import list_shards
-from memagent_batch.storage.turn_index import scan_log
 from memagent_batch.wiring import identify_reader, make_output, make_tokenizer
+from tests.ray_data.silent_board import SilentBoard
 
 RUN_ID = "20260101T000000.000Z"
 TEXTS = {"fine": "some text to read " * 30, "cursed": "two words", "other": "more text to read " * 20}
@@ -99,7 +99,7 @@ def settings(text_model: str, tmp_path: Path) -> Settings:
 
 def planned(settings: Settings) -> Plan:
     """The plan that a run over the settings' documents would make."""
-    from memagent_batch.storage.location import Location
+    from memagent_batch.files.location import Location
 
     shards = list_shards(Location(uri=settings.documents[0]), settings=settings.input)
     tables = [table for shard in shards for table in index_shard(shard, settings=settings.input, storage_options={})]

@@ -8,19 +8,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_reader import planned, read_pending, statuses_in
 
 from memagent_batch.domain.chunking import Chunk
-from memagent_batch.domain.policies.overwrite import OverwritePolicy
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Outcome
 from memagent_batch.domain.turns import Completion, FinishReason, Generate, Prompt
 from memagent_batch.errors import EngineRequestError
+from memagent_batch.log.index import scan_log
+from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.ray_data import reader
+from memagent_batch.runs.tables import Projection, project
 from memagent_batch.settings import Settings
-from memagent_batch.storage.tables import Projection, project
-from memagent_batch.storage.turn_index import scan_log
 from memagent_batch.wiring import identify_reader, make_output, make_prompt_set
+from tests.ray_data.test_reader import planned, read_pending, statuses_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,26 +10,26 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from silent_board import SilentBoard
 
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineRequestError, SettingsError
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.documents import index_shard
+from memagent_batch.inputs.questions import read_questions
+from memagent_batch.inputs.shards import list_shards
+from memagent_batch.log.index import scan_log
+from memagent_batch.log.question_list import write_asked
 from memagent_batch.ray_data import reader
 from memagent_batch.ray_data.reader import Reader, ReaderTask
 from memagent_batch.ray_data.tokenise import tokenise
+from memagent_batch.runs.plan import Plan
 from memagent_batch.settings import Settings
-from memagent_batch.storage.asked import write_asked
-from memagent_batch.storage.documents import index_shard
-from memagent_batch.storage.location import Location
-from memagent_batch.storage.plan import Plan
-from memagent_batch.storage.questions import read_questions
-from memagent_batch.storage.shards import list_shards
-from memagent_batch.storage.turn_index import scan_log
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
 from pipelines.collect import sampled_settings
 from pipelines.plan import plan_run
+from tests.ray_data.silent_board import SilentBoard
 
 RUN_ID = "20260101T000000.000Z"
 QUESTIONS = ("Who?", "Where?", "When?")

@@ -1,0 +1,157 @@
+"""A circuit breaker: all requests of one engine wait out an endpoint that is away. Knows no network.
+
+A try that fails in a way that may pass is a `Failure`. Who is to blame decides what happens:
+
+- `concerns_all` (nobody listens, or 429): the endpoint takes nobody's request. It is away from this first sign on.
+- Any other (a cut connection, a time-out, 408, 409, 5xx, a page in place of a completion): the endpoint or this one
+  request. A probe, one token of a short prompt, tells them apart. If the probe fails too, the endpoint is away. If it
+  is answered, the request is tried again after a pause, and after `max_retries` further tries it fails alone:
+  `EngineRequestError`.
+
+While the endpoint is away, no request is sent. One probe at a time is, with back-off up to a minute; `Retry-After` is
+respected. When a probe is answered, all requests go on; the outage counts as no try of theirs. When none was for
+`longest_seconds`, they raise `EngineUnavailableError`. From then on one probe a minute decides: until it is answered,
+every request raises at once. A request that is turned away for as long while probes are answered, or under which the
+endpoint goes away `MOST_OUTAGES` times, raises the same error alone.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from memagent_batch.engines.openai.retries import LONGEST_BACKOFF_SECONDS, Backoff
+from memagent_batch.errors import EngineRequestError, EngineUnavailableError
+
+MOST_OUTAGES = 10
+"""Times that an endpoint may go away under one request, which may be what takes it down each time."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A try that failed in a way that may pass."""
+
+    message: str
+    """What went wrong, and where."""
+    retry_after_seconds: float | None = None
+    """The pause that the endpoint asked for, seconds."""
+    concerns_all: bool = False
+    """Whether it can't be the fault of this one request."""
+
+
+class CircuitBreaker:
+    """Whether an endpoint is there, for all requests of one engine. Lives on its event loop."""
+
+    def __init__(
+        self,
+        probe: Callable[[], Awaitable[Failure | None]],
+        *,
+        backoff: Backoff,
+        longest_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """The endpoint counts as there.
+
+        Args:
+            probe: asks the endpoint for next to nothing; None where it answers, even with a refusal.
+            backoff: pauses of requests and of probes.
+            longest_seconds: how long an outage may last.
+            clock: seconds that only grow.
+            sleep: waits for so many seconds.
+        """
+        self._probe = probe
+        self._backoff = backoff
+        self._longest_seconds = longest_seconds
+        self._clock = clock
+        self._sleep = sleep
+        self._away_since: float | None = None
+        self._asked_at = 0.0
+        self._watch: asyncio.Task[bool] | None = None
+        self._failure = ""
+
+    @property
+    def away_seconds(self) -> float:
+        """How long the endpoint has been away; 0 where it is there."""
+        return 0.0 if self._away_since is None else self._clock() - self._away_since
+
+    @property
+    def failure(self) -> str:
+        """The last sign of its absence."""
+        return self._failure
+
+    async def answer(self, send: Callable[[], Awaitable[T | Failure]]) -> T:
+        """What `send` returns once it is no Failure.
+
+        Raises:
+            EngineRequestError: this request failed at every try while the endpoint answers probes.
+            EngineUnavailableError: the endpoint is away, or has turned this request away, for too long.
+        """
+        tries, outages, failed_at = 0, 0, None
+        while True:
+            if self._away_since is not None:
+                await self._until_back(None)
+            result = await send()
+            if not isinstance(result, Failure):
+                return result
+            failed_at = self._clock() if failed_at is None else failed_at
+            if await self._until_back(result):
+                outages += not result.concerns_all
+                if outages > MOST_OUTAGES or self._clock() - failed_at > self._longest_seconds:
+                    raise EngineUnavailableError(f"{result.message}, again and again; run the same command again later")
+                continue
+            pause = self._backoff.pause_seconds(tries, retry_after_seconds=result.retry_after_seconds)
+            tries += 1
+            if pause is None:
+                raise EngineRequestError(f"{result.message} ({tries} tries)")
+            await self._sleep(pause)
+
+    async def _until_back(self, failure: Failure | None) -> bool:
+        """Returns when the endpoint is there; whether it was away. All who ask at a time get the same answer.
+
+        Raises:
+            EngineUnavailableError: the outage lasts too long.
+        """
+        if self._watch is None and self._has_given_up() and self._clock() - self._asked_at < LONGEST_BACKOFF_SECONDS:
+            raise self._unavailable()
+        if self._watch is None:
+            self._watch = asyncio.ensure_future(self._probe_until_back(failure))
+        was_away = await asyncio.shield(self._watch)
+        if self._has_given_up():
+            raise self._unavailable()
+        return was_away
+
+    async def _probe_until_back(self, failure: Failure | None) -> bool:
+        """Probes until the endpoint answers or the outage lasts too long; whether it was away."""
+        attempt, was_away = 0, self._away_since is not None
+        try:
+            sign = failure if failure and failure.concerns_all else await self._probe()
+            while sign is not None:
+                was_away = True
+                self._note(sign)
+                if self._has_given_up():
+                    return True
+                pause = self._backoff.probe_seconds(attempt, retry_after_seconds=sign.retry_after_seconds)
+                await self._sleep(min(pause, self._longest_seconds - self.away_seconds))
+                attempt, sign = attempt + 1, await self._probe()
+            self._away_since = None
+            return was_away
+        finally:
+            self._watch = None
+
+    def _note(self, sign: Failure) -> None:
+        self._asked_at = self._clock()
+        self._away_since = self._asked_at if self._away_since is None else self._away_since
+        self._failure = sign.message
+
+    def _has_given_up(self) -> bool:
+        return self._away_since is not None and self.away_seconds >= self._longest_seconds
+
+    def _unavailable(self) -> EngineUnavailableError:
+        return EngineUnavailableError(
+            f"{self._failure}; waited for {self._longest_seconds:g} s (openai.outage_seconds); run the same command "
+            "again when it is back"
+        )

@@ -1,0 +1,198 @@
+"""How vLLM starts: arguments and environment of its processes, and what a start raises. `vllm.py` asks the engine."""
+
+import contextlib
+import dataclasses
+import difflib
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memagent_batch.engines.vllm import orphan_guard
+from memagent_batch.engines.vllm.outputs import cause
+from memagent_batch.engines.weights import WEIGHT_ENDINGS, names_folder
+from memagent_batch.errors import EngineDeadError, EngineStartError
+from memagent_batch.settings import SamplingSettings, Speculation, VllmSettings
+
+if TYPE_CHECKING:
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+GIB_BYTES = 1024**3
+
+CGROUP_CPU_FILE = Path("/sys/fs/cgroup/cpu.max")
+"""CPU time that the container may use, `quota period` in microseconds (cgroup v2)."""
+
+IN_CORE_EXECUTOR = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+"""The executor that needs no worker process. By its short name, `uni`, vLLM on CPU takes it for `mp`, only to bind the
+worker's threads; that costs a process more to start, and a core that waits for the worker."""
+
+WORKER_EXTENSION = "memagent_batch.engines.renewal.WeightRenewal"
+"""What vLLM's workers can do besides, by its path, since they import it themselves."""
+
+START_TRIES = 3
+"""Starts in a row, where the engine process dies without an error of its own: what killed it need not strike again."""
+
+KNOBS = {
+    "model": "model",
+    "tokenizer": "tokenizer",
+    "max_model_len": "window_tokens",
+    "dtype": "vllm.dtype",
+    "tensor_parallel_size": "vllm.tensor_parallel_size",
+    "pipeline_parallel_size": "vllm.pipeline_parallel_size",
+    "gpu_memory_utilization": "vllm.gpu_memory_utilization",
+    "kv_cache_memory_bytes": "vllm.cpu_kv_cache_gib",
+    "max_num_seqs": "vllm.max_num_seqs",
+}
+"""Arguments of vLLM that have a knob of their own, and that knob."""
+
+
+LOOKUP = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
+"""Prompt lookup: where the last 2 to 4 tokens stand in the prompt too, the 5 that follow there are guessed."""
+
+
+def engine_arguments(
+    settings: VllmSettings, *, model: str, tokenizer: str | None, window_tokens: int, sampling: SamplingSettings
+) -> dict[str, Any]:
+    """Keyword arguments of vLLM's AsyncEngineArgs; see `VllmEngine` for what goes in.
+
+    Raises:
+        EngineStartError: the model's folder or an argument can't work.
+    """
+    require_model(model, load_format=settings.engine_args.get("load_format"))
+    from vllm.platforms import current_platform
+
+    is_cpu = current_platform.is_cpu()
+    arguments = {
+        "model": model,
+        "tokenizer": tokenizer or model,
+        "max_model_len": window_tokens,
+        "dtype": settings.dtype,
+        "tensor_parallel_size": settings.tensor_parallel_size,
+        "pipeline_parallel_size": settings.pipeline_parallel_size,
+        "max_num_seqs": settings.max_num_seqs,
+        "enable_prefix_caching": True,
+        "disable_log_stats": True,
+        "worker_extension_cls": WORKER_EXTENSION,
+    }
+    if speculates(settings.speculation, sampling=sampling, is_cpu=is_cpu):
+        arguments["speculative_config"] = LOOKUP
+    if not is_cpu:
+        arguments["gpu_memory_utilization"] = settings.gpu_memory_utilization
+    else:
+        arguments |= {"kv_cache_memory_bytes": settings.cpu_kv_cache_gib * GIB_BYTES, "enforce_eager": True}
+        if settings.tensor_parallel_size * settings.pipeline_parallel_size == 1:
+            arguments["distributed_executor_backend"] = IN_CORE_EXECUTOR
+        if sampling.temperature > 0:
+            arguments["enable_chunked_prefill"] = False  # vLLM 0.32 on CPU dies of a seeded prompt cut over two steps
+    return arguments | _checked(settings.engine_args)
+
+
+def speculates(speculation: Speculation, *, sampling: SamplingSettings, is_cpu: bool) -> bool:
+    """Whether tokens are guessed ahead: never where a draw or a log-probability could show it.
+
+    A guess is accepted by other random numbers than a draw, so that a seed would stand for other tokens with it than
+    without it; what `memagent collect` keeps is drawn one token at a time.
+    """
+    if sampling.temperature > 0 or sampling.logprobs:
+        return False
+    return is_cpu if speculation is Speculation.AUTO else speculation is Speculation.NGRAM
+
+
+def start_engine(arguments: dict[str, Any]) -> "AsyncLLM":
+    """Starts vLLM's processes, and again where they are killed meanwhile.
+
+    Raises:
+        EngineStartError: arguments or environment can't work; says what and why.
+    """
+    orphan_guard.require_registered()
+    for _ in range(START_TRIES):
+        with contextlib.suppress(EngineDeadError), tempfile.TemporaryDirectory(prefix="memagent-engine-") as folder:
+            failure_file = Path(folder) / "failure.txt"
+            with orphan_guard.environment(engine_environment() | orphan_guard.guarded(failure_file)):
+                return _start(arguments, failure_file=failure_file)
+    raise EngineStartError(
+        f"vLLM's engine process was killed {START_TRIES} times while it started; if by the kernel for want of "
+        "memory: lower vllm.cpu_kv_cache_gib, or give the node more"
+    )
+
+
+def engine_environment() -> dict[str, str]:
+    """Environment of the engine's processes.
+
+    They are spawned, not forked, so that each loads its plug-ins itself. On CPU each uses all cores it may, unbound:
+    two replicas on one machine would otherwise bind to the same core, and Ray allots one thread to an actor by default.
+    A passive wait keeps the threads of one replica from spinning while another's work. A user's own
+    VLLM_CPU_OMP_THREADS_BIND goes before all that.
+    """
+    from vllm.platforms import current_platform
+
+    variables = {"VLLM_WORKER_MULTIPROC_METHOD": "spawn", "VLLM_NO_USAGE_STATS": "1"}
+    if current_platform.is_cpu() and "VLLM_CPU_OMP_THREADS_BIND" not in os.environ:
+        variables |= {
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "OMP_NUM_THREADS": str(_num_cores()),
+            "OMP_WAIT_POLICY": "PASSIVE",
+        }
+    return variables
+
+
+def _start(arguments: dict[str, Any], *, failure_file: Path) -> "AsyncLLM":
+    """Builds the engine; the place where what vLLM, torch and transformers raise at a start becomes ours."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.usage.usage_lib import UsageContext
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    try:
+        # Step sizes of vLLM's own batch call: 8,192 or 16,384 tokens on GPUs, 4,096 on CPU; without it, 2,048 anywhere.
+        return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments), usage_context=UsageContext.LLM_CLASS)
+    except Exception as error:
+        if not failure_file.exists() and _is_death(error):
+            raise EngineDeadError("vLLM's engine process was killed while it started") from error
+        said = failure_file.read_text(encoding="utf-8") if failure_file.exists() else cause(error)
+        raise EngineStartError(
+            f"vLLM can't start with model {arguments['model']}: {said.strip()}\n"
+            "Check model, window_tokens and the vllm knobs (dtype, memory, engine_args)."
+        ) from error
+
+
+def _is_death(error: Exception) -> bool:
+    """Whether the engine process is gone; of a start, vLLM tells it by the words of a RuntimeError alone."""
+    return type(error).__name__ == "EngineDeadError" or str(error).startswith("Engine core initialization failed")
+
+
+def _num_cores() -> int:
+    """Cores that this process may use: its affinity, or its container's share where that is smaller."""
+    allowed = len(os.sched_getaffinity(0))
+    if CGROUP_CPU_FILE.exists():
+        quota, period = CGROUP_CPU_FILE.read_text(encoding="ascii").split()
+        if quota != "max":
+            return max(1, min(allowed, int(quota) // int(period)))
+    return allowed
+
+
+def require_model(model: str, *, load_format: str | None) -> None:
+    """Refuses a folder that holds no whole model, and what is plainly a path to nothing; a hub name is left to vLLM."""
+    path = Path(model)
+    if path.is_dir():
+        names = [file.name for file in path.iterdir()]
+        if "config.json" not in names:
+            raise EngineStartError(f"model: the folder {model} has no config.json; give a folder with a whole model")
+        if load_format is None and not any(name.endswith(tuple(WEIGHT_ENDINGS)) for name in names):
+            raise EngineStartError(f"model: the folder {model} has no weights, such as model.safetensors")
+    elif not path.exists() and names_folder(model):
+        raise EngineStartError(f"model: there is no folder {model} on this machine; check the path on every node")
+
+
+def _checked(engine_args: dict[str, Any]) -> dict[str, Any]:
+    """The user's further arguments, if vLLM knows them and no other knob sets them."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    known = {field.name for field in dataclasses.fields(AsyncEngineArgs)}
+    for name in engine_args:
+        if name in KNOBS:
+            raise EngineStartError(f"vllm.engine_args.{name}: use the knob {KNOBS[name]} instead")
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3)
+            hint = f"; did you mean {', '.join(near)}?" if near else "; see vLLM's AsyncEngineArgs"
+            raise EngineStartError(f"vllm.engine_args.{name}: this vLLM has no such argument{hint}")
+    return engine_args

@@ -1,0 +1,46 @@
+"""What the shipped policies were taught to answer, and the warning where they are asked for something else."""
+
+import re
+from collections.abc import Iterable
+from functools import cache
+
+from memagent_batch.evaluation.needles.facts import ASKED, MAGIC_ASKED
+from memagent_batch.evaluation.needles.words import NUMBER_ATTRIBUTES, WORD_ATTRIBUTES
+from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.settings import EngineKind, Settings
+from memagent_batch.wiring import SHIPPED_MODELS
+
+EXAMPLE = "What is the access code of quiet-harbour?"
+"""A question of a taught form."""
+
+
+def tell_untaught(questions: Iterable[str], *, settings: Settings) -> None:
+    """Warns where a shipped policy is asked for what it was not taught; it would answer all the same."""
+    if settings.engine != EngineKind.VLLM or settings.model not in SHIPPED_MODELS:
+        return
+    asked = list(dict.fromkeys(questions))
+    untaught = [question for question in asked if not is_taught(question)]
+    if not untaught:
+        return
+    message = (
+        f"{settings.model!r} is a policy for demonstration that was taught needle questions such as {EXAMPLE!r}; "
+        f"answers to others mean nothing, and {len(untaught)} of {len(asked)} questions are others ({untaught[0]!r}); "
+        "name a model with --model"
+    )
+    fields = {"model": settings.model, "num_questions": len(asked), "num_untaught": len(untaught)}
+    tell(Event(kind=EventKind.QUESTIONS_UNTAUGHT, message=message, fields=fields))
+
+
+def is_taught(question: str) -> bool:
+    """Whether a question has a form that the shipped policies were taught."""
+    return _taught().fullmatch(" ".join(question.split())) is not None
+
+
+@cache
+def _taught() -> re.Pattern[str]:
+    attributes = "|".join(map(re.escape, (*NUMBER_ATTRIBUTES, *WORD_ATTRIBUTES)))
+    forms = [(form, f"({attributes})") for form in ASKED] + [(form, r"\w+") for form in MAGIC_ASKED]
+    filled = [
+        re.escape(form).replace(r"\{attribute\}", attribute).replace(r"\{key\}", "[^?]+") for form, attribute in forms
+    ]
+    return re.compile("|".join(filled), re.IGNORECASE)

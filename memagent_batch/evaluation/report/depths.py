@@ -1,0 +1,95 @@
+"""The picture of needle depth against length: where in the document a variant overlooks what it was asked for."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from numpy.typing import NDArray
+
+from memagent_batch.evaluation.report.canvas import INK, MUTED, Picture, canvas, finish, short_name
+from memagent_batch.evaluation.report.lengths import length_label
+
+NUM_BANDS = 10
+"""Bands of depth from 0 to 1, each a tenth of the document."""
+COLUMNS = 3
+"""Pictures beside each other."""
+COLOUR_MAP = LinearSegmentedColormap.from_list("score", ["#7a1f00", "#d9641a", "#f6c98f", "#fdf3e4", "#f4f8fb"])
+"""Dark where a needle was overlooked: what is wrong stands out, also in grey."""
+DARK = 0.35
+"""Below this score the colour asks for white letters."""
+
+
+def draw_depths(scores: pa.Table, *, variants: Sequence[str]) -> Picture | None:
+    """Mean score by depth and length, one map for each variant; None where no reading has a depth and a length.
+
+    Args:
+        scores: A table of `SCORES`.
+        variants: Names, in order.
+    """
+    scores = scores.filter(pc.and_(pc.is_valid(scores["depth"]), pc.is_valid(scores["length_tokens"])))
+    if not scores.num_rows:
+        return None
+    lengths = sorted(set(scores["length_tokens"].to_pylist()))
+    columns = min(COLUMNS, len(variants))
+    rows = math.ceil(len(variants) / columns)
+    width = min(9.6, columns * max(2.6, 0.8 + 0.55 * len(lengths)) + 1.1)
+    with canvas(width=width, height=0.5 + 3.0 * rows) as figure:
+        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        for place, axes in enumerate(grid.flat):
+            if place >= len(variants):
+                axes.set_axis_off()
+                continue
+            of_variant = scores.filter(pc.equal(scores["variant"], variants[place]))
+            image = _draw_map(axes, _means(of_variant, lengths), lengths=lengths)
+            axes.set_title(short_name(variants[place]), color=INK, fontsize=9)
+            axes.tick_params(labelbottom=place + columns >= len(variants))
+        bar = figure.colorbar(image, ax=grid, shrink=0.9 if rows == 1 else 0.5, pad=0.02, aspect=24)
+        bar.outline.set_visible(False)
+        bar.set_label("mean score", color=MUTED)
+        figure.supxlabel("length of the document, tokens", fontsize=9)
+        figure.supylabel("depth of the needle", fontsize=9)
+        return finish(figure, name="depth", alternative="Mean score by depth of the needle and length of the document.")
+
+
+def _means(scores: pa.Table, lengths: Sequence[int]) -> NDArray[np.float64]:
+    """Mean score of each band (rows) and length (columns); NaN where nothing was asked."""
+    sums, counts = np.zeros((NUM_BANDS, len(lengths))), np.zeros((NUM_BANDS, len(lengths)))
+    bands = np.clip((scores["depth"].to_numpy() * NUM_BANDS).astype(int), 0, NUM_BANDS - 1)
+    places = np.searchsorted(lengths, scores["length_tokens"].to_numpy())
+    np.add.at(sums, (bands, places), scores["score"].to_numpy())
+    np.add.at(counts, (bands, places), 1)
+    return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+
+
+def _draw_map(axes: Axes, means: NDArray[np.float64], *, lengths: Sequence[int]) -> Any:
+    axes.set_facecolor("white")
+    edges = np.arange(len(lengths) + 1) - 0.5
+    image = axes.pcolormesh(
+        edges, np.linspace(0, 1, NUM_BANDS + 1), means, cmap=COLOUR_MAP, vmin=0, vmax=1,
+        edgecolors="white", linewidth=1.2,
+    )  # fmt: skip
+    for (band, place), mean in np.ndenumerate(means):
+        colour = MUTED if np.isnan(mean) else "white" if mean < DARK else INK
+        middle = (band + 0.5) / NUM_BANDS
+        axes.text(place, middle, _cell_label(mean), ha="center", va="center", fontsize=7.5, color=colour)
+    axes.set_ylim(1, 0)
+    axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1], ["0 % (start)", "20 %", "40 %", "60 %", "80 %", "100 % (end)"])
+    step = math.ceil(len(lengths) / 8)
+    shown = range(len(lengths) - 1, -1, -step)
+    axes.set_xticks(list(shown), [length_label(lengths[place]) for place in shown])
+    axes.tick_params(labelsize=8, size=0)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    return image
+
+
+def _cell_label(mean: float) -> str:
+    """Two digits; 1 only where nothing is wrong."""
+    if np.isnan(mean):
+        return "·"
+    return "1" if mean == 1 else f"{min(mean, 0.99):.2f}".removeprefix("0")

@@ -1,0 +1,164 @@
+"""The report as one HTML page that needs nothing beside it: values in, bytes out.
+
+All that comes from a document, a question or a model is text: Jinja escapes every value, characters that can't be seen
+are replaced by a sign, and the page forbids itself scripts and anything from outside.
+"""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import jinja2
+import pyarrow as pa
+
+from memagent_batch.domain.scores import ScoreOn
+from memagent_batch.evaluation.record import VariantRecord
+from memagent_batch.evaluation.report.canvas import Picture, colour_of
+from memagent_batch.evaluation.report.curves import num_tokens
+from memagent_batch.evaluation.report.failures import TRACES_PER_VARIANT, Failures, Fault
+from memagent_batch.evaluation.report.lengths import length_label, magnitude
+from memagent_batch.evaluation.report.traces import MAX_MEMORY_CHARACTERS, MAX_STEPS, Trace
+from memagent_batch.evaluation.report.visible import shorten, visible
+from memagent_batch.evaluation.scoring import CellSummary
+
+Row = dict[str, Any]
+
+MAX_TEXT_CHARACTERS = 4_000
+"""Of a question, answer, reference or response, characters that are shown."""
+MAX_SHORT_CHARACTERS = 120
+"""Of the same in a list."""
+MAX_REFERENCES = 20
+"""Of a question, references that are shown."""
+
+
+SCORED_ON = {
+    ScoreOn.METRIC: "the whole response by all and any (RULER's metrics), the extracted answer by the others",
+    ScoreOn.RESPONSE: "the whole response",
+    ScoreOn.ANSWER: "the extracted answer",
+}
+"""What is scored, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureView:
+    """One failure on the page."""
+
+    anchor: str
+    """Its id on the page."""
+    row: Row
+    """Its row of `SCORES`."""
+    fault: Fault
+    """What is wrong."""
+    answer: Row | None
+    """Its row of `answers`; None where the run has none."""
+    trace: Trace
+    """Turn by turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantView:
+    """One variant on the page."""
+
+    record: VariantRecord
+    """Who read."""
+    total: CellSummary
+    """All its readings."""
+    failures: Failures
+    """Which of its readings are shown as failures."""
+    shown: Sequence[FailureView]
+    """These, with their traces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """All that the page shows."""
+
+    suite: str
+    """Place of the suite."""
+    num_questions: int
+    """Questions of the suite."""
+    read_at: datetime
+    """When the last variant had been read, UTC."""
+    drawn_at: datetime
+    """When the report was drawn, UTC."""
+    scores: pa.Table
+    """A table of `SCORES`, all variants, each reading with a length where one is known."""
+    cells: Sequence[CellSummary]
+    """Each task at each length, by variant."""
+    all_tasks: Sequence[CellSummary]
+    """All tasks together at each length, by variant."""
+    variants: Sequence[VariantView]
+    """In their order."""
+
+
+def render(page: Page, *, pictures: Sequence[Picture]) -> bytes:
+    """The page, UTF-8; sections of pictures that are not there are left out."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("memagent_batch.evaluation", "report"),
+        autoescape=True,
+        finalize=_shown,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "brief": _brief,
+        "cut": lambda text: shorten(text, characters=MAX_TEXT_CHARACTERS),
+        "data_uri": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}",
+        "length": length_label,
+        "magnitude": magnitude,
+        "minute": lambda time: f"{time:%Y-%m-%d %H:%M}",
+        "num_tokens": num_tokens,
+        "number": lambda number: f"{number:,}",
+        "score": score_label,
+        "span": _span,
+    }
+    names = [view.record.name for view in page.variants]
+    text = environment.get_template("page.html").render(
+        page=page,
+        pictures={picture.name: picture for picture in pictures},
+        names=names,
+        scored_on={view.record.name: SCORED_ON[ScoreOn(view.record.score_on)] for view in page.variants},
+        colours={name: colour_of(place) for place, name in enumerate(names)},
+        groups=_grouped([*page.all_tasks, *page.cells], names=names),
+        caps={
+            "traces": TRACES_PER_VARIANT,
+            "steps": MAX_STEPS,
+            "memory": MAX_MEMORY_CHARACTERS,
+            "text": MAX_TEXT_CHARACTERS,
+            "references": MAX_REFERENCES,
+        },
+    )
+    return text.encode("utf-8", errors="backslashreplace")
+
+
+def score_label(score: float) -> str:
+    """Three digits; 1.000 and 0.000 only where nothing or everything is wrong."""
+    if 0 < score < 1:
+        score = min(max(score, 0.001), 0.999)
+    return f"{score:.3f}"
+
+
+def _shown(value: object) -> object:
+    """Each value on its way into the page, before it is escaped."""
+    return visible(value) if type(value) is str else value
+
+
+def _brief(text: str) -> str:
+    return shorten(" ".join(text.split()), characters=MAX_SHORT_CHARACTERS)
+
+
+def _span(start: int | None, end: int | None) -> str:
+    return "–" if start is None or end is None else f"{start:,} – {end:,}"
+
+
+def _grouped(cells: Sequence[CellSummary], *, names: Sequence[str]) -> dict[str, list[CellSummary]]:
+    """Cells by task, all tasks together first; in each the variants beside each other at each length."""
+    groups: dict[str, list[CellSummary]] = {}
+    for cell in cells:
+        groups.setdefault(cell.task, []).append(cell)
+    for group in groups.values():
+        group.sort(key=lambda cell: (cell.length_tokens is None, cell.length_tokens or 0, names.index(cell.variant)))
+    return groups

@@ -1,0 +1,106 @@
+"""From an evaluation's output to a page: read, pick the failures and trace them, summarise, draw, write."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.domain.scores import Metric
+from memagent_batch.evaluation.record import VariantRecord
+from memagent_batch.evaluation.report.canvas import Picture
+from memagent_batch.evaluation.report.curves import draw_accuracy, draw_costs, draw_tasks
+from memagent_batch.evaluation.report.depths import draw_depths
+from memagent_batch.evaluation.report.failures import Row, choose_failures, fault_of, key_of
+from memagent_batch.evaluation.report.lengths import with_lengths
+from memagent_batch.evaluation.report.page import FailureView, Page, VariantView, render
+from memagent_batch.evaluation.report.traces import make_trace
+from memagent_batch.evaluation.results import ReadingRows, open_evaluation, read_readings, read_scores
+from memagent_batch.evaluation.scoring import CellSummary, Grouping, summarise
+from memagent_batch.files.location import Location
+
+REPORT_FOLDER = "report"
+"""Where the report goes below the evaluation's output, unless told otherwise."""
+PAGE_FILE = "report.html"
+
+
+def write_report(output: Location, *, target: Location) -> dict[str, Any]:
+    """Writes `report.html` and its pictures; returns where they are and what they show.
+
+    Raises:
+        OutputError: the output is no evaluation, or a variant's scores are missing.
+        StorageError: the target can't be written.
+    """
+    page = make_page(output)
+    pictures = draw_pictures(page)
+    for picture in pictures:
+        (target / f"{picture.name}.png").write_bytes(picture.png)
+    (target / PAGE_FILE).write_bytes(render(page, pictures=pictures))
+    return {
+        "page": str(target / PAGE_FILE),
+        "pictures": [str(target / f"{picture.name}.png") for picture in pictures],
+        "questions": page.num_questions,
+        "readings": page.scores.num_rows,
+        "failures": sum(view.failures.total for view in page.variants),
+        "traces": sum(len(view.shown) for view in page.variants),
+    }
+
+
+def make_page(output: Location) -> Page:
+    """All that the page shows but its pictures.
+
+    Raises:
+        OutputError: the output is no evaluation, or a table of it is missing or broken.
+    """
+    evaluation = open_evaluation(output)
+    scores = with_lengths(read_scores(output, evaluation))
+    totals = {cell.variant: cell for cell in summarise(scores, grouping=Grouping.VARIANT)}
+    return Page(
+        suite=evaluation.suite,
+        num_questions=len(set(zip(scores["document_id"].to_pylist(), scores["question_id"].to_pylist(), strict=True))),
+        read_at=max(datetime.fromisoformat(variant.finished_at) for variant in evaluation.variants),
+        drawn_at=datetime.now(UTC),
+        scores=scores,
+        cells=summarise(scores),
+        all_tasks=summarise(scores, grouping=Grouping.LENGTH),
+        variants=[
+            _view_variant(output, scores, record=record, total=totals[record.name], place=place)
+            for place, record in enumerate(evaluation.variants)
+        ],
+    )
+
+
+def draw_pictures(page: Page) -> Sequence[Picture]:
+    """The pictures of a page, in their order; what can't be drawn is left out."""
+    names = [view.record.name for view in page.variants]
+    pictures = (
+        draw_accuracy(page.all_tasks, variants=names),
+        draw_tasks(page.cells, variants=names),
+        draw_depths(page.scores, variants=names),
+        draw_costs(page.all_tasks, variants=names),
+    )
+    return [picture for picture in pictures if picture is not None]
+
+
+def _view_variant(
+    output: Location, scores: pa.Table, *, record: VariantRecord, total: CellSummary, place: int
+) -> VariantView:
+    failures = choose_failures(scores.filter(pc.equal(scores["variant"], record.name)).to_pylist())
+    readings = read_readings(output / record.run, {key_of(row) for row in failures.shown})
+    shown = [
+        _view_failure(row, readings, anchor=f"variant-{place}-failure-{number}")
+        for number, row in enumerate(failures.shown, start=1)
+    ]
+    return VariantView(record=record, total=total, failures=failures, shown=shown)
+
+
+def _view_failure(row: Row, readings: ReadingRows, *, anchor: str) -> FailureView:
+    turns = readings.memories.get(key_of(row), [])
+    return FailureView(
+        anchor=anchor,
+        row=row,
+        fault=fault_of(row),
+        answer=readings.answers.get(key_of(row)),
+        trace=make_trace(turns, references=row["references"], alternatives=row["metric"] != Metric.ALL),
+    )

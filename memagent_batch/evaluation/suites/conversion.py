@@ -1,0 +1,140 @@
+"""Foreign suites in this project's layout, made by `evaluate run` in its own output."""
+
+import posixpath
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from memagent_batch.errors import MemagentError, StorageError
+from memagent_batch.evaluation.suites.foreign import (
+    ForeignFormat,
+    ForeignQuestion,
+    detect_format,
+    foreign_files,
+    question_row,
+    read_foreign,
+)
+from memagent_batch.evaluation.suites.reader import is_suite, read_suite_questions, require_scorable
+from memagent_batch.evaluation.suites.schemas import (
+    DOCUMENTS_FOLDER,
+    QUESTIONS_FILE,
+    SUITE_DOCUMENTS,
+    SUITE_FILE,
+    SUITE_FORMAT,
+    SUITE_QUESTIONS,
+)
+from memagent_batch.files.columns import column
+from memagent_batch.files.location import Location
+from memagent_batch.log.writer import parquet_bytes
+from memagent_batch.masking import shown
+from memagent_batch.runs.manifest import read_json, write_json
+
+CONVERTED_QUESTIONS = pa.schema(
+    [
+        *SUITE_QUESTIONS,
+        column("split", pa.string(), "how question and document were told apart: given, template or last_paragraph"),
+    ]
+)
+"""The questions of a converted suite."""
+
+DOCUMENTS_FILE = "part-0.parquet"
+
+GROUP_CHARS = 4 * 1024 * 1024
+"""Text of a row group, characters: what is held at once, beside one document."""
+
+
+def convert_suite(suite: Location, *, target: Location, foreign_format: ForeignFormat) -> Location:
+    """Writes a foreign suite as one of ours, unless it lies there already, and returns where it lies.
+
+    Streams: holds one row group of documents, and the questions.
+
+    Args:
+        suite: JSON or JSONL files: a file, folder or glob.
+        target: Folder that is this conversion's alone.
+        foreign_format: Whose suite it is.
+
+    Raises:
+        InputError: the suite is empty, or a record is malformed.
+        StorageError: the target can't be written.
+    """
+    source = _source(suite, foreign_format=foreign_format)
+    there = read_json(target / SUITE_FILE)
+    if there is not None and there.get("source") == source:
+        return target
+    target.delete()
+    questions: list[dict[str, Any]] = []
+    with _documents_writer(target / DOCUMENTS_FOLDER / DOCUMENTS_FILE) as documents:
+        for group in _groups(read_foreign(suite, foreign_format=foreign_format)):
+            rows = [{"document_id": question.record_id, "text": question.document} for question in group]
+            documents.write_table(pa.Table.from_pylist(rows, schema=SUITE_DOCUMENTS))
+            questions.extend(dict(question_row(question)) for question in group)
+    require_scorable(questions, where=suite.uri)
+    table = pa.Table.from_pylist(questions, schema=CONVERTED_QUESTIONS)
+    (target / QUESTIONS_FILE).write_bytes(parquet_bytes(table))
+    splits = {entry["values"]: entry["counts"] for entry in table["split"].value_counts().to_pylist()}
+    description = {"format": SUITE_FORMAT, "source": source, "questions": len(questions), "splits": splits}
+    write_json(target / SUITE_FILE, description)
+    return target
+
+
+def read_any_questions(suite: Location, *, foreign_format: ForeignFormat | None) -> pa.Table:
+    """The questions of a suite of ours or of others, a table of `SUITE_QUESTIONS`; converts nothing.
+
+    Raises:
+        InputError: the suite is empty, not whole or malformed.
+    """
+    if foreign_format is None and is_suite(suite):
+        return read_suite_questions(suite)
+    found = foreign_format or detect_format(suite)
+    questions = [dict(question_row(question)) for question in read_foreign(suite, foreign_format=found)]
+    require_scorable(questions, where=suite.uri)
+    return pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS)
+
+
+def _source(suite: Location, *, foreign_format: ForeignFormat) -> dict[str, Any]:
+    """What was converted, so that a changed file is converted again."""
+    files = [
+        {
+            "path": shown(suite.at(file.path).uri),
+            "size_bytes": file.size_bytes,
+            "key": str(suite.fs.ukey(file.path)),
+        }
+        for file in foreign_files(suite)
+    ]
+    return {"format": foreign_format.value, "files": files}
+
+
+def _groups(questions: Iterator[ForeignQuestion]) -> Iterator[list[ForeignQuestion]]:
+    group: list[ForeignQuestion] = []
+    num_chars = 0
+    for question in questions:
+        group.append(question)
+        num_chars += len(question.document)
+        if num_chars >= GROUP_CHARS:
+            yield group
+            group, num_chars = [], 0
+    if group:
+        yield group
+
+
+@contextmanager
+def _documents_writer(place: Location) -> Iterator[pq.ParquetWriter]:
+    """Writes a file of documents as they come; it counts once `suite.json` is there.
+
+    Raises:
+        StorageError: it can't be written.
+    """
+    try:
+        place.fs.makedirs(posixpath.dirname(place.path), exist_ok=True)
+        with (
+            place.fs.open(place.path, "wb") as stream,
+            pq.ParquetWriter(stream, SUITE_DOCUMENTS, compression="zstd") as writer,
+        ):
+            yield writer
+    except MemagentError:
+        raise
+    except Exception as error:  # the boundary to every file system's own exceptions
+        raise StorageError(f"{place.uri} can't be written: {type(error).__name__}: {error}") from error

@@ -1,0 +1,235 @@
+"""Suites that others made, read record by record: RULER's JSONL, MemAgent's evaluation JSON, LongBench's JSONL.
+
+Each record becomes one document and one question of it. Both have the same id, made of file and record number, so that
+it is unique whatever ids the records bring, and leads back to the record.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from memagent_batch.domain.scores import Metric
+from memagent_batch.errors import InputError
+from memagent_batch.evaluation.suites.ruler import Split, split_prompt
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.json_objects import JsonObject, read_objects
+from memagent_batch.inputs.records import Column, Kind, Presence, convert, refuse_missing
+from memagent_batch.inputs.shards import InputFile, list_files
+
+ENDINGS = (".jsonl", ".json", ".ndjson")
+"""Files that are taken from a folder; a file that is named itself may end as it likes."""
+
+SPLIT_NAMES = frozenset({"validation", "test", "train", "dev"})
+"""Names of files that say nothing of the task, which their folder then names."""
+
+EVALUATION_FILE = re.compile(r"eval_(?P<task>.+?)(?:_(?P<length>\d+))?")
+"""MemAgent's file names: eval_TASK_LENGTH, and eval_N with a number of paragraphs."""
+
+FILLED = 0.5
+"""A number in a RULER file's path is its length in tokens if its records fill at least this part of it."""
+
+
+class ForeignFormat(StrEnum):
+    """Whose suite it is."""
+
+    RULER = "ruler"
+    """RULER: `input` with document and question in one, `outputs`, `length`."""
+    MEMAGENT = "memagent"
+    """MemAgent's evaluation files: `context`, `input`, and `answers` or `outputs`."""
+    LONGBENCH = "longbench"
+    """LongBench: `context`, `input`, `answers`, `dataset`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignQuestion:
+    """One record."""
+
+    record_id: str
+    """Id of its document and of its question: the file's path below what was named, `:`, and the record's number."""
+    document: str
+    """Text of the document."""
+    question: str
+    """The question."""
+    references: list[str]
+    """Right answers."""
+    task: str
+    """Name of the task."""
+    length_tokens: int | None
+    """Length that was asked for, tokens; None where the record does not tell."""
+    metric: Metric
+    """How the task is scored."""
+    split: Split
+    """How document and question were told apart."""
+
+
+def foreign_files(suite: Location) -> list[InputFile]:
+    """The files of a suite, sorted by path.
+
+    Raises:
+        InputError: there is none.
+    """
+    files = list_files(suite)
+    taken = [file for file in files if file.name.lower().endswith(ENDINGS)]
+    if not taken and (suite.is_folder() or len(files) > 1):
+        raise InputError(
+            f"suite: {suite.uri} holds neither a suite of this project nor {', '.join(ENDINGS)} files; check the path"
+        )
+    return taken or files
+
+
+def detect_format(suite: Location) -> ForeignFormat:
+    """The format, by the first record.
+
+    Raises:
+        InputError: it is none of the known ones.
+    """
+    file = foreign_files(suite)[0]
+    for record in read_objects(suite.at(file.path)):
+        keys = set(record.value)
+        if {"context", "input", "answers", "dataset"} <= keys:
+            return ForeignFormat.LONGBENCH
+        if {"context", "input"} <= keys and keys & {"answers", "outputs"}:
+            return ForeignFormat.MEMAGENT
+        if {"input", "outputs"} <= keys:
+            return ForeignFormat.RULER
+        raise InputError(
+            f"{record.where}: this is a record of no known suite; its keys: {', '.join(record.value) or 'none'}; known "
+            f"are {', '.join(ForeignFormat)} (--format), and suites of `memagent evaluate make`"
+        )
+    raise InputError(f"{suite.at(file.path).uri}: the suite is empty; give a file with records")
+
+
+def read_foreign(suite: Location, *, foreign_format: ForeignFormat) -> Iterator[ForeignQuestion]:
+    """Streams the questions of a suite with their documents, one file after another.
+
+    Raises:
+        InputError: a record is malformed; names file, line and remedy.
+    """
+    for file in foreign_files(suite):
+        for record in read_objects(suite.at(file.path)):
+            yield _question(record, file=file, foreign_format=foreign_format)
+
+
+def _question(record: JsonObject, *, file: InputFile, foreign_format: ForeignFormat) -> ForeignQuestion:
+    match foreign_format:
+        case ForeignFormat.RULER:
+            parts = _ruler(record, path=file.path)
+        case ForeignFormat.MEMAGENT:
+            parts = _memagent(record, path=file.path)
+        case ForeignFormat.LONGBENCH:
+            parts = _longbench(record)
+    return ForeignQuestion(record_id=f"{file.name}:{record.number}", **parts)
+
+
+def _ruler(record: JsonObject, *, path: str) -> dict[str, Any]:
+    task = _task_of_file(path)
+    parts = split_prompt(_text(record, "input"), answer_prefix=str(record.value.get("answer_prefix") or ""))
+    if parts is None:
+        raise InputError(
+            f"{record.where}: `input` can't be taken apart into document and question: it ends with no question of "
+            "RULER's, and has no paragraph before the last; put an empty line before the question"
+        )
+    return {
+        "document": parts.document,
+        "question": parts.question,
+        "split": parts.split,
+        "references": _references(record, "outputs"),
+        "task": task,
+        "length_tokens": _ruler_length(record, path=path),
+        "metric": Metric.ANY if task.startswith("qa") else Metric.ALL,
+    }
+
+
+def _memagent(record: JsonObject, *, path: str) -> dict[str, Any]:
+    stem = posixpath.splitext(posixpath.basename(path))[0]
+    named = EVALUATION_FILE.fullmatch(stem)
+    task = named["task"] if named and named["length"] else stem
+    key = "answers" if "answers" in record.value else "outputs"
+    plain = Metric.ANY if task.startswith("qa") else Metric.ALL
+    return {
+        **_given_apart(record, references=key),
+        "task": task,
+        "length_tokens": int(named["length"]) if named and named["length"] else None,
+        "metric": Metric.SUB_EM if key == "answers" else plain,
+    }
+
+
+def _longbench(record: JsonObject) -> dict[str, Any]:
+    task = _text(record, "dataset")
+    if not str(record.value.get("input") or "").strip():
+        raise InputError(
+            f"{record.where}: the data set {task!r} asks no question (`input` is empty); write what is asked of the "
+            "document into `input`, or leave the data set out"
+        )
+    return {
+        **_given_apart(record, references="answers"),
+        "task": task,
+        "length_tokens": None,  # its `length` counts words
+        "metric": Metric.F1,
+    }
+
+
+def _given_apart(record: JsonObject, *, references: str) -> dict[str, Any]:
+    return {
+        "document": _text(record, "context"),
+        "question": _text(record, "input"),
+        "split": Split.GIVEN,
+        "references": _references(record, references),
+    }
+
+
+def _text(record: JsonObject, key: str) -> str:
+    column = Column(name=key, kind=Kind.TEXT, presence=Presence.EVERY)
+    if key not in record.value:
+        refuse_missing(column, there=tuple(record.value), where=record.where)
+    return str(convert(record.value[key], column=column, where=record.where))
+
+
+def _references(record: JsonObject, key: str) -> list[str]:
+    column = Column(name=key, kind=Kind.REFERENCES, presence=Presence.EVERY)
+    if key not in record.value:
+        refuse_missing(column, there=tuple(record.value), where=record.where)
+    value = convert(record.value[key], column=column, where=record.where)
+    references = value if isinstance(value, list) else [str(value)]
+    if not any(reference.strip() for reference in references):
+        raise InputError(
+            f"{record.where}: {key!r} holds no reference to score against; add one, or leave the record out"
+        )
+    return references
+
+
+def _task_of_file(path: str) -> str:
+    folder, name = posixpath.split(path)
+    stem = posixpath.splitext(name)[0]
+    return posixpath.basename(folder) if stem in SPLIT_NAMES else stem
+
+
+def _ruler_length(record: JsonObject, *, path: str) -> int | None:
+    """The length asked for: a number among the file's folders, as in RULER's own layout; else the next power of two.
+
+    `length` itself differs from record to record; RULER fills a document up to just below what was asked for.
+    """
+    length = record.value.get("length")
+    if not isinstance(length, int) or length < 1:
+        return None
+    numbers = [int(part) for part in path.split("/") if part.isdecimal()]
+    named = [number for number in numbers if FILLED * number <= length <= number]
+    return named[-1] if named else 1 << (length - 1).bit_length()
+
+
+def question_row(question: ForeignQuestion) -> Mapping[str, Any]:
+    """The question as a row of `CONVERTED_QUESTIONS`."""
+    return {
+        "question_id": question.record_id,
+        "document_id": question.record_id,
+        "question": question.question,
+        "references": question.references,
+        "task": question.task,
+        "length_tokens": question.length_tokens,
+        "depth": None,
+        "metric": question.metric.value,
+        "split": question.split.value,
+    }

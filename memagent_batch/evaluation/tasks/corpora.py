@@ -1,0 +1,164 @@
+"""Questions and paragraphs of a HotpotQA or SQuAD file that the user has, as published or one JSON record a line."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from memagent_batch.errors import InputError
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.records import reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusQuestion:
+    """A question over a corpus."""
+
+    question: str
+    """The question."""
+    answers: tuple[str, ...]
+    """Right answers, any of them."""
+    gold: tuple[int, ...]
+    """Paragraphs that answer it together, as indices into the corpus."""
+    related: tuple[int, ...]
+    """Paragraphs that the file gives beside them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corpus:
+    """All questions of a file, and all its paragraphs, each once."""
+
+    name: str
+    """Where it was read, for messages."""
+    questions: tuple[CorpusQuestion, ...]
+    """Questions in the order of the file."""
+    paragraphs: tuple[str, ...]
+    """Paragraphs in the order in which they first stand in the file."""
+    sha256: str
+    """Hash of the file, 64 hex digits."""
+
+
+def read_hotpotqa(location: Location) -> Corpus:
+    """A HotpotQA file: a JSON list of records, or one a line; context as pairs or as columns.
+
+    Raises:
+        InputError: names the file, and the record by its number.
+    """
+    return _read(location, records_of=_hotpot_records, question_of=_hotpot_questions)
+
+
+def read_squad(location: Location) -> Corpus:
+    """A SQuAD file, version 1 or 2, as published; questions without an answer are left out.
+
+    Raises:
+        InputError: names the file, and the article by its number.
+    """
+    return _read(location, records_of=_squad_records, question_of=_squad_questions)
+
+
+class _Paragraphs:
+    """Numbers each different paragraph."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        if not text.strip():
+            raise ValueError("a paragraph is empty")
+        text.encode()
+        return self.numbers.setdefault(text, len(self.numbers))
+
+
+_Records = Callable[[bytes, str], list[Any]]
+_Questions = Callable[[Any, _Paragraphs], Iterator[CorpusQuestion]]
+
+
+def _read(location: Location, *, records_of: _Records, question_of: _Questions) -> Corpus:
+    with reading(location.uri):
+        data = location.read_bytes()
+    paragraphs = _Paragraphs()
+    questions: list[CorpusQuestion] = []
+    for number, record in enumerate(records_of(data, location.uri), start=1):
+        try:
+            questions += question_of(record, paragraphs)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            reason = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+            raise InputError(f"{location.uri}, record {number}: {reason}; give the file as it was published") from error
+    if not questions:
+        raise InputError(f"{location.uri} holds no question that has an answer; give the file as it was published")
+    return Corpus(
+        name=location.uri,
+        questions=tuple(questions),
+        paragraphs=tuple(paragraphs.numbers),
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def _hotpot_records(data: bytes, uri: str) -> list[Any]:
+    if data.lstrip().startswith(b"["):
+        records: list[Any] = _json(data, uri)
+        return records
+    return [
+        _json(line, f"{uri}, line {number}") for number, line in enumerate(data.splitlines(), start=1) if line.strip()
+    ]
+
+
+def _squad_records(data: bytes, uri: str) -> list[Any]:
+    document = _json(data, uri)
+    articles = document.get("data") if isinstance(document, dict) else None
+    if not isinstance(articles, list):
+        raise InputError(f"{uri} has no list 'data' of articles; give a SQuAD file as it was published")
+    return articles
+
+
+def _json(data: bytes, where: str) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise InputError(f"{where} is not JSON: {error}; give the file as it was published") from error
+
+
+def _hotpot_questions(record: Any, paragraphs: _Paragraphs) -> Iterator[CorpusQuestion]:
+    context = _pairs(record["context"], ("title", "sentences"))
+    if not context:
+        raise ValueError("'context' has no paragraph")
+    numbers = {str(title): paragraphs.number(f"{title}\n{''.join(sentences)}") for title, sentences in context}
+    titles = dict.fromkeys(title for title, _ in _pairs(record["supporting_facts"], ("title", "sent_id")))
+    unknown = [title for title in titles if title not in numbers]
+    if unknown or not titles:
+        raise ValueError(f"'supporting_facts' name {unknown or 'nothing'}, which is not in 'context'")
+    yield CorpusQuestion(
+        question=_text(record["question"]),
+        answers=(_text(record["answer"]),),
+        gold=tuple(numbers[title] for title in titles),
+        related=tuple(number for title, number in numbers.items() if title not in titles),
+    )
+
+
+def _pairs(value: Any, names: tuple[str, str]) -> list[tuple[Any, Any]]:
+    """Pairs, also where they are written as two columns."""
+    if isinstance(value, Mapping):
+        value = list(zip(value[names[0]], value[names[1]], strict=True))
+    return [(first, second) for first, second in value]
+
+
+def _squad_questions(article: Any, paragraphs: _Paragraphs) -> Iterator[CorpusQuestion]:
+    numbers = [paragraphs.number(_text(paragraph["context"])) for paragraph in article["paragraphs"]]
+    for number, paragraph in zip(numbers, article["paragraphs"], strict=True):
+        for asked in paragraph["qas"]:
+            answers = tuple(dict.fromkeys(_text(answer["text"]) for answer in asked["answers"]))
+            if answers and not asked.get("is_impossible", False):
+                yield CorpusQuestion(
+                    question=_text(asked["question"]),
+                    answers=answers,
+                    gold=(number,),
+                    related=tuple(other for other in dict.fromkeys(numbers) if other != number),
+                )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"expected a text, found {value!r}")
+    value.encode()
+    return value

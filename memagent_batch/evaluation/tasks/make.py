@@ -1,0 +1,183 @@
+"""Makes a suite: for each task and length the samples one by one, each written before the next one is made."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median_low
+from typing import Any
+
+from memagent_batch.errors import MemagentError
+from memagent_batch.evaluation.suites.writer import (
+    ASKED,
+    RowWriter,
+    claim_suite,
+    delete_unfinished,
+    write_documents,
+    write_questions,
+    write_suite_record,
+)
+from memagent_batch.evaluation.tasks.sample import Materials, Order, Sample
+from memagent_batch.evaluation.tasks.tasks import TASKS, Task
+from memagent_batch.files.location import Location
+from memagent_batch.runs.manifest import package_versions
+
+GENERATOR = 2
+"""Rises with every change after which the same arguments make other documents. A suite of 1 does not say so."""
+
+PROGRESS_SECONDS = 15.0
+"""Pause between lines of progress within a cell."""
+
+Say = Callable[[str], None]
+"""Shows a line of progress."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuitePlan:
+    """What is asked for."""
+
+    tasks: tuple[str, ...]
+    """Names of the tasks."""
+    lengths: tuple[int, ...]
+    """Lengths of documents, tokens, ascending."""
+    num_documents: tuple[int, ...]
+    """Lengths of the tasks that count paragraphs, ascending."""
+    samples: int
+    """Documents of each task and length."""
+    seed: int
+    """Seeds every choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """All samples of one task and length."""
+
+    name: str
+    """Task and length; begins the ids of its documents, and names their file."""
+    task: str
+    """Name of the task."""
+    length: int
+    """Tokens, or paragraphs where the task counts them."""
+
+
+def make_suite(plan: SuitePlan, materials: Materials, output: Location, *, inputs: dict[str, Any], say: Say) -> bool:
+    """Writes the suite; returns False where it is there already, made from the same.
+
+    Takes memory for one document at a time, whatever the number of samples. What is written is deleted again where
+    a sample can't be made.
+
+    Args:
+        plan: what is asked for.
+        materials: what documents are made of.
+        output: the suite's folder.
+        inputs: names and hashes of tokeniser and files, as `suite.json` keeps them.
+        say: shows progress.
+
+    Raises:
+        OutputError: the folder holds something else.
+        SettingsError: a task can't be made at a length, or not so many samples of it.
+    """
+    asked = asked_of(plan, inputs)
+    if claim_suite(output, asked):
+        return False
+    for order, task in _trials(plan):
+        task.make(order, materials)
+    cells = []
+    try:
+        with write_questions(output) as questions:
+            for cell in cells_of(plan):
+                cells.append(_write_cell(cell, plan, materials, output, questions=questions, say=say))
+                say(f"{cell.name}: {plan.samples} documents of {cells[-1]['tokens_most']:,} tokens")
+    except (MemagentError, KeyboardInterrupt):
+        delete_unfinished(output)
+        raise
+    write_suite_record(output, {ASKED: asked, "inputs": inputs, "cells": cells, "versions": package_versions()})
+    return True
+
+
+def asked_of(plan: SuitePlan, inputs: dict[str, Any]) -> dict[str, Any]:
+    """All that decides what is in a suite, as JSON gives it back."""
+    return {
+        "generator": GENERATOR,
+        "tasks": list(plan.tasks),
+        "lengths_tokens": list(plan.lengths),
+        "num_documents": list(plan.num_documents),
+        "samples": plan.samples,
+        "seed": plan.seed,
+        **{f"{name}_sha256": value["sha256"] for name, value in inputs.items()},
+    }
+
+
+def cells_of(plan: SuitePlan) -> Iterator[Cell]:
+    """The cells in the order in which they are made."""
+    for name in plan.tasks:
+        by_documents = TASKS[name].by_documents
+        for length in plan.num_documents if by_documents else plan.lengths:
+            yield Cell(name=f"{name}-{length}{'docs' if by_documents else ''}", task=name, length=length)
+
+
+def orders_of(cell: Cell, plan: SuitePlan) -> Iterator[Order]:
+    """One order for each sample; their depths are spread evenly over the document, in random order."""
+    rng = random.Random(f"{plan.seed}/{cell.name}/depths")
+    strata = rng.sample(range(plan.samples), plan.samples)
+    for number, stratum in enumerate(strata):
+        yield Order(
+            rng=random.Random(f"{plan.seed}/{cell.name}/{number}"),
+            length=cell.length,
+            depth=(stratum + rng.random()) / plan.samples,
+            number=number,
+            questions_seed=f"{plan.seed}/{cell.task}/questions",
+        )
+
+
+def _trials(plan: SuitePlan) -> Iterator[tuple[Order, Task]]:
+    """Samples that fail first if any does: the last of the shortest length, and of the longest where sources end."""
+    for name in plan.tasks:
+        task = TASKS[name]
+        cells = [cell for cell in cells_of(plan) if cell.task == name]
+        for cell in {cells[0].name: cells[0], cells[-1].name: cells[-1]}.values() if task.source else cells[:1]:
+            *_, order = orders_of(cell, plan)
+            yield order, task
+
+
+def _write_cell(
+    cell: Cell, plan: SuitePlan, materials: Materials, output: Location, *, questions: RowWriter, say: Say
+) -> dict[str, Any]:
+    task = TASKS[cell.task]
+    rows, num_tokens, said = [], [], time.monotonic()
+    with write_documents(output, name=cell.name) as documents:
+        for order in orders_of(cell, plan):
+            sample = task.make(order, materials)
+            document_id = f"{cell.name}-{order.number:03d}"
+            documents.write([{"document_id": document_id, "text": sample.document}])
+            rows.append(_question_row(sample, document_id=document_id, task=cell.task))
+            num_tokens.append(sample.num_tokens)
+            if time.monotonic() - said > PROGRESS_SECONDS:
+                said = time.monotonic()
+                say(f"{cell.name}: {len(rows)} of {plan.samples} documents")
+    length_tokens = median_low(num_tokens) if task.by_documents else cell.length
+    questions.write([{**row, "length_tokens": length_tokens} for row in rows])
+    return {
+        "task": cell.task,
+        "length_tokens": length_tokens,
+        "paragraphs": cell.length if task.by_documents else None,
+        "tokens_least": min(num_tokens),
+        "tokens_most": max(num_tokens),
+    }
+
+
+def _question_row(sample: Sample, *, document_id: str, task: str) -> dict[str, Any]:
+    return {
+        "question_id": document_id,
+        "document_id": document_id,
+        "question": sample.question,
+        "references": list(sample.references),
+        "task": task,
+        "depth": sample.depth,
+        "metric": TASKS[task].metric.value,
+    }
+
+
+def all_tasks(*, given: Sequence[str]) -> tuple[str, ...]:
+    """Names of all tasks that need no file, or one that is given."""
+    return tuple(name for name, task in TASKS.items() if task.source is None or task.source in given)

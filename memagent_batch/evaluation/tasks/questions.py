@@ -1,0 +1,105 @@
+"""Questions over documents of many paragraphs: RULER's QA tasks by tokens, RULER-HQA by the number of paragraphs."""
+
+import random
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
+
+from memagent_batch.errors import SettingsError
+from memagent_batch.evaluation.tasks.corpora import Corpus, CorpusQuestion
+from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, TOLERANCE, Draft, Meter, Stock, fit
+from memagent_batch.evaluation.tasks.sample import Materials, Order, Sample
+
+_HEADER = "Document {number}:\n"
+_GAP = "\n\n"
+
+
+def make_qa(order: Order, materials: Materials, *, task: str, corpus: Corpus) -> Sample:
+    """The paragraphs that answer, then the question's own others, then any, to the length; shuffled.
+
+    One paragraph that does not answer is cut to meet the length. Questions whose answering paragraphs take more than
+    four fifths of the length are passed over.
+    """
+    meter = materials.meter
+    asked = _question(order, corpus, meter=meter, task=task)
+    gold = [corpus.paragraphs[number] for number in asked.gold]
+    others = Stock(_others(order.rng, asked, corpus), count=partial(_tokens, meter))
+    build = partial(_paragraphs, gold, others, meter=meter, task=task, corpus=corpus, shuffle_seed=order.rng.random())
+    fitted = fit(build, length_tokens=order.length, meter=meter, task=task)
+    return Sample(
+        document=fitted.draft.text, question=asked.question, references=asked.answers, num_tokens=fitted.num_tokens
+    )
+
+
+def make_hqa(order: Order, materials: Materials, *, task: str, corpus: Corpus) -> Sample:
+    """So many whole paragraphs: those that answer at random places among others."""
+    asked = _shuffled(corpus.questions, order.questions_seed)[order.number % len(corpus.questions)]
+    gold = [corpus.paragraphs[number] for number in asked.gold]
+    if not len(gold) < order.length <= len(corpus.paragraphs):
+        raise SettingsError(
+            f"--num-documents: {order.length} can't be had for {task}: {corpus.name} holds {len(corpus.paragraphs)} "
+            f"paragraphs, of which {len(gold)} answer; ask for a number between them"
+        )
+    others = islice(_others(order.rng, asked, corpus), order.length - len(gold))
+    document = _document([*gold, *others], shuffle_seed=order.rng.random())
+    return Sample(
+        document=document,
+        question=asked.question,
+        references=asked.answers,
+        num_tokens=materials.meter.count(document),
+    )
+
+
+def _question(order: Order, corpus: Corpus, *, meter: Meter, task: str) -> CorpusQuestion:
+    fitting = (
+        asked
+        for asked in _shuffled(corpus.questions, order.questions_seed)
+        if sum(_tokens(meter, corpus.paragraphs[number]) for number in asked.gold) <= MOST_HIDDEN * order.length
+    )
+    asked = next(islice(fitting, order.number, None), None)
+    if asked is None:
+        raise SettingsError(
+            f"--samples: {corpus.name} has no more than {order.number} questions whose paragraphs fit in "
+            f"{order.length} tokens, {task} needs more; ask for fewer samples or a greater length"
+        )
+    return asked
+
+
+def _shuffled(questions: Sequence[CorpusQuestion], seed: str) -> list[CorpusQuestion]:
+    return random.Random(seed).sample(questions, len(questions))
+
+
+def _others(rng: random.Random, asked: CorpusQuestion, corpus: Corpus) -> Iterator[str]:
+    """All paragraphs that do not answer, the question's own first, each once."""
+    yield from (corpus.paragraphs[number] for number in rng.sample(asked.related, len(asked.related)))
+    own = {*asked.gold, *asked.related}
+    for number in rng.sample(range(len(corpus.paragraphs)), len(corpus.paragraphs)):
+        if number not in own:
+            yield corpus.paragraphs[number]
+
+
+def _tokens(meter: Meter, paragraph: str) -> int:
+    return meter.count_once(_HEADER.format(number=1000) + _GAP) + meter.count_once(paragraph)
+
+
+def _paragraphs(
+    gold: Sequence[str], others: Stock, budget: int, *, meter: Meter, task: str, corpus: Corpus, shuffle_seed: float
+) -> Draft:
+    taken = sum(_tokens(meter, paragraph) for paragraph in gold)
+    room = max(budget - taken, 1)
+    taken_others, tokens = others.take(room)
+    excess = tokens - room
+    if -excess > TOLERANCE * budget:
+        raise SettingsError(
+            f"--lengths: {corpus.name} holds {taken + tokens} tokens in all, {task} asks for {budget}; "
+            "ask for less, or give a larger file"
+        )
+    if excess > 0:
+        *taken_others, last = taken_others
+        taken_others.append(meter.cut(last, max(meter.count(last) - excess, 1)).rstrip())
+    return Draft(text=_document([*gold, *taken_others], shuffle_seed=shuffle_seed))
+
+
+def _document(paragraphs: list[str], *, shuffle_seed: float) -> str:
+    shuffled = random.Random(shuffle_seed).sample(paragraphs, len(paragraphs))
+    return _GAP.join(_HEADER.format(number=number) + text for number, text in enumerate(shuffled, start=1))

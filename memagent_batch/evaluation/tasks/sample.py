@@ -1,0 +1,56 @@
+"""What every family of tasks is given, and what it makes: one sample of a suite."""
+
+import random
+from dataclasses import dataclass
+
+from memagent_batch.evaluation.tasks.corpora import Corpus
+from memagent_batch.evaluation.tasks.lengths import Meter
+
+Texts = tuple[tuple[str, ...], ...]
+"""Running texts, each as its sentences."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Materials:
+    """What documents are made of; the same for all samples of a suite."""
+
+    meter: Meter
+    """Counts tokens of the model under test."""
+    texts: Texts
+    """Haystack of the tasks that hide needles in running text."""
+    hotpotqa: Corpus | None = None
+    """Questions and paragraphs of a HotpotQA file."""
+    squad: Corpus | None = None
+    """Questions and paragraphs of a SQuAD file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One sample that is asked for."""
+
+    rng: random.Random
+    """Source of every choice; its own for each sample."""
+    length: int
+    """Length of the document: tokens, or paragraphs where the task counts them."""
+    depth: float
+    """Where a needle that stands alone is to begin, from 0 to 1."""
+    number: int
+    """Which sample of its cell it is, counted from 0."""
+    questions_seed: str
+    """Seeds the order in which a task draws questions from a file; the same for all lengths."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One document, a question about it, and the right answers."""
+
+    document: str
+    """The document."""
+    question: str
+    """The question."""
+    references: tuple[str, ...]
+    """Right answers; what they mean together is up to the task's metric."""
+    num_tokens: int
+    """Length of the document, measured, tokens."""
+    depth: float | None = None
+    """Where the only needle that matters begins, from 0 to 1; None where several matter, or none."""

@@ -1,0 +1,84 @@
+"""All tasks of a suite by name: what each asks, how it is scored, and which file it needs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+from memagent_batch.domain.scores import Metric
+from memagent_batch.errors import SettingsError
+from memagent_batch.evaluation.tasks.claims import make_absent, make_aggregate, make_conflict
+from memagent_batch.evaluation.tasks.corpora import Corpus
+from memagent_batch.evaluation.tasks.niah import FORMS, make_near, make_niah
+from memagent_batch.evaluation.tasks.questions import make_hqa, make_qa
+from memagent_batch.evaluation.tasks.sample import Materials, Order, Sample
+from memagent_batch.evaluation.tasks.tracking import make_chain
+from memagent_batch.evaluation.tasks.words import make_common, make_frequent
+
+Make = Callable[[Order, Materials], Sample]
+"""Makes one sample."""
+
+
+class Source(StrEnum):
+    """A file that a task takes its questions from."""
+
+    HOTPOTQA = "hotpotqa"
+    """A HotpotQA file."""
+    SQUAD = "squad"
+    """A SQuAD file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One kind of test."""
+
+    make: Make
+    """Makes a sample."""
+    metric: Metric
+    """The task's own metric."""
+    source: Source | None = None
+    """File that it needs, if any."""
+    by_documents: bool = False
+    """Whether its length is a number of paragraphs, and not of tokens."""
+
+
+def corpus_of(materials: Materials, source: Source) -> Corpus:
+    """The corpus that was read from the file.
+
+    Raises:
+        SettingsError: no such file was given.
+    """
+    corpus = materials.hotpotqa if source is Source.HOTPOTQA else materials.squad
+    if corpus is None:
+        raise SettingsError(f"--{source}: missing; give the file, or leave out the tasks that need it")
+    return corpus
+
+
+def _make_qa(order: Order, materials: Materials, *, task: str, source: Source) -> Sample:
+    return make_qa(order, materials, task=task, corpus=corpus_of(materials, source))
+
+
+def _make_hqa(order: Order, materials: Materials, *, task: str) -> Sample:
+    return make_hqa(order, materials, task=task, corpus=corpus_of(materials, Source.HOTPOTQA))
+
+
+TASKS: dict[str, Task] = {
+    **{name: Task(make=partial(make_niah, task=name, form=form), metric=Metric.ALL) for name, form in FORMS.items()},
+    "niah_near": Task(make=partial(make_near, task="niah_near"), metric=Metric.ALL),
+    "vt": Task(make=partial(make_chain, task="vt"), metric=Metric.ALL),
+    "cwe": Task(make=partial(make_common, task="cwe"), metric=Metric.ALL),
+    "fwe": Task(make=partial(make_frequent, task="fwe"), metric=Metric.ALL),
+    "conflict": Task(make=partial(make_conflict, task="conflict"), metric=Metric.EM),
+    "aggregate": Task(make=partial(make_aggregate, task="aggregate"), metric=Metric.EM),
+    "absent": Task(make=partial(make_absent, task="absent"), metric=Metric.EM),
+    "qa_squad": Task(
+        make=partial(_make_qa, task="qa_squad", source=Source.SQUAD), metric=Metric.ANY, source=Source.SQUAD
+    ),
+    "qa_hotpot": Task(
+        make=partial(_make_qa, task="qa_hotpot", source=Source.HOTPOTQA), metric=Metric.ANY, source=Source.HOTPOTQA
+    ),
+    "ruler_hqa": Task(
+        make=partial(_make_hqa, task="ruler_hqa"), metric=Metric.SUB_EM, source=Source.HOTPOTQA, by_documents=True
+    ),
+}
+"""Every task, in the order in which a suite holds them."""

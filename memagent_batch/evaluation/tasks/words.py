@@ -1,0 +1,119 @@
+"""Common words and frequent words as RULER defines them: what stands in the whole document most often."""
+
+import random
+import string
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import partial
+from math import pi
+
+import numpy as np
+import numpy.typing as npt
+
+from memagent_batch.evaluation.needles.facts import Split, make_word
+from memagent_batch.evaluation.needles.words import ADJECTIVES, NOUNS, VERBS
+from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, Draft, Stock, fit, too_short
+from memagent_batch.evaluation.tasks.sample import Materials, Order, Sample
+
+NUM_COMMON = 10
+"""Words that are asked for in `cwe`."""
+COMMON_TIMES, UNCOMMON_TIMES = 30, 3
+"""How often a common and an uncommon word stand in a document of `cwe`."""
+SHORT_TIMES = (6, 1)
+"""The same in documents under `SHORT_TOKENS`."""
+SHORT_TOKENS = 4096
+"""Length under which words are repeated less, tokens."""
+
+NUM_FREQUENT = 3
+"""Words that are asked for in `fwe`."""
+ALPHA = 2.0
+"""Exponent of the word frequencies in `fwe`."""
+ZETA = pi**2 / 6
+"""Sum of k ** -ALPHA over all ranks k."""
+CODED_LETTERS = 6
+"""Letters of a coded word."""
+TOKENS_FOR_CODED_WORD = 50
+"""Length of a document of `fwe` for each word of its vocabulary, tokens."""
+DOTS = "..."
+"""Stands at the first rank, as noise."""
+
+_COMMON_ASKED = (
+    "The text is a numbered list of words. In these words, some appear more often than others. "
+    "Memorize the ones that appear most often. What are the 10 most common words in the above list?"
+)
+_FREQUENT_ASKED = (
+    "Track the frequency of each coded word. Do not provide any explanation. Please ignore the dots '....'. "
+    "What are the three most frequently appeared words in the above coded text?"
+)
+
+
+def make_common(order: Order, materials: Materials, *, task: str) -> Sample:
+    """A numbered list of words, shuffled: ten stand in it often, all others seldom."""
+    rng, meter = order.rng, materials.meter
+    often, seldom = SHORT_TIMES if order.length < SHORT_TOKENS else (COMMON_TIMES, UNCOMMON_TIMES)
+    words = _pool(rng, num_words=NUM_COMMON + order.length // seldom // 3)
+    common, source = words[:NUM_COMMON], iter(words[NUM_COMMON:])
+    item_tokens = meter.count(f" {order.length // 8}.")
+    taken = sum(often * (meter.count(f" {word}") + item_tokens) for word in common)
+    if taken > MOST_HIDDEN * order.length:
+        raise too_short(task, length_tokens=order.length, needed_tokens=taken)
+    uncommon = Stock(source, count=lambda word: seldom * (meter.count(f" {word}") + item_tokens))
+    build = partial(_list, common * often, uncommon, seldom=seldom, taken=taken, shuffle_seed=rng.random())
+    fitted = fit(build, length_tokens=order.length, meter=meter, task=task)
+    return Sample(
+        document=fitted.draft.text, question=_COMMON_ASKED, references=tuple(common), num_tokens=fitted.num_tokens
+    )
+
+
+def make_frequent(order: Order, materials: Materials, *, task: str) -> Sample:
+    """Coded words whose frequencies fall with the square of their rank; dots stand at the first rank."""
+    rng, meter = order.rng, materials.meter
+    vocabulary = [DOTS, *_coded(rng, order.length // TOKENS_FOR_CODED_WORD - 1)]
+    tokens = np.array([meter.count(f" {word}") for word in vocabulary])
+    build = partial(_coded_text, vocabulary, tokens, shuffle_seed=rng.random())
+    fitted = fit(build, length_tokens=order.length, meter=meter, task=task)
+    return Sample(
+        document=fitted.draft.text,
+        question=_FREQUENT_ASKED,
+        references=tuple(vocabulary[1 : NUM_FREQUENT + 1]),
+        num_tokens=fitted.num_tokens,
+    )
+
+
+def _pool(rng: random.Random, *, num_words: int) -> list[str]:
+    """Different words in random order; made-up ones among them where the lists have too few."""
+    words = dict.fromkeys((*ADJECTIVES, *NOUNS, *VERBS))
+    while len(words) < num_words:
+        words[make_word(rng, split=Split.HELD_OUT)] = None
+    pool = list(words)
+    rng.shuffle(pool)
+    return pool
+
+
+def _list(
+    common: Sequence[str], uncommon: Stock, budget: int, *, seldom: int, taken: int, shuffle_seed: float
+) -> Draft:
+    words = [*common, *(uncommon.take(max(budget - taken, 1))[0] * seldom)]
+    random.Random(shuffle_seed).shuffle(words)
+    return Draft(text=" ".join(f"{number}. {word}" for number, word in enumerate(words, start=1)))
+
+
+def _coded(rng: random.Random, num: int) -> Iterator[str]:
+    words: dict[str, None] = {}
+    while len(words) < num:
+        words["".join(rng.choices(string.ascii_lowercase, k=CODED_LETTERS))] = None
+    return iter(words)
+
+
+def _coded_text(vocabulary: Sequence[str], tokens: npt.NDArray[np.int64], budget: int, *, shuffle_seed: float) -> Draft:
+    num_words = bisect_left(range(2 * budget), budget, key=lambda num: int(_times(num, len(vocabulary)) @ tokens))
+    times = _times(num_words, len(vocabulary))
+    words = [word for word, num in zip(vocabulary, times.tolist(), strict=True) for _ in range(num)]
+    random.Random(shuffle_seed).shuffle(words)
+    return Draft(text=" ".join(words))
+
+
+def _times(num_words: int, num_ranks: int) -> npt.NDArray[np.int64]:
+    """How often the word of each rank stands in a text of so many words; shape [num_ranks]."""
+    ranks = np.arange(1, num_ranks + 1)
+    return (num_words * ranks**-ALPHA / ZETA).astype(np.int64)

@@ -1,0 +1,262 @@
+"""Reads records from Parquet and Arrow IPC files: projected columns, one small batch at a time."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import types
+
+from memagent_batch.errors import InputError
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.records import (
+    Column,
+    Kind,
+    Place,
+    Presence,
+    Record,
+    Value,
+    convert,
+    decode,
+    make_record,
+    reading,
+    refuse_missing,
+    refuse_type,
+)
+
+_BATCH_BYTES = 4 * 1024 * 1024
+"""Size that a batch of Parquet rows is aimed at, bytes: small beside a document of millions of tokens."""
+_BATCH_ROWS = 16
+"""Most rows of a batch: bounds it where dictionary encoding hides how large the texts are."""
+_READ_BYTES = 1024 * 1024
+"""Buffer of a Parquet column chunk, bytes; the chunk itself is never held."""
+_BLOCK_BYTES = 4 * 1024 * 1024
+"""Size of one request to an object store, bytes."""
+_ARROW_MAGIC = b"ARROW1"
+
+
+class GroupedFile(Protocol):
+    """A file whose rows stand in groups that can be read apart."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the file."""
+        ...
+
+    @property
+    def group_bytes(self) -> tuple[int, ...]:
+        """Size of each group, about, bytes."""
+        ...
+
+    def batches(self, group: int, *, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Streams the columns `names` of one group."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnarReader:
+    """Reads Parquet and Arrow IPC files; which one is seen from the file."""
+
+    def read(
+        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
+    ) -> Iterator[Record]:
+        """See `RecordReader`. A place is (row group or record batch, row in it)."""
+        with open_grouped(location) as file:
+            names = _names(file.schema, columns=columns, where=location.uri)
+            for group in range(*(groups or (0, len(file.group_bytes)))):
+                first_row = 0
+                for batch in file.batches(group, names=names):
+                    prefix = f"{location.uri}, row group {group + 1}"
+                    places = [Place(start=group, stop=first_row + row) for row in range(batch.num_rows)]
+                    yield from _records(batch, columns=columns, places=places, prefix=prefix, keep_bad=keep_bad)
+                    first_row += batch.num_rows
+
+    def fetch(self, location: Location, *, column: Column, places: Sequence[Place]) -> Iterator[tuple[Place, Value]]:
+        """See `RecordReader`. Reads each row group once, and no further than its last row that is wanted."""
+        with open_grouped(location) as file:
+            names = _names(file.schema, columns=(column,), where=location.uri)
+            for group, group_places in groupby(places, key=attrgetter("start")):
+                if group < len(file.group_bytes):
+                    rows = [place.stop for place in group_places]
+                    yield from _fetch_group(file, group, names=names, column=column, rows=rows)
+
+
+@contextmanager
+def open_grouped(location: Location) -> Iterator[GroupedFile]:
+    """Opens a Parquet or Arrow IPC file, whichever it is.
+
+    Raises:
+        InputError: the file is missing, truncated or neither of the two.
+    """
+    with reading(location.uri), _open_native(location) as stream:
+        if stream.read(len(_ARROW_MAGIC)) == _ARROW_MAGIC:
+            yield _ArrowFile.open(stream)
+            return
+        stream.seek(0)
+        if stream.read(4) == b"\xff\xff\xff\xff":
+            raise InputError(
+                f"{location.uri} is an Arrow IPC stream, whose rows can't be found again; "
+                "write it with pyarrow.ipc.new_file or as Parquet"
+            )
+        yield _ParquetFile.open(stream)
+
+
+def _open_native(location: Location) -> pa.NativeFile:
+    if location.is_local:
+        return pa.OSFile(location.path)
+    return pa.PythonFile(location.fs.open(location.path, "rb", block_size=_BLOCK_BYTES), mode="r")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ParquetFile:
+    file: pq.ParquetFile
+    schema: pa.Schema
+    group_bytes: tuple[int, ...]
+
+    @classmethod
+    def open(cls, stream: pa.NativeFile) -> "_ParquetFile":
+        stream.seek(0)
+        file = pq.ParquetFile(stream, buffer_size=_READ_BYTES, pre_buffer=False)
+        metadata = file.metadata
+        sizes = tuple(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+        return cls(file=file, schema=file.schema_arrow, group_bytes=sizes)
+
+    def batches(self, group: int, *, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        rows = self._batch_rows(group, names=names)
+        yield from self.file.iter_batches(rows, row_groups=[group], columns=list(names), use_threads=False)
+
+    def _batch_rows(self, group: int, *, names: Sequence[str]) -> int:
+        """Rows of about `_BATCH_BYTES`."""
+        metadata = self.file.metadata.row_group(group)
+        chunks = [metadata.column(index) for index in range(metadata.num_columns)]
+        wanted = [chunk for chunk in chunks if chunk.path_in_schema.startswith(tuple(names))]
+        num_bytes = sum(chunk.total_uncompressed_size for chunk in wanted)
+        rows: int = _BATCH_BYTES * metadata.num_rows // max(1, num_bytes)
+        return max(1, min(_BATCH_ROWS, rows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ArrowFile:
+    stream: pa.NativeFile
+    schema: pa.Schema
+    group_bytes: tuple[int, ...]
+
+    @classmethod
+    def open(cls, stream: pa.NativeFile) -> "_ArrowFile":
+        stream.seek(0)
+        file = pa.ipc.open_file(stream)
+        num_batches = file.num_record_batches
+        sizes = (stream.size() // max(1, num_batches),) * num_batches
+        return cls(stream=stream, schema=file.schema, group_bytes=sizes)
+
+    def batches(self, group: int, *, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        options = pa.ipc.IpcReadOptions(included_fields=[self.schema.get_field_index(name) for name in names])
+        batch = pa.ipc.open_file(self.stream, options=options).get_batch(group)
+        batch.validate()
+        yield batch
+
+
+def _names(schema: pa.Schema, *, columns: Sequence[Column], where: str) -> tuple[str, ...]:
+    """Names of the columns to read, each once; those that are optional and absent left out."""
+    names = []
+    for column in columns:
+        count = schema.names.count(column.name)
+        if count > 1:
+            raise InputError(f"{where} has {count} columns {column.name!r}; rename all but one")
+        if count == 0 and column.presence is not Presence.OPTIONAL:
+            refuse_missing(column, there=schema.names, where=where)
+        if count == 1:
+            type_ = schema.field(column.name).type
+            if not _is_allowed(type_, kind=column.kind):
+                refuse_type(str(type_), column=column, where=where)
+            names.append(column.name)
+    return tuple(dict.fromkeys(names))
+
+
+def _is_allowed(type_: pa.DataType, *, kind: Kind) -> bool:
+    type_ = _plain_type(type_)
+    if kind is Kind.CARRIED or types.is_null(type_) or _is_text(type_):
+        return True
+    if kind is Kind.REFERENCES and _is_list(type_):
+        item = _plain_type(type_.value_type)
+        return bool(types.is_null(item) or types.is_integer(item) or _is_text(item))
+    return bool(kind is not Kind.DOCUMENT and kind is not Kind.TEXT and types.is_integer(type_))
+
+
+def _plain_type(type_: pa.DataType) -> pa.DataType:
+    """The type of the values themselves, without extension and dictionary."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return _plain_type(type_.storage_type)
+    return _plain_type(type_.value_type) if types.is_dictionary(type_) else type_
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_))
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return bool(types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_))
+
+
+def _records(
+    batch: pa.RecordBatch, *, columns: Sequence[Column], places: Sequence[Place], prefix: str, keep_bad: bool
+) -> Iterator[Record]:
+    there = batch.schema.names
+    arrays = [_plain(batch.column(column.name)) if column.name in there else None for column in columns]
+    for index, place in enumerate(places):
+        where = f"{prefix}, row {place.stop + 1}"
+        values = partial(_values, arrays, index, columns=columns, where=where)
+        yield make_record(values, place=place, where=where, keep_bad=keep_bad)
+
+
+def _values(
+    arrays: Sequence[pa.Array | None], index: int, *, columns: Sequence[Column], where: str
+) -> tuple[Value, ...]:
+    return tuple(
+        convert(_cell(array, index), column=column, where=where) for array, column in zip(arrays, columns, strict=True)
+    )
+
+
+def _fetch_group(
+    file: GroupedFile, group: int, *, names: Sequence[str], column: Column, rows: Sequence[int]
+) -> Iterator[tuple[Place, Value]]:
+    """Values at `rows`, which are sorted, of one row group."""
+    first_row = 0
+    for batch in file.batches(group, names=names):
+        next_row = first_row + batch.num_rows
+        wanted = rows[bisect_left(rows, first_row) : bisect_left(rows, next_row)]
+        array = _plain(batch.column(column.name)) if wanted else None
+        for row in wanted:
+            yield (
+                Place(start=group, stop=row),
+                convert(_cell(array, row - first_row), column=column, where=f"row {row + 1}"),
+            )
+        first_row = next_row
+        if first_row > rows[-1]:
+            return
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """Values without extension and dictionary; texts as bytes, since Arrow does not promise that they are UTF-8."""
+    if isinstance(array.type, pa.BaseExtensionType):
+        return _plain(array.storage)
+    if types.is_dictionary(array.type):
+        return _plain(array.dictionary_decode())
+    if types.is_string(array.type):
+        return array.view(pa.binary())  # the same bytes; a cast would copy them
+    if _is_text(array.type):
+        return array.cast(pa.large_binary())
+    if types.is_nested(array.type) or types.is_integer(array.type):
+        return array
+    return _plain(array.cast(pa.string()))
+
+
+def _cell(array: pa.Array | None, index: int) -> Any:
+    value = None if array is None else array[index].as_py()
+    return decode(value) if isinstance(value, bytes) else value

@@ -1,0 +1,430 @@
+"""The documents of a run: indexed once without their texts, then fetched one by one where they are read.
+
+The index holds what the plan needs (id, hash, size, place); a text is in memory only while it is hashed or tokenised.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.errors import (
+    BadFileError,
+    DocumentError,
+    DocumentMissingError,
+    InputError,
+    InputUnreachableError,
+    TextUnavailableError,
+)
+from memagent_batch.files.location import Location
+from memagent_batch.files.options import Options
+from memagent_batch.inputs.formats import READERS, Format
+from memagent_batch.inputs.lines import line_at
+from memagent_batch.inputs.records import Column, Kind, Place, Presence, Record, Unreadable, Value, convert
+from memagent_batch.inputs.shards import Shard
+from memagent_batch.masking import shown_text
+from memagent_batch.settings import InputSettings, OnBadFile
+
+_INDEX_ROWS = 1024
+"""Most rows of an index table."""
+_INDEX_BYTES = 4 * 1024 * 1024
+"""Most bytes of questions and carried values in an index table, about."""
+CARRY_PREFIX = "carry:"
+"""Goes before the names of carried columns in the index, so that they can't collide with its own."""
+_LONG = ("question", CARRY_PREFIX)
+"""How the columns begin that may hold long values."""
+_CHECKED_CHARS = 1024 * 1024
+"""Text of the first file that is read before a run starts, about, characters: some milliseconds."""
+_READ_THREADS = 16
+"""Text files of a store that are read at once."""
+_WINDOW_BYTES = 1024 * 1024
+"""Text of the files that are read at once, about, bytes."""
+
+
+def _described(name: str, type_: pa.DataType, *, nullable: bool, description: str) -> pa.Field:
+    return pa.field(name, type_, nullable=nullable, metadata={"description": description})
+
+
+_TEXT = pa.large_string()
+"""A column of all documents may hold more than 2 GiB, which other strings can't."""
+
+INDEX_SCHEMA = pa.schema(
+    [
+        _described("document_id", _TEXT, nullable=False, description="unique id of the document"),
+        _described("document_hash", _TEXT, nullable=True, description="SHA-256 of the text, null on error"),
+        _described("path", _TEXT, nullable=False, description="path of the file on the documents' file system"),
+        _described("format", pa.string(), nullable=False, description="format of the file"),
+        _described("start", pa.int64(), nullable=False, description="row group, from 0; or first byte"),
+        _described("stop", pa.int64(), nullable=False, description="row in the group, from 0; or byte after the last"),
+        _described("num_bytes", pa.int64(), nullable=False, description="size of the text in UTF-8, bytes; 0 on error"),
+        _described("question", _TEXT, nullable=True, description="question beside the text, where asked for"),
+        _described("error", _TEXT, nullable=True, description="why the text can't be read"),
+        _described("error_type", _TEXT, nullable=True, description="kind of that error; null for a `DocumentError`"),
+    ]
+)
+"""One row for each document. Carried columns follow, as text, named `carry:<name>`."""
+
+
+MISSING = DocumentMissingError.__name__
+"""`error_type` of rows that stand for documents which are not there."""
+BAD_FILE = BadFileError.__name__
+"""`error_type` of rows that stand for files or records which can't be read."""
+_MISSING_ERROR = (
+    "a question is bound to this document_id, and no document has it; correct the id, put the document back, or take "
+    "the question off the list"
+)
+
+
+_NOWHERE = {"path": "", "format": Format.UNKNOWN.value, "start": 0, "stop": 0, "num_bytes": 0}
+"""The place of a row that stands for no document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedText:
+    """The text of one row of an index, or why it can't be had."""
+
+    row: int
+    """Row in the table that was given, from 0."""
+    text: str | None = None
+    """The text; None on error."""
+    error: DocumentError | TextUnavailableError | None = None
+    """What went wrong, with the text or with fetching it; None where the text is there."""
+
+
+def index_schema(settings: InputSettings) -> pa.Schema:
+    """Schema of the index, with the columns to carry."""
+    carried = [pa.field(CARRY_PREFIX + name, _TEXT) for name in settings.carry_columns]
+    return pa.schema([*INDEX_SCHEMA, *carried])
+
+
+def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Options) -> Iterator[pa.Table]:
+    """Streams the index of a shard, as tables of `index_schema`; at least one, which may be empty.
+
+    A text that is null or no valid Unicode gets a row with `error`; it concerns that document only.
+
+    Raises:
+        InputError: a file, a column, or any other value can't be read; with `on_bad_file: record` only where a file is
+            gone or its store does not answer.
+    """
+    schema = index_schema(settings)
+    rows: list[dict[str, Any]] = []
+    num_bytes = 0
+    num_tables = 0
+    documents = Location(uri=shard.documents, storage_options=storage_options)
+    for row in _index_rows(documents, shard, settings=settings):
+        rows.append(row)
+        num_bytes += sum(len(value) for name, value in row.items() if value and name.startswith(_LONG))
+        if len(rows) >= _INDEX_ROWS or num_bytes >= _INDEX_BYTES:
+            yield pa.Table.from_pylist(rows, schema=schema)
+            rows, num_bytes, num_tables = [], 0, num_tables + 1
+    if rows or not num_tables:
+        yield pa.Table.from_pylist(rows, schema=schema)
+
+
+def require_first_records(shard: Shard, *, settings: InputSettings, storage_options: Options) -> None:
+    """Reads the first records of a shard's first file, so that a wrong column or format is refused at once.
+
+    Raises:
+        InputError: as `index_shard` does, where it would at these records.
+    """
+    place = Location(uri=shard.documents, storage_options=storage_options).at(shard.paths[0])
+    num_chars = 0
+    for record in _document_records(place, name=shard.names[0], shard=shard, settings=settings):
+        num_chars += sum(len(value) for value in record.values if isinstance(value, str))
+        if num_chars > _CHECKED_CHARS:
+            return
+
+
+def fetch_texts(table: pa.Table, *, documents: Location, settings: InputSettings) -> Iterator[FetchedText]:
+    """Streams the texts of the rows of an index, each row exactly once, in the order in which the files hold them.
+
+    Each row group is read once, and one batch of it is held; of a store, some small text files are read at once. What
+    can't be read is an error of its rows only: a DocumentError where the index has it, else a TextUnavailableError,
+    since the text could be read then.
+
+    Args:
+        table: Rows of `INDEX_SCHEMA`; the columns document_hash, path, format, start, stop, num_bytes and error are
+            used.
+        documents: The documents, as they were indexed: its file system holds the paths.
+        settings: Where the texts stand in the files; as they were for the index.
+    """
+    wanted: dict[tuple[str, str], dict[Place, list[int]]] = {}
+    columns = table.select(["path", "format", "start", "stop", "error"]).to_pylist()
+    sizes = table["num_bytes"].to_pylist()
+    for row, values in enumerate(columns):
+        if values["error"] is not None:
+            yield FetchedText(row=row, error=DocumentError(values["error"]))
+            continue
+        places = wanted.setdefault((values["path"], values["format"]), {})
+        places.setdefault(Place(start=values["start"], stop=values["stop"]), []).append(row)
+    hashes = table["document_hash"].to_pylist()
+    files = [
+        _Wanted(place=documents.at(path), format=Format(of), rows=rows) for (path, of), rows in sorted(wanted.items())
+    ]
+    for file, place, value in _fetch_files(files, sizes=sizes, settings=settings):
+        for row in file.rows[place]:
+            yield _fetched(value, row=row, document_hash=hashes[row], path=file.place.uri)
+
+
+def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
+    """Refuses two documents of one id.
+
+    Args:
+        index: Rows of `INDEX_SCHEMA`.
+        documents: What was indexed, for the message.
+
+    Raises:
+        InputError: names the id and both places.
+    """
+    counts = index.select(["document_id"]).group_by("document_id").aggregate([([], "count_all")])
+    doubled = counts.filter(pc.greater(counts["count_all"], 1))
+    if not doubled.num_rows:
+        return
+    document_id = doubled["document_id"][0].as_py()
+    rows = index.filter(pc.equal(index["document_id"], document_id)).slice(0, 2).to_pylist()
+    first, second = (_place_of(row, file=documents.at(row["path"])) for row in rows)
+    more = f", and {doubled.num_rows - 1} more ids are doubled" if doubled.num_rows > 1 else ""
+    raise InputError(
+        f"document_id {document_id!r} is there twice: in {first} and in {second}{more}; "
+        "give every document an id of its own"
+    )
+
+
+def with_missing(index: pa.Table, document_ids: Sequence[str]) -> pa.Table:
+    """The index with a row for each document that questions are bound to and that is not there."""
+    row = {**_NOWHERE, "error": _MISSING_ERROR, "error_type": MISSING}
+    rows = [{**row, "document_id": document_id} for document_id in document_ids]
+    return pa.concat_tables([index, pa.Table.from_pylist(rows, schema=index.schema)]).combine_chunks()
+
+
+def is_there(table: pa.Table) -> pa.ChunkedArray:
+    """Which rows of an index, or of a plan made of it, stand for what was found: all but documents that are missing."""
+    return pc.not_equal(pc.fill_null(table["error_type"], ""), MISSING)
+
+
+def is_document(table: pa.Table) -> pa.ChunkedArray:
+    """Which rows stand for documents: not for missing ones, nor for files that can't be read."""
+    return pc.invert(pc.is_in(table["error_type"], pa.array([MISSING, BAD_FILE])))
+
+
+def require_readable(index: pa.Table) -> None:
+    """Refuses an index in which no file could be read: more likely a wrong column or format than a broken lake.
+
+    Raises:
+        InputError: says why the first one can't be.
+    """
+    bad = pc.equal(index["error_type"], BAD_FILE)
+    if pc.sum(bad).as_py() == index.num_rows:
+        raise InputError(f"documents: none of the {index.num_rows} files or rows can be read: {index['error'][0]}")
+
+
+def require_said(index: pa.Table, *, questions: pa.Table, settings: InputSettings) -> None:
+    """Refuses bad files that no row could tell of: where questions stand beside the texts, theirs are lost with them.
+
+    Args:
+        index: The index.
+        questions: The question list.
+        settings: Names the column of questions beside the texts.
+
+    Raises:
+        InputError: no question is asked of every document; names the first bad file.
+    """
+    bad = index.filter(pc.equal(index["error_type"], BAD_FILE))
+    if bad.num_rows and settings.question_column and not questions["document_id"].null_count:
+        raise InputError(
+            f"documents: {bad['error'][0]}; no row could say so, since no question is asked of every document: mend "
+            "the file or move it away, or ask one with --ask"
+        )
+
+
+def require_carry_columns(settings: InputSettings, *, reserved: Collection[str]) -> None:
+    """Refuses columns to carry that can't stand in `answers`.
+
+    Args:
+        settings: Names the columns.
+        reserved: Names that `answers` has already.
+
+    Raises:
+        InputError: a name is taken, or given twice, or is the text's.
+    """
+    for name in settings.carry_columns:
+        if name in reserved:
+            raise InputError(f"input.carry_columns: `answers` has a column {name!r} of its own; rename yours")
+        if settings.carry_columns.count(name) > 1:
+            raise InputError(f"input.carry_columns names {name!r} twice; once is enough")
+        if name == settings.text_column:
+            raise InputError(f"input.carry_columns: {name!r} is the text itself, which is not carried; leave it out")
+
+
+def _document_columns(settings: InputSettings) -> list[Column]:
+    """The columns to read: id, text, question where asked for, and those to carry."""
+    columns = [
+        Column(
+            name=settings.document_id_column,
+            kind=Kind.IDENTIFIER,
+            presence=Presence.EVERY,
+            knob="input.document_id_column",
+        ),
+        Column(name=settings.text_column, kind=Kind.DOCUMENT, presence=Presence.SOME, knob="input.text_column"),
+    ]
+    if settings.question_column is not None:
+        name = settings.question_column
+        columns.append(Column(name=name, kind=Kind.TEXT, presence=Presence.EVERY, knob="input.question_column"))
+    carried = [
+        Column(name=name, kind=Kind.CARRIED, presence=Presence.SOME, knob="input.carry_columns")
+        for name in settings.carry_columns
+    ]
+    return columns + carried
+
+
+def _document_records(location: Location, *, name: str, shard: Shard, settings: InputSettings) -> Iterator[Record]:
+    """Records of one file with the values of `_document_columns`; the id of a text file is its name."""
+    columns = _document_columns(settings)
+    reader = READERS[shard.format]
+    if shard.format is not Format.TEXT:
+        keep_bad = settings.on_bad_file == OnBadFile.RECORD
+        yield from reader.read(location, columns=columns, groups=shard.groups, keep_bad=keep_bad)
+        return
+    if len(columns) > 2:
+        raise InputError(
+            f"{location.uri}: a text file has no column {columns[2].name!r}; leave out {columns[2].option}, "
+            "or write the documents as Parquet, JSONL or CSV"
+        )
+    for record in reader.read(location, columns=columns[1:], groups=None):
+        document_id = convert(name, column=columns[0], where=record.where)
+        yield Record(place=record.place, where=record.where, values=(document_id, *record.values))
+
+
+def _index_rows(documents: Location, shard: Shard, *, settings: InputSettings) -> Iterator[dict[str, Any]]:
+    """Rows of the index; text files of a store are read some at once, since each takes the time of a request."""
+    read = partial(_file_rows, documents, shard=shard, settings=settings)
+    if documents.is_local or shard.format is not Format.TEXT:
+        yield from chain.from_iterable(map(read, shard.paths, shard.names))
+        return
+    with ThreadPoolExecutor(_READ_THREADS) as threads:
+        yield from chain.from_iterable(threads.map(lambda path, name: list(read(path, name)), shard.paths, shard.names))
+
+
+def _file_rows(
+    documents: Location, path: str, name: str, *, shard: Shard, settings: InputSettings
+) -> Iterator[dict[str, Any]]:
+    place = documents.at(path)
+    bad = {**_NOWHERE, "path": path, "format": shard.format.value, "error_type": BAD_FILE}
+    try:
+        for record in _document_records(place, name=name, shard=shard, settings=settings):
+            if record.error is None:
+                yield _index_row(record, path=path, format_=shard.format, settings=settings)
+                continue
+            in_file = record.where.removeprefix(place.uri).partition(" (")[0]
+            yield {**bad, "document_id": f"{name}{in_file}", "error": shown_text(str(record.error))}
+    except InputUnreachableError:
+        raise
+    except InputError as error:
+        if settings.on_bad_file == OnBadFile.FAIL:
+            raise
+        groups = f", row groups {shard.groups[0]} to {shard.groups[1] - 1}" if shard.groups else ""
+        yield {**bad, "document_id": f"{name}{groups}", "error": shown_text(str(error))}
+
+
+def _index_row(record: Record, *, path: str, format_: Format, settings: InputSettings) -> dict[str, Any]:
+    document_id, text, *others = record.values
+    row = {
+        "document_id": document_id,
+        "path": path,
+        "format": format_.value,
+        "start": record.place.start,
+        "stop": record.place.stop,
+        "num_bytes": 0,
+    }
+    if settings.question_column is not None:
+        row["question"] = others.pop(0)
+    row |= dict(zip((CARRY_PREFIX + name for name in settings.carry_columns), others, strict=True))
+    if isinstance(text, str):
+        return row | {"document_hash": text_hash(text), "num_bytes": len(text.encode())}
+    reason = text.reason if isinstance(text, Unreadable) else "the text is null"
+    return row | {"error": shown_text(f"{record.where}: {reason}")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What is wanted of a file."""
+
+    place: Location
+    """The file."""
+    format: Format
+    """Its format."""
+    rows: dict[Place, list[int]]
+    """Rows of the table that was given, by their place in the file."""
+
+
+def _fetch_files(
+    files: Sequence[_Wanted], *, sizes: Sequence[int], settings: InputSettings
+) -> Iterator[tuple[_Wanted, Place, Value]]:
+    with ThreadPoolExecutor(_READ_THREADS) as threads:
+        for window in _windows(files, sizes=sizes):
+            if len(window) == 1:
+                yield from ((window[0], place, value) for place, value in _fetch_file(window[0], settings=settings))
+                continue
+            texts = threads.map(lambda file: list(_fetch_file(file, settings=settings)), window)
+            for file, found in zip(window, texts, strict=True):
+                yield from ((file, place, value) for place, value in found)
+
+
+def _windows(files: Sequence[_Wanted], *, sizes: Sequence[int]) -> Iterator[list[_Wanted]]:
+    """Files to read at once: one, or text files of a store that are small together."""
+    window: list[_Wanted] = []
+    num_bytes = 0
+    for file in files:
+        size = max(sizes[row] for rows in file.rows.values() for row in rows)
+        alone = file.place.is_local or file.format is not Format.TEXT
+        if window and (alone or num_bytes + size > _WINDOW_BYTES):
+            yield window
+            window, num_bytes = [], 0
+        window.append(file)
+        num_bytes += _WINDOW_BYTES if alone else size
+    if window:
+        yield window
+
+
+def _fetch_file(file: _Wanted, *, settings: InputSettings) -> Iterator[tuple[Place, Value]]:
+    """Values at all `places`; those of a file that can't be read any more are `Unreadable`."""
+    column = Column(name=settings.text_column, kind=Kind.DOCUMENT, presence=Presence.SOME)
+    left = set(file.rows)
+    reason = "its row is gone"
+    try:
+        for place, value in READERS[file.format].fetch(file.place, column=column, places=sorted(file.rows)):
+            left.remove(place)
+            yield place, value
+    except InputError as error:
+        reason = str(error)
+    for place in sorted(left):
+        yield place, Unreadable(reason=reason)
+
+
+def _fetched(value: Value, *, row: int, document_hash: str, path: str) -> FetchedText:
+    if isinstance(value, str) and text_hash(value) == document_hash:
+        return FetchedText(row=row, text=value)
+    reason = f" ({value.reason})" if isinstance(value, Unreadable) else ""
+    error = TextUnavailableError(
+        f"{path}: the text can't be fetched, or changed since the plan was made{reason}; the next run reads it"
+    )
+    return FetchedText(row=row, error=error)
+
+
+def _place_of(row: Mapping[str, Any], *, file: Location) -> str:
+    """Where a row of the index stands, for a person."""
+    if row["error_type"] == BAD_FILE:
+        return f"{file.uri}, which can't be read"
+    match Format(row["format"]):
+        case Format.TEXT:
+            return file.uri
+        case Format.PARQUET | Format.ARROW:
+            return f"{file.uri}, row group {row['start'] + 1}, row {row['stop'] + 1}"
+        case _:
+            return f"{file.uri}, line {line_at(file, row['start'])}"

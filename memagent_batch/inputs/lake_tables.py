@@ -1,0 +1,124 @@
+"""Refuses tables of a lake (Delta, Iceberg) among the inputs: their files also hold rows that were deleted."""
+
+import posixpath
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+import fsspec
+
+from memagent_batch.errors import InputError
+from memagent_batch.files.location import Location
+
+_THREADS = 16
+"""Folders of a store that are looked at at once, each by some requests."""
+_WITHOUT_FOLDERS = ("http://", "https://")
+"""File systems that can't say what stands in a folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFormat:
+    """How the tables of one format are recognised."""
+
+    name: str
+    """Its name."""
+    log_folder: str
+    """Folder in the folder of a table that says which of its rows count."""
+    endings: tuple[str, ...]
+    """How names of files in that folder end."""
+    export: str
+    """Python that writes the current version of a table to a folder."""
+
+
+_FORMATS = (
+    TableFormat(
+        name="Delta",
+        log_folder="_delta_log",
+        endings=(".json", ".checkpoint.parquet"),
+        export="from deltalake import DeltaTable; import pyarrow.parquet as pq; "
+        "pq.write_table(DeltaTable('TABLE').to_pyarrow_table(), 'FOLDER/documents.parquet')",
+    ),
+    TableFormat(
+        name="Iceberg",
+        log_folder="metadata",
+        endings=(".metadata.json",),
+        export="from pyiceberg.catalog import load_catalog; import pyarrow.parquet as pq; "
+        "pq.write_table(load_catalog().load_table('TABLE').scan().to_arrow(), 'FOLDER/documents.parquet')",
+    ),
+)
+
+
+def refuse_listed_tables(location: Location, paths: Iterable[str]) -> None:
+    """Refuses a table whose log is among `paths`, a listing that leaves out nothing.
+
+    Raises:
+        InputError: names the table, and how to export it.
+    """
+    for path in paths:
+        folder, name = posixpath.split(path)
+        for format_ in _FORMATS:
+            if posixpath.basename(folder) == format_.log_folder and name.endswith(format_.endings):
+                raise _refusal(location, posixpath.dirname(folder), format_)
+
+
+def refuse_tables_around(location: Location, *, root: str, paths: Iterable[str]) -> None:
+    """Refuses files that are part of a table: looks for a log in their folders, and in all folders above.
+
+    Args:
+        location: What was asked for.
+        root: The folder in which the files were looked for.
+        paths: The files.
+
+    Raises:
+        InputError: names the table, and how to export it.
+    """
+    if location.uri.startswith(_WITHOUT_FOLDERS):
+        return
+    folders = [*_above(root.rstrip("/")), *_between(root, paths)]
+    with ThreadPoolExecutor(_THREADS) as threads:
+        found = threads.map(partial(_format_at, location.fs), folders)
+        for folder, format_ in zip(folders, found, strict=True):
+            if format_ is not None:
+                raise _refusal(location, folder, format_)
+
+
+def _above(folder: str) -> Iterator[str]:
+    """A folder and all above it."""
+    while folder not in ("", "/"):
+        yield folder
+        folder = posixpath.dirname(folder)
+
+
+def _between(root: str, paths: Iterable[str]) -> list[str]:
+    """The folders of files below `root`. One with `=` in its name is a partition, which is no table itself."""
+    found: dict[str, None] = {}
+    for own in {posixpath.dirname(path) for path in paths}:
+        for folder in _above(own):
+            if folder in found or len(folder) <= len(root.rstrip("/")):
+                break
+            if "=" not in posixpath.basename(folder):
+                found[folder] = None
+    return sorted(found)
+
+
+def _format_at(fs: fsspec.AbstractFileSystem, folder: str) -> TableFormat | None:
+    """The format of the table whose folder this is, if it is one."""
+    for format_ in _FORMATS:
+        log = f"{folder}/{format_.log_folder}"
+        try:
+            # asked first, since s3fs lists the folder above one that is not there
+            names = fs.ls(log, detail=False) if fs.info(log)["type"] == "directory" else []
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue  # a folder above the input need not be open to its reader
+        if any(str(name).endswith(format_.endings) for name in names):
+            return format_
+    return None
+
+
+def _refusal(location: Location, folder: str, format_: TableFormat) -> InputError:
+    return InputError(
+        f"{location.at(folder).uri} is a table of {format_.name} (it has {format_.log_folder}/): its files also hold "
+        "rows that are deleted or replaced, so they can't be read as they are; export its current version to a folder "
+        f'of its own and read that, such as with: python -c "{format_.export}"'
+    )

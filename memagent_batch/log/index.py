@@ -1,0 +1,292 @@
+"""Reads the turn log: what is done, what was begun, and where it stands. Holds keys and file numbers, never texts."""
+
+import sys
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.readings import Status
+from memagent_batch.errors import OutputError
+from memagent_batch.files.location import Location, storage_errors
+from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
+from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER
+
+READ_THREADS = 16
+"""Log files read at once, in a request each: enough to keep a core busy where a store answers in 50 ms."""
+
+ReadingKey = tuple[str, str, int]
+"""Document hash, question hash, sample: an address under one reader fingerprint."""
+
+
+TurnsKey = tuple[str, str]
+"""Document hash, and question hash (or the hash of the list that the turns are shared by): where turns stand."""
+
+Row = dict[str, Any]
+"""A log row by column name."""
+
+Rank = tuple[bool, str, float]
+"""Order among outcomes of one address, the one that stands last: a class, the run's id, seconds inside the run."""
+
+TurnRank = tuple[bool, str, bool, float]
+"""The same among turns: a class, the run's id, whether its writer ended the reading, seconds inside the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedOutcome:
+    """Where the outcome that stands for a reading is kept."""
+
+    status: Status
+    """How the reading ended."""
+    file: str
+    """Log file that holds the row."""
+    run_id: str
+    """The run that wrote it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnIndex:
+    """What a log holds under one reader fingerprint."""
+
+    reader_fingerprint: str
+    """The reader that is asked about; other readers' turns are passed over."""
+    outcomes: dict[ReadingKey, LoggedOutcome] = field(default_factory=dict)
+    """Readings that ended."""
+    turn_files: dict[TurnsKey, list[str]] = field(default_factory=dict)
+    """Turn files by document and question, so that a new question of an old document opens none."""
+
+
+def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
+    """Reads the keys of the whole log: memory grows with readings, not with turns.
+
+    Raises:
+        OutputError: a log file can't be read; names it.
+    """
+    index = TurnIndex(reader_fingerprint=reader_fingerprint)
+    best: dict[ReadingKey, Rank] = {}
+    keys = ["document_hash", "question_hash", "sample", "status", "finished_at", "run_id"]
+    for file, table in _read_all(output / OUTCOMES_FOLDER, columns=keys, reader_fingerprint=reader_fingerprint):
+        for row in table.to_pylist():
+            row |= {name: sys.intern(row[name]) for name in ("question_hash", "run_id")}  # many rows have the same
+            key = (row["document_hash"], row["question_hash"], row["sample"])
+            rank = _outcome_rank(row)
+            if key not in best or rank > best[key]:
+                best[key] = rank
+                index.outcomes[key] = LoggedOutcome(status=Status(row["status"]), file=file, run_id=row["run_id"])
+    index.turn_files.update(_turn_files(output, reader_fingerprint=reader_fingerprint, begins=""))
+    return index
+
+
+def scan_turn_files(output: Location, *, reader_fingerprint: str, begins: str = "") -> dict[str, list[str]]:
+    """Turn files by document hash; of all files, or of those whose names begin so: with a run's id, or a writer's name.
+
+    Raises:
+        OutputError: a log file can't be read; names it.
+    """
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for (document_hash, _), files in _turn_files(output, reader_fingerprint=reader_fingerprint, begins=begins).items():
+        found[document_hash].update(dict.fromkeys(files))
+    return {document_hash: sorted(files) for document_hash, files in found.items()}
+
+
+def _turn_files(output: Location, *, reader_fingerprint: str, begins: str) -> dict[TurnsKey, list[str]]:
+    turn_files: dict[TurnsKey, list[str]] = defaultdict(list)
+    columns = ["document_hash", "question_hash"]
+    for file, table in _read_all(
+        output / TURNS_FOLDER, columns=columns, reader_fingerprint=reader_fingerprint, begins=[begins]
+    ):
+        pairs = zip(*(table[name].to_pylist() for name in columns), strict=True)
+        for document_hash, question_hash in dict.fromkeys(pairs):
+            turn_files[document_hash, sys.intern(question_hash)].append(file)
+    return dict(turn_files)
+
+
+def scan_turns(output: Location, *, columns: list[str], reader_fingerprint: str) -> Iterator[pa.Table]:
+    """These columns of all turns, a table for each log file; the caller keeps what it needs.
+
+    Raises:
+        OutputError: a log file can't be read; names it.
+    """
+    for _, table in _read_all(output / TURNS_FOLDER, columns=columns, reader_fingerprint=reader_fingerprint):
+        yield table
+
+
+def scan_outcome_files(
+    output: Location, *, reader_fingerprint: str, run_ids: Collection[str]
+) -> dict[tuple[ReadingKey, str], list[str]]:
+    """Outcome files by reading and run, of these runs. A file holds rows of one run.
+
+    Raises:
+        OutputError: a log file can't be read; names it.
+    """
+    files: dict[tuple[ReadingKey, str], list[str]] = defaultdict(list)
+    columns = ["document_hash", "question_hash", "sample", "run_id"]
+    for file, table in _read_all(
+        output / OUTCOMES_FOLDER, columns=columns, reader_fingerprint=reader_fingerprint, begins=run_ids
+    ):
+        for row in table.to_pylist():
+            key = (row["document_hash"], row["question_hash"], row["sample"])
+            files[key, sys.intern(row["run_id"])].append(file)
+    return dict(files)
+
+
+def read_outcomes(
+    output: Location,
+    files: Iterable[str],
+    *,
+    reader_fingerprint: str,
+    document_hashes: Sequence[str] | None = None,
+) -> dict[ReadingKey, Row]:
+    """The outcome rows in these files that stand, one for each reading, each with its `line`; see `_outcome_rank`.
+
+    Args:
+        output: The run's location.
+        files: Outcome files.
+        reader_fingerprint: Whose outcomes are taken.
+        document_hashes: Of which documents; of all by default.
+    """
+    rows: dict[ReadingKey, Row] = {}
+    files = list(files)
+    wanted = None if document_hashes is None else pa.array(document_hashes, pa.string())
+    tables = _read_files(
+        output, files, columns=OUTCOME_LOG.names, reader_fingerprint=reader_fingerprint, document_hashes=wanted
+    )
+    for file, table in zip(files, tables, strict=True):
+        for row in table.to_pylist():
+            key = (row["document_hash"], row["question_hash"], row["sample"])
+            if key not in rows or _outcome_rank(row) > _outcome_rank(rows[key]):
+                rows[key] = {**row, "line": _line(file)}
+    return rows
+
+
+def read_turns(
+    output: Location,
+    files: Iterable[str],
+    *,
+    reader_fingerprint: str,
+    document_hashes: Sequence[str],
+    ended_by: Mapping[ReadingKey, str] = MappingProxyType({}),
+    with_tokens: bool = True,
+) -> dict[ReadingKey, dict[str, Row]]:
+    """The turns of these documents in these files, by reading and turn path.
+
+    Rows are of `TURN_LOG`; without tokens, `num_tokens` stands for token_ids and logprobs, which take most room.
+    Where a turn was logged twice, one is taken by a rule that no clock decides; see `_turn_rank`.
+
+    Args:
+        output: the run's location.
+        files: log files of turns.
+        reader_fingerprint: whose turns.
+        document_hashes: of which documents.
+        ended_by: the `line` of the outcome that ended a reading, where one did; later runs' turns had no part in it.
+        with_tokens: whether token_ids and logprobs are read.
+    """
+    readings: dict[ReadingKey, dict[str, Row]] = defaultdict(dict)
+    wanted = pa.array(document_hashes, pa.string())
+    names = [name for name in TURN_LOG.names if with_tokens or name != "logprobs"]
+    ranks: dict[tuple[ReadingKey, str], TurnRank] = {}
+    files = list(files)
+    tables = _read_files(output, files, columns=names, reader_fingerprint=reader_fingerprint, document_hashes=wanted)
+    for file, table in zip(files, tables, strict=True):
+        for row in (table if with_tokens else _counted(table)).to_pylist():
+            key = (row["document_hash"], row["question_hash"], row["sample"])
+            rank = _turn_rank(row, line=_line(file), ended_by=ended_by.get(key))
+            place = (key, row["path"])
+            if place not in ranks or rank > ranks[place]:
+                ranks[place] = rank
+                readings[key][row["path"]] = row
+    return readings
+
+
+def _counted(table: pa.Table) -> pa.Table:
+    num_tokens = pc.list_value_length(table["token_ids"])
+    return table.drop_columns(["token_ids"]).append_column("num_tokens", num_tokens)
+
+
+def reading_key(address: ReadingAddress) -> ReadingKey:
+    """The key of an address under its own fingerprint."""
+    return (address.document_hash, address.question_hash, address.sample)
+
+
+def _outcome_rank(row: Row) -> Rank:
+    """The highest stands: `ok` before `failed`; of several runs the last one's; inside a run the first `ok`.
+
+    What an attempt that was superseded writes late changes nothing so. Of failures of one run, the last one stands.
+    """
+    finished_at = row["finished_at"].timestamp()
+    is_ok = row["status"] == Status.OK
+    return (is_ok, row["run_id"], -finished_at if is_ok else finished_at)
+
+
+def _turn_rank(row: Row, *, line: str, ended_by: str | None) -> TurnRank:
+    """The highest stands: the last run's, up to the one that ended the reading; in it its writer's, then the first.
+
+    A run replays what earlier runs logged and asks for the rest, and so does a reader that replaces one which was cut
+    off: these are the turns that the reading really went by.
+    """
+    is_of_then = ended_by is None or row["run_id"] <= ended_by  # a line begins with its run's id
+    return (is_of_then, row["run_id"], line == ended_by, -row["finished_at"].timestamp())
+
+
+def _line(file: str) -> str:
+    """Run and writer of a log file: its name without the number."""
+    return file.rpartition("/")[2].rpartition("-")[0]
+
+
+def _read_all(
+    folder: Location, *, columns: list[str], reader_fingerprint: str, begins: Collection[str] = ("",)
+) -> Iterator[tuple[str, pa.Table]]:
+    """The log files of a folder whose names begin with one of these: a run's id, and a writer's after it."""
+    with storage_errors(folder.uri):
+        paths = folder.files(begins=next(iter(begins)) if len(begins) == 1 else "")
+    files = [path for path in paths if path.endswith(".parquet") and path.rsplit("/", 1)[-1].startswith(tuple(begins))]
+    yield from zip(
+        files, _read_files(folder, files, columns=columns, reader_fingerprint=reader_fingerprint), strict=True
+    )
+
+
+def _read_files(
+    folder: Location,
+    files: Iterable[str],
+    *,
+    columns: list[str],
+    reader_fingerprint: str,
+    document_hashes: pa.Array | None = None,
+) -> Iterator[pa.Table]:
+    read = partial(
+        _read_file,
+        folder,
+        columns=columns,
+        reader_fingerprint=reader_fingerprint,
+        document_hashes=document_hashes,
+    )
+    with ThreadPoolExecutor(READ_THREADS) as threads:
+        yield from threads.map(read, files)
+
+
+def _read_file(
+    folder: Location, path: str, *, columns: list[str], reader_fingerprint: str, document_hashes: pa.Array | None
+) -> pa.Table:
+    wanted = list(dict.fromkeys([*columns, "reader_fingerprint"]))
+    with storage_errors(path):
+        try:
+            # a store is asked once for the whole file: it is small, and its footer alone would cost several requests
+            source = path if folder.is_local else pa.BufferReader(folder.fs.cat_file(path))
+            with pq.ParquetFile(source, pre_buffer=False) as file:
+                table = file.read(columns=wanted, use_threads=False)
+        except (OSError, pa.ArrowException) as error:
+            if isinstance(error, OSError) and (error.errno or isinstance(error, TimeoutError)):
+                raise  # the store's, not the file's
+            raise OutputError(
+                f"log file {path} can't be read: {error}; restore it, or delete it to read its turns again"
+            ) from error
+    table = table.filter(pc.equal(table["reader_fingerprint"], reader_fingerprint))
+    return table if document_hashes is None else table.filter(pc.is_in(table["document_hash"], document_hashes))

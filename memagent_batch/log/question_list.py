@@ -1,0 +1,82 @@
+"""The question list of a run, kept beside its log: actors on any node find it there after any restart.
+
+A part of the tables brings the questions that are asked in it: were a million of them bound to a document each, a task
+that reads the whole list for its ten thousand would make the tables quadratic.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import read_parquet
+from memagent_batch.log.writer import parquet_bytes
+from memagent_batch.policies.shared import question_list
+
+ASKED_FOLDER = "log/questions"
+ASKED_COLUMN = "asked"
+"""Of a part of the tables: the questions that no earlier document of it brought, with their rows of the list."""
+_ROW = "row"
+LIST_HASH = "list_hash"
+"""Column with the hash of the list that a question is read with; there only where lists are read in one pass."""
+
+
+def write_asked(output: Location, questions: pa.Table, *, run_id: str) -> None:
+    """Keeps the question list (`Plan.hashed_questions`) of a run."""
+    (output / f"{ASKED_FOLDER}/{run_id}.parquet").write_bytes(parquet_bytes(questions))
+
+
+def read_asked(output: Location, *, run_id: str) -> pa.Table:
+    """The question list of a run; `readings` of its plan name rows of it."""
+    place = output / f"{ASKED_FOLDER}/{run_id}.parquet"
+    return read_parquet(place)
+
+
+def with_asked(documents: pa.Table, asked: Sequence[Sequence[int]], *, questions: pa.Table) -> pa.Table:
+    """Adds the questions of a part to it (`ASKED_COLUMN`): each once, beside the first document that it is asked of.
+
+    Args:
+        documents: The part.
+        asked: Rows of the question list that are asked of each document.
+        questions: `Plan.hashed_questions`.
+    """
+    brought: dict[int, None] = {}
+    offsets = [0]
+    for rows in asked:
+        brought.update(dict.fromkeys(rows))
+        offsets.append(len(brought))
+    taken = questions.take(pa.array(brought, pa.int64()))
+    columns = [pa.array(brought, pa.int64()), *(column.combine_chunks() for column in taken.columns)]
+    values = pa.StructArray.from_arrays(columns, names=[_ROW, *taken.schema.names])
+    lists = pa.ListArray.from_arrays(pa.array(np.asarray(offsets), pa.int32()), values)
+    return documents.append_column(ASKED_COLUMN, lists)
+
+
+def asked_in(part: pa.Table) -> dict[int, dict[str, Any]]:
+    """The questions of a part by their rows of the question list, which `readings` name."""
+    rows = pc.list_flatten(part[ASKED_COLUMN]).to_pylist()
+    return {row.pop(_ROW): row for row in rows}
+
+
+def question_lists(questions: pa.Table) -> dict[str | None, str]:
+    """The texts of the lists that are read in one pass each.
+
+    What is asked of every document is one list, under None; what is bound to a document is another one, under its
+    document_id, so that a question of one document changes nothing for the others.
+    """
+    lists: dict[str | None, list[str]] = defaultdict(list)
+    for row in questions.select(["document_id", "question"]).to_pylist():
+        lists[row["document_id"]].append(row["question"])
+    return {document_id: question_list(texts) for document_id, texts in lists.items()}
+
+
+def first_questions(asked: pa.Table) -> frozenset[str]:
+    """Hashes of the questions that stand first in their lists: their readings count the shared turns."""
+    firsts: dict[str | None, str] = {}
+    for document_id, hash_ in zip(asked["document_id"].to_pylist(), asked["question_hash"].to_pylist(), strict=True):
+        firsts.setdefault(document_id, hash_)
+    return frozenset(firsts.values())

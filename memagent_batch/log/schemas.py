@@ -1,0 +1,92 @@
+"""Schemas of the turn log: one row for each finished turn, one for each reading that ended."""
+
+import pyarrow as pa
+
+from memagent_batch.files.columns import TIMESTAMP, column
+
+RUN_ID = column("run_id", pa.string(), "the run that made this row")
+ADDRESS = [
+    column("document_hash", pa.string(), "SHA-256 of the document's text in UTF-8, hex"),
+    column(
+        "question_hash",
+        pa.string(),
+        "SHA-256 of the question's text in UTF-8, hex; policy `shared`: of its list's hash and its own",
+    ),
+    column("sample", pa.int32(), "which reading of this document and question, from 0"),
+    column("reader_fingerprint", pa.string(), "hash of all else that decides the result, hex"),
+]
+DOCUMENT_HASH, QUESTION_HASH, SAMPLE, READER_FINGERPRINT = ADDRESS
+SPAN = [
+    column("chunk_index", pa.int32(), "position of the chunk that was shown, from 0", nullable=True),
+    column("token_start", pa.int64(), "first token of that chunk in the document", unit="tokens", nullable=True),
+    column("token_end", pa.int64(), "token after its last one", unit="tokens", nullable=True),
+    column(
+        "char_start",
+        pa.int64(),
+        "first character of that chunk in the text as stored, in which a CRLF is two",
+        unit="code points",
+        nullable=True,
+    ),
+    column("char_end", pa.int64(), "character after its last one", unit="code points", nullable=True),
+]
+KIND = column("kind", pa.string(), "kind of turn: update, answer, or direct")
+STATUS = column("status", pa.string(), "ok or failed; in `answers` also not_read: the next run reads it")
+RESULT = [
+    column("response", pa.string(), "text of the answer turn, without thoughts", nullable=True),
+    column("memory", pa.string(), "memory that the answer was given from", nullable=True),
+    column("finish_reason", pa.string(), "why the answer ended: stop, or length where it was cut", nullable=True),
+    column("memory_truncations", pa.int32(), "update turns whose memory was cut at its budget", unit="turns"),
+    column("num_document_tokens", pa.int64(), "length of the document", unit="tokens", nullable=True),
+    column("num_chunks", pa.int32(), "chunks of the document", unit="chunks", nullable=True),
+    column(
+        "num_turns",
+        pa.int32(),
+        "turns of the reading, replayed ones included; shared ones in the row of the list's first question alone, as "
+        "all that follows",
+        unit="turns",
+    ),
+    column("num_replayed_turns", pa.int32(), "of these, answered by the turn log", unit="turns"),
+    column("num_prompt_tokens", pa.int64(), "prompt tokens of all turns", unit="tokens"),
+    column("num_cached_prompt_tokens", pa.int64(), "of these, held by the prefix cache", unit="tokens"),
+    column("num_completion_tokens", pa.int64(), "completion tokens of all turns", unit="tokens"),
+    column("engine_seconds", pa.float64(), "time inside the engine, summed over turns", unit="seconds"),
+    column("started_at", TIMESTAMP, "when the reading began, UTC", nullable=True),
+    column("finished_at", TIMESTAMP, "when it ended, UTC"),
+]
+PROVENANCE = [
+    column("model", pa.string(), "the model that read"),
+    column(
+        "error_type", pa.string(), "what went wrong; AnswerNotFound where the response has no answer", nullable=True
+    ),
+    column("error_message", pa.string(), "where and why, and what to do", nullable=True),
+]
+
+TURN_LOG = pa.schema(
+    [
+        RUN_ID,
+        *ADDRESS,
+        column("path", pa.string(), "address of the turn in its reading, such as update/12"),
+        column(
+            "turn",
+            pa.int32(),
+            "position of the turn in its reading, from 0, in the order in which the policy asked; null in files of "
+            "earlier versions",
+            nullable=True,
+        ),
+        KIND,
+        *SPAN,
+        column("prompt_hash", pa.string(), "hash of the prompt's token ids; a replay must show the same prompt"),
+        column("token_ids", pa.list_(pa.int32()), "exactly the tokens that the engine returned"),
+        column("text", pa.string(), "their text, without control tokens but for the tags of thoughts"),
+        column("logprobs", pa.list_(pa.float32()), "log-probability of each token, if asked for", nullable=True),
+        column("finish_reason", pa.string(), "why the completion ended: stop or length"),
+        column("num_prompt_tokens", pa.int64(), "length of the prompt", unit="tokens"),
+        column("num_cached_prompt_tokens", pa.int64(), "of these, held by the prefix cache", unit="tokens"),
+        column("engine_seconds", pa.float64(), "time inside the engine", unit="seconds"),
+        column("finished_at", TIMESTAMP, "when the turn ended, UTC"),
+    ]
+)
+"""One row for each finished turn."""
+
+OUTCOME_LOG = pa.schema([RUN_ID, *ADDRESS, STATUS, *RESULT, *PROVENANCE])
+"""One row for each reading that ended."""

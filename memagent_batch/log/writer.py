@@ -1,0 +1,274 @@
+"""The turn log: the append-only record of every finished turn and reading, the one durable fact of a run.
+
+Files are immutable and appear whole or not at all: `log/turns/*.parquet` and `log/outcomes/*.parquet`. A writer buffers
+rows and writes them every few seconds or few MiB, off the event loop.
+"""
+
+import asyncio
+import contextlib
+import io
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from memagent_batch.domain.addresses import ReadingAddress, token_hash
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.errors import LogRowError, StorageError, StorageOutageError
+from memagent_batch.files.location import Location
+from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
+from memagent_batch.settings import LogSettings
+
+TURNS_FOLDER = "log/turns"
+OUTCOMES_FOLDER = "log/outcomes"
+ROW_BYTES = 300
+"""Bytes that a row takes beside its tokens and text; only paces the flushes."""
+ROOM_FLUSHES = 8
+"""Times `log.flush_bytes` that may wait in memory while the store fails; then turns wait too."""
+FIRST_PAUSE_SECONDS = 0.5
+"""Pause before a failed flush is tried again; doubled each time."""
+LONGEST_PAUSE_SECONDS = 15.0
+"""Doubling stops here: a store that comes back is found soon."""
+
+
+class TurnLogWriter:
+    """Appends turns and outcomes to a run's location. One for each actor; lives on one event loop.
+
+    Raises:
+        StorageError: from every method, once a file could not be written for `log.outage_seconds`, or can never be:
+            nothing may count as done that is not kept.
+    """
+
+    def __init__(self, output: Location, *, run_id: str, writer_id: str, settings: LogSettings) -> None:
+        """Files are named `{run_id}-{writer_id}-{number}`, so that no two writers ever share a name."""
+        self._output = output
+        self._run_id = run_id
+        self._name = f"{run_id}-{writer_id}"
+        self._settings = settings
+        self._turns: list[dict[str, Any]] = []
+        self._outcomes: list[dict[str, Any]] = []
+        self._pending_bytes = 0
+        self._number = 0
+        self._flushing_bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._wake = asyncio.Event()
+        self._flushed: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._error: StorageError | None = None
+        self.num_flushes = 0
+        """Flushes so far."""
+        self.num_bytes = 0
+        """Bytes of all files so far."""
+
+    def record_turn(self, address: ReadingAddress, prompt: Prompt, completion: Completion) -> None:
+        """Takes a finished turn; it is durable within the flush interval.
+
+        Raises:
+            LogRowError: the turn does not fit the log; it concerns its reading alone.
+        """
+        span = asdict(prompt.span) if prompt.span else dict.fromkeys(SPAN_COLUMNS)
+        self._append(
+            self._turns,
+            {
+                **asdict(address),
+                "path": prompt.path,
+                "turn": prompt.number,
+                "kind": prompt.kind,
+                **{SPAN_COLUMNS.get(name, name): value for name, value in span.items()},
+                "prompt_hash": token_hash(prompt.token_ids),
+                "token_ids": completion.token_ids,
+                "text": completion.text,
+                "logprobs": completion.logprobs,
+                "finish_reason": completion.finish_reason,
+                "num_prompt_tokens": completion.num_prompt_tokens,
+                "num_cached_prompt_tokens": completion.num_cached_prompt_tokens,
+                "engine_seconds": completion.engine_seconds,
+                "finished_at": datetime.now(UTC),
+            },
+            schema=TURN_LOG,
+            num_bytes=ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text),
+        )
+
+    async def record_outcome(self, address: ReadingAddress, result: Mapping[str, Any]) -> None:
+        """Takes a reading's end and returns when it is durable.
+
+        Raises:
+            LogRowError: the outcome does not fit the log; `require_outcome` tells so before.
+        """
+        row = {**asdict(address), **result}
+        self._append(self._outcomes, row, schema=OUTCOME_LOG, num_bytes=2 * ROW_BYTES)
+        await self._durable()
+
+    async def room(self) -> None:
+        """Returns when more may be recorded: at once, but while the store fails and much waits to be written."""
+        await self._room.wait()
+
+    def flush_soon(self) -> None:
+        """Flushes without waiting for the interval: nothing else is under way."""
+        self._wake.set()
+
+    async def flush(self) -> None:
+        """Writes what was recorded so far, and returns when it is durable."""
+        self._wake.set()
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Returns when what was recorded so far is durable, at the next flush."""
+        if self._error:
+            raise self._error
+        if self._task is not None and not self._task.done():
+            await self._durable()
+
+    async def close(self) -> None:
+        """Writes what waits; the last call."""
+        await self.flush()
+
+    def _append(self, rows: list[dict[str, Any]], row: dict[str, Any], *, schema: pa.Schema, num_bytes: int) -> None:
+        if self._error:
+            raise self._error
+        _require_row(row, schema=schema)
+        rows.append({"run_id": self._run_id, **row})
+        self._pending_bytes += num_bytes
+        if self._pending_bytes >= self._settings.flush_bytes:
+            self._wake.set()
+        self._open_or_close_room()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._flush_until_empty())
+
+    async def _durable(self) -> None:
+        """Waits for the end of the next flush: of one that is under way it may be too late to be part."""
+        if self._flushed is None:
+            self._flushed = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._flushed)
+
+    def _open_or_close_room(self) -> None:
+        waiting = self._pending_bytes + self._flushing_bytes
+        if self._error or waiting < ROOM_FLUSHES * self._settings.flush_bytes:
+            self._room.set()
+        else:
+            self._room.clear()
+
+    async def _flush_until_empty(self) -> None:
+        while self._turns or self._outcomes or self._flushed:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), timeout=self._settings.flush_seconds)
+            self._wake.clear()
+            await self._flush()
+
+    async def _flush(self) -> None:
+        turns, self._turns = self._turns, []
+        outcomes, self._outcomes = self._outcomes, []
+        flushed, self._flushed = self._flushed, None
+        self._flushing_bytes, self._pending_bytes = self._pending_bytes, 0
+        self._number += 1
+        if self._error is None:  # after a failed flush an outcome would be kept without its turns
+            try:
+                self._error = await self._failure_at_last(turns, outcomes, self._number)
+            except Exception as error:  # noqa: BLE001 - whatever ends a flush, nobody may wait for it for ever
+                self._error = StorageError(f"the log of {self._name} can't be written: {type(error).__name__}: {error}")
+        self._flushing_bytes = 0
+        self._open_or_close_room()
+        if flushed and self._error:
+            flushed.set_exception(self._error)
+        elif flushed:
+            flushed.set_result(None)
+
+    async def _failure_at_last(
+        self, turns: list[dict[str, Any]], outcomes: list[dict[str, Any]], number: int
+    ) -> StorageError | None:
+        """Writes the rows, again and again through an outage; what kept them from being written in the end."""
+        began, pause_seconds = time.monotonic(), FIRST_PAUSE_SECONDS
+        while True:
+            error = await asyncio.to_thread(self._failure, turns, outcomes, number)
+            if not isinstance(error, StorageOutageError):
+                return error
+            if time.monotonic() - began + pause_seconds > self._settings.outage_seconds:
+                return StorageError(f"{error}; tried for {self._settings.outage_seconds:g} s (log.outage_seconds)")
+            await asyncio.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+
+    def _failure(self, turns: list[dict[str, Any]], outcomes: list[dict[str, Any]], number: int) -> StorageError | None:
+        """Writes the rows; what kept them from being written."""
+        try:
+            self._write(turns, outcomes, number)
+        except StorageError as error:
+            return error
+        return None
+
+    def _write(self, turns: list[dict[str, Any]], outcomes: list[dict[str, Any]], number: int) -> None:
+        """Turns first: an outcome is never there without the turns that explain it."""
+        for folder, rows, schema in ((TURNS_FOLDER, turns, TURN_LOG), (OUTCOMES_FOLDER, outcomes, OUTCOME_LOG)):
+            if rows:
+                data = parquet_bytes(pa.Table.from_pylist(rows, schema=schema))
+                (self._output / f"{folder}/{self._name}-{number:06d}.parquet").write_bytes(data)
+                self.num_bytes += len(data)
+        self.num_flushes += 1
+
+
+def require_outcome(address: ReadingAddress, result: Mapping[str, Any]) -> None:
+    """Refuses an outcome that the log can't hold.
+
+    Raises:
+        LogRowError: names the column.
+    """
+    _require_row({**asdict(address), **result}, schema=OUTCOME_LOG)
+
+
+def _require_row(row: Mapping[str, Any], *, schema: pa.Schema) -> None:
+    """One row that does not fit would keep all the others of its file from being written."""
+    for column in schema:
+        value = row.get(column.name)
+        if column.name in OWN_COLUMNS:
+            continue
+        if value is None and not column.nullable:
+            raise LogRowError(f"`{column.name}` is missing, and the turn log has no room for that")
+        try:
+            pa.array([value], column.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise LogRowError(f"`{column.name}` does not fit the turn log: {type(error).__name__}: {error}") from error
+
+
+OWN_COLUMNS = frozenset({"run_id", "prompt_hash", *ReadingAddress.__dataclass_fields__})
+"""Columns that this project alone fills; the others hold what engines and policies bring."""
+SPAN_COLUMNS = {
+    "index": "chunk_index",
+    "token_start": "token_start",
+    "token_end": "token_end",
+    "char_start": "char_start",
+    "char_end": "char_end",
+}
+"""Fields of a ChunkSpan and the columns that hold them."""
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    """The table as one Parquet file, zstd."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def new_run_id(*, after: str = "") -> str:
+    """A run's id: UTC time to the millisecond and four random hex digits, such as `20260131T235959.123Z.07af`.
+
+    It sorts behind `after`, the id of the run before in the same output, though the clock may have gone back since:
+    among rows of several runs the later run's stand, and no clock must decide which that is.
+    """
+    now = datetime.now(UTC)
+    with contextlib.suppress(ValueError):  # an id that is no time, as of an output that was made by hand
+        before = datetime.strptime(after[:STAMP_LENGTH], STAMP_FORMAT).replace(tzinfo=UTC)
+        now = max(now, before + timedelta(milliseconds=1))
+    return f"{_stamp(now)}.{secrets.token_hex(2)}"
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.strftime("%Y%m%dT%H%M%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+STAMP_FORMAT = "%Y%m%dT%H%M%S.%fZ"
+STAMP_LENGTH = len("20260131T235959.123Z")

@@ -1,0 +1,36 @@
+"""Ranks passages of a document against a question by BM25 (package bm25s), for the `retrieve` policy."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+WORDS = r"(?u)\w+"
+"""A word: letters, digits and underscores; single ones too, so that no number or initial is lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bm25:
+    """Scores by words in lower case, without stop words or stems: any language that puts spaces between words."""
+
+    decode: Callable[[list[int]], str]
+    """Turns token ids back into text."""
+
+    def __call__(self, passages: Sequence[Sequence[int]], question: Sequence[int]) -> list[float]:
+        """Scores of the passages, shape [num_passages]; 0 where a passage has no word of the question."""
+        import bm25s
+
+        words = self._words([*passages, question])
+        if not any(words[:-1]):
+            return [0.0] * len(passages)
+        index = bm25s.BM25()
+        index.index(words[:-1], show_progress=False)
+        known = [word for word in words[-1] if word in index.vocab_dict]
+        return [float(score) for score in index.get_scores(known)] if known else [0.0] * len(passages)
+
+    def _words(self, texts: Sequence[Sequence[int]]) -> list[list[str]]:
+        import bm25s
+
+        decoded = [self.decode(list(token_ids)) for token_ids in texts]
+        words: list[list[str]] = bm25s.tokenize(
+            decoded, token_pattern=WORDS, stopwords=None, return_ids=False, show_progress=False
+        )
+        return words

@@ -1,0 +1,250 @@
+"""Imports the exact prompts of the published checkpoints from a file of the official MemAgent code.
+
+The texts themselves are not part of this project: they are taken from the user's own checkout, by parsing the file,
+never by running it, and are checked against the hashes of the published ones.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from string import Formatter
+
+from memagent_batch.domain.prompts import (
+    ANSWER_SLOTS,
+    UPDATE_SLOTS,
+    AnswerForm,
+    PromptSet,
+    Slot,
+    require_slots,
+    split_slots,
+)
+from memagent_batch.errors import PromptSetError
+from memagent_batch.prompts.python_constants import PythonFile, StringConstant
+
+
+class OfficialText(StrEnum):
+    """The texts of the official code that a prompt set is made of."""
+
+    UPDATE = "update"
+    """The turn that writes the memory anew."""
+    BOXED = "boxed answer"
+    r"""The answer turn that asks for `\boxed{...}`."""
+    SENTENCE = "sentence answer"
+    """The answer turn that asks for "the answer is"."""
+    FIRST_MEMORY = "first memory"
+    """The memory before the first chunk."""
+
+
+PUBLISHED_SHA256: Mapping[OfficialText, str] = {
+    OfficialText.UPDATE: "49fa58187bb7d23e58b08ed1a15732c71008196a1f633be2b4a3be507ee366b3",
+    OfficialText.BOXED: "ac0d288bd6ca474b7061bab361aafa585425bc81faf19cfcf29d30749e44990c",
+    OfficialText.SENTENCE: "76c0395b111bb18000345701c14ceaafc8a9776fb76577676df0c15274d1235e",
+    OfficialText.FIRST_MEMORY: "1dd86650b232de2f2d2cb11bab363c49d658e706f1accecb39f7b3e7c1272608",
+}
+"""SHA-256 of the published texts in UTF-8, as the constants stand, with their own slots and doubled braces."""
+
+CHECKPOINTS = ("RL-MemoryAgent-7B", "RL-MemoryAgent-14B")
+"""Checkpoints that were trained on update, boxed answer and first memory. The official evaluator alone uses the
+sentence answer; the trainer showed the boxed one as the constant stands, its braces doubled."""
+
+BOX = "\\boxed"
+"""Stands in every text that asks for a boxed answer."""
+
+CONSTANTS: Mapping[str, OfficialText] = {
+    "TEMPLATE": OfficialText.UPDATE,
+    "TEMPLATE_FINAL": OfficialText.SENTENCE,
+    "TEMPLATE_FINAL_BOXED": OfficialText.BOXED,
+    "NO_MEMORY": OfficialText.FIRST_MEMORY,
+    "NO_PREVIOUS_MEMORY": OfficialText.FIRST_MEMORY,
+    "INITIAL_MEMORY": OfficialText.FIRST_MEMORY,
+    "FIRST_MEMORY": OfficialText.FIRST_MEMORY,
+}
+"""Which text a constant of the official code holds that is not a published one, which is known by its hash."""
+
+PUBLISHED_FIRST_MEMORY = "No previous memory"
+"""First memory of the published agent; its code does not always hold it as a constant."""
+
+OFFICIAL_SLOTS: Mapping[str, Slot] = {"prompt": Slot.QUESTION, "memory": Slot.MEMORY, "chunk": Slot.CHUNK}
+"""What the official slots are called here."""
+
+ANSWER_TEXTS: Mapping[AnswerForm, OfficialText] = {
+    AnswerForm.BOXED: OfficialText.BOXED,
+    AnswerForm.SENTENCE: OfficialText.SENTENCE,
+}
+"""Which text asks for which answer form."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextCheck:
+    """How one imported text compares with the published one."""
+
+    text: OfficialText
+    """The text."""
+    source: str
+    """Constant and line that it was taken from, or why there is none."""
+    sha256: str
+    """Hash of the text as it stands in the official code, 64 hex digits."""
+    is_published: bool
+    """Whether it is the published text, byte for byte."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfficialImport:
+    """A prompt set made from official code, and what is known of its texts."""
+
+    prompts: PromptSet
+    """The prompt set, with the project's own slot names."""
+    checks: tuple[TextCheck, ...]
+    """One for each text."""
+    checkpoints: tuple[str, ...]
+    """Checkpoints that were trained on these texts, with the answer form `boxed-as-trained`; none where a text differs
+    from the published one, or the boxed answer is missing."""
+
+    @property
+    def is_published(self) -> bool:
+        """Whether every text is the published one."""
+        return all(check.is_published for check in self.checks)
+
+
+def import_official(
+    path: Path, *, name: str | None = None, published: Mapping[OfficialText, str] = PUBLISHED_SHA256
+) -> OfficialImport:
+    """Makes a prompt set from the constants of a Python file, which is parsed and never run.
+
+    Args:
+        path: the Python file.
+        name: name of the prompt set; the file's own name without ending where it is not given.
+        published: SHA-256 of each published text, 64 hex digits.
+
+    Raises:
+        PromptSetError: no UTF-8 file, no Python, a constant is missing or not a plain string, or a text lacks a slot.
+    """
+    constants = _texts_of(path, published=published)
+    _require_texts(constants, path=path)
+    texts = {text: _own_slots(text, constant, path=path) for text, constant in constants.items()}
+    checks = tuple(_check(text, constants[text], published=published) for text in OfficialText if text in constants)
+    answers = {form: texts[text] for form, text in ANSWER_TEXTS.items() if text in texts}
+    if any(check.is_published for check in checks if check.text is OfficialText.BOXED):
+        answers[AnswerForm.BOXED_AS_TRAINED] = _as_trained(answers[AnswerForm.BOXED])
+    is_trained = AnswerForm.BOXED_AS_TRAINED in answers and all(check.is_published for check in checks)
+    checkpoints = CHECKPOINTS if is_trained else ()
+    prompts = PromptSet(
+        name=name or path.stem,
+        version=_version([*texts.items(), *answers.items()]),
+        first_memory=texts[OfficialText.FIRST_MEMORY],
+        update=texts[OfficialText.UPDATE],
+        answers=answers,
+        note=_note(checks, checkpoints, path=path),
+    )
+    return OfficialImport(prompts=prompts, checks=checks, checkpoints=checkpoints)
+
+
+def _texts_of(path: Path, *, published: Mapping[OfficialText, str]) -> dict[OfficialText, StringConstant]:
+    file = PythonFile(path)
+    by_hash = {sha256: text for text, sha256 in published.items()}
+    found: dict[OfficialText, StringConstant] = {}
+    for constant in file.constants(names=CONSTANTS.keys()):
+        text = by_hash.get(constant.sha256) or _text_by_name(constant)
+        if text is None:
+            continue
+        if text in found and found[text].value != constant.value:
+            raise PromptSetError(
+                f"{path}: {found[text].place}, and {constant.place}, are two texts for the {text}; leave one of them"
+            )
+        found.setdefault(text, constant)
+    file.require_whole(CONSTANTS.keys() | {constant.name for constant in found.values()})
+    default = StringConstant(
+        name="", value=PUBLISHED_FIRST_MEMORY, place="not in the file; the published words are taken"
+    )
+    found.setdefault(OfficialText.FIRST_MEMORY, default)
+    return found
+
+
+def _text_by_name(constant: StringConstant) -> OfficialText | None:
+    """Which text a constant holds that is none of the published ones."""
+    text = CONSTANTS.get(constant.name)
+    return OfficialText.BOXED if text is OfficialText.SENTENCE and BOX in constant.value else text
+
+
+def _require_texts(constants: Mapping[OfficialText, StringConstant], *, path: Path) -> None:
+    if OfficialText.UPDATE not in constants:
+        raise PromptSetError(f"{path} has no constant TEMPLATE at its top level, the text of an update turn")
+    if not any(text in constants for text in ANSWER_TEXTS.values()):
+        raise PromptSetError(
+            f"{path} has neither TEMPLATE_FINAL nor TEMPLATE_FINAL_BOXED at its top level, the text of the answer turn"
+        )
+
+
+def _own_slots(text: OfficialText, constant: StringConstant, *, path: Path) -> str:
+    """The text with the project's slot names, its braces still doubled; the first memory as it is."""
+    if text is OfficialText.FIRST_MEMORY:
+        return constant.value
+    place = f"{path}, {constant.place}"
+    own = "".join(_own_piece(*piece, place=place) for piece in _pieces(constant.value, place=place))
+    names = {slot: name for name, slot in OFFICIAL_SLOTS.items()}
+    slots = UPDATE_SLOTS if text is OfficialText.UPDATE else ANSWER_SLOTS
+    missing = sorted(f"{{{names[slot]}}}" for slot in slots if f"{{{slot}}}" not in own)
+    if missing:
+        raise PromptSetError(f"{place}: the text lacks the slot {', '.join(missing)}")
+    require_slots(own, slots, place=place)
+    return own
+
+
+def _pieces(text: str, *, place: str) -> list[tuple[str, str | None, str | None, str | None]]:
+    try:
+        return list(Formatter().parse(text))
+    except ValueError as error:
+        raise PromptSetError(
+            f"{place}: the text can't be parsed: {error}; braces that are no slot are doubled"
+        ) from error
+
+
+def _own_piece(literal: str, name: str | None, spec: str | None, conversion: str | None, *, place: str) -> str:
+    fixed = literal.replace("{", "{{").replace("}", "}}")
+    if name is None:
+        return fixed
+    if spec or conversion:
+        raise PromptSetError(f"{place}: the slot {{{name}}} has a format; a slot is a name in braces and nothing else")
+    if name not in OFFICIAL_SLOTS:
+        known = ", ".join(f"{{{slot}}}" for slot in OFFICIAL_SLOTS)
+        raise PromptSetError(f"{place}: unknown slot {{{name}}}; known are {known}")
+    return f"{fixed}{{{OFFICIAL_SLOTS[name]}}}"
+
+
+def _check(text: OfficialText, constant: StringConstant, *, published: Mapping[OfficialText, str]) -> TextCheck:
+    is_published = constant.sha256 == published.get(text)
+    return TextCheck(text=text, source=constant.place, sha256=constant.sha256, is_published=is_published)
+
+
+def _as_trained(boxed: str) -> str:
+    """The boxed answer with the braces that the official trainer shows: it fills slots, but undoubles no brace."""
+    pieces = split_slots(boxed)
+    return "".join(
+        f"{{{piece}}}" if isinstance(piece, Slot) else piece.replace("{", "{{{{").replace("}", "}}}}")
+        for piece in pieces
+    )
+
+
+def _version(texts: Iterable[tuple[str, str]]) -> str:
+    """Twelve hex digits: short enough to read in a table, and different wherever a text is."""
+    return hashlib.sha256(json.dumps(sorted(texts), ensure_ascii=True).encode()).hexdigest()[:12]
+
+
+def _note(checks: tuple[TextCheck, ...], checkpoints: tuple[str, ...], *, path: Path) -> str:
+    differing = ", ".join(check.text for check in checks if not check.is_published)
+    if differing:
+        return (
+            f"Imported from {path.name}. Differs from the published texts: {differing}. No published checkpoint fits."
+        )
+    if not checkpoints:
+        return (
+            f"Imported from {path.name}. Every text is the published one; of the answer text, which the official "
+            "evaluator uses, no checkpoint is known that was trained on it."
+        )
+    return (
+        f"Imported from {path.name}. Every text is the published one; trained on them, with the answer form "
+        f"{AnswerForm.BOXED_AS_TRAINED}: {', '.join(checkpoints)}."
+    )

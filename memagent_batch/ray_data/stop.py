@@ -1,0 +1,37 @@
+"""Notes why a run stops before its end, for `memagent status`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from ray.exceptions import RayError
+
+from memagent_batch.errors import MemagentError
+from memagent_batch.files.location import Location
+from memagent_batch.ray_data.leaving import Leave
+from memagent_batch.ray_data.session import own_error
+from memagent_batch.runs.stop_note import write_stop_note
+
+
+@contextmanager
+def noted_stop(output: Location, *, run_id: str) -> Iterator[None]:
+    """The block, which leaves a note if it does not end well. It is a help: where it can't be written, nothing is."""
+    try:
+        yield
+    except BaseException as error:
+        with suppress(MemagentError):
+            write_stop_note(output, run_id=run_id, why=_why(error))
+        raise
+
+
+def _why(error: BaseException) -> str:
+    match error:
+        case Leave():
+            return str(error.cause)
+        case KeyboardInterrupt():
+            return "interrupted, as by Ctrl-C"
+        case RayError():
+            return str(own_error(error))
+        case MemagentError():
+            return str(error)
+        case _:
+            return type(error).__name__

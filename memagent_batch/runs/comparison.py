@@ -1,0 +1,231 @@
+"""Compares the answers of two finished runs, from their records and logs; of one output or of two."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.domain.answers import Extraction, extract_answer
+from memagent_batch.domain.readings import Status
+from memagent_batch.errors import OutputError
+from memagent_batch.inputs.documents import is_there
+from memagent_batch.log.index import ReadingKey, Row, read_outcomes, scan_outcome_files
+from memagent_batch.runs.causes import AskedReading, Cause, causes_between, causes_of_presence, change_between
+from memagent_batch.runs.history import PastRun
+from memagent_batch.runs.schemas import ANSWER_GIVEN, DIFFERENCES
+
+BATCH_READINGS = 10_000
+"""Most readings whose texts are held at once, of each run."""
+
+SIDE_COLUMNS = tuple(field.name for field in ANSWER_GIVEN)
+"""Columns of `DIFFERENCES` that are there for each of the two runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """A reading in the plan of one run."""
+
+    asked: AskedReading
+    """What was asked."""
+    question: str
+    """Text of its question."""
+    sample: int
+    """Which sample."""
+    run_id: str | None
+    """The run that read it; None where the document can't be read, or the reading was not read."""
+    error: str | None
+    """Why the document can't be read."""
+
+    @property
+    def key(self) -> ReadingKey:
+        """Its key in the log."""
+        return (self.asked.document_hash or "", self.asked.question_hash, self.sample)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pair:
+    """A reading of the same ids in both runs, or in one of them."""
+
+    document_id: str
+    question_id: str
+    sample: int
+    before: _Reading | None
+    after: _Reading | None
+    why: list[Cause]
+
+
+class _Side:
+    """One of the two runs: finds its readings by document, and their answers in the log."""
+
+    def __init__(self, run: PastRun) -> None:
+        self.run = run
+        self.question_ids = frozenset(run.questions["question_id"].to_pylist())
+        self._rows = {name: row for row, name in enumerate(run.plan["document_id"].to_pylist())}
+        self._missing = frozenset(run.plan.filter(pc.invert(is_there(run.plan)))["document_id"].to_pylist())
+        self._records = run.plan.select(["document_hash", "error", "readings"]).to_struct_array().combine_chunks()
+        self._questions = run.questions.select(["question_id", "question", "question_hash"]).to_pylist()
+        self._reader = (run.manifest["reader_fingerprint"], run.manifest["settings"]["extraction"])
+        self._files: dict[tuple[ReadingKey, str], list[str]] = {}
+
+    def document_ids(self) -> Iterator[str]:
+        """What it asked something of, in the order of its plan: its documents, and ones that were not there."""
+        return iter(self._rows)
+
+    def has_document(self, document_id: str) -> bool:
+        """Whether the run found it."""
+        return document_id in self._rows and document_id not in self._missing
+
+    def reads_as(self, other: "_Side") -> bool:
+        """Whether equal records of the two, in one log, mean equal answers."""
+        return self._reader == other._reader and self._questions == other._questions
+
+    def record(self, document_id: str) -> pa.StructScalar | None:
+        """What the plan says of a document; None where the run asked nothing of it."""
+        row = self._rows.get(document_id)
+        return None if row is None else self._records[row]
+
+    def readings(self, document_id: str) -> dict[tuple[str, int], _Reading]:
+        """What was asked of a document, by question_id and sample."""
+        record = self.record(document_id)
+        if record is None:
+            return {}
+        document = record.as_py()
+        fingerprint, extraction = self._reader
+        readings = {}
+        for reading in document["readings"]:
+            question = self._questions[reading["question"]]
+            readings[question["question_id"], reading["sample"]] = _Reading(
+                asked=AskedReading(
+                    document_hash=document["document_hash"],
+                    question_hash=question["question_hash"],
+                    reader_fingerprint=fingerprint,
+                    extraction=extraction,
+                ),
+                question=question["question"],
+                sample=reading["sample"],
+                run_id=reading["run_id"],
+                error=document["error"],
+            )
+        return readings
+
+    def index(self, run_ids: set[str]) -> None:
+        """Finds the log files that hold what these runs read."""
+        if run_ids:
+            self._files = scan_outcome_files(self.run.output, reader_fingerprint=self._reader[0], run_ids=run_ids)
+
+    def rows(self, readings: Sequence[_Reading | None]) -> Iterator[Row]:
+        """The columns `SIDE_COLUMNS` of each reading; nulls where there is none."""
+        outcomes = self._outcomes([reading for reading in readings if reading and reading.run_id])
+        for reading in readings:
+            if reading is None:
+                yield dict.fromkeys(SIDE_COLUMNS)
+            elif reading.run_id is None:
+                status = Status.NOT_READ if reading.error is None else Status.FAILED
+                yield _row(reading, {"status": status, "error_message": reading.error})
+            else:
+                outcome = outcomes.get((reading.key, reading.run_id))
+                if outcome is None:
+                    raise OutputError(
+                        f"the log of {self.run.output.uri} no longer holds what run {reading.run_id} read (document "
+                        f"hash {reading.key[0][:12]}, question {reading.question!r}); restore its files in log/outcomes"
+                    )
+                yield _row(reading, outcome)
+
+    def _outcomes(self, readings: Sequence[_Reading]) -> dict[tuple[ReadingKey, str], Row]:
+        by_run: dict[str, list[ReadingKey]] = defaultdict(list)
+        for reading in readings:
+            by_run[str(reading.run_id)].append(reading.key)
+        found = {}
+        for run_id, keys in by_run.items():
+            rows = read_outcomes(
+                self.run.output,
+                sorted({file for key in keys for file in self._files.get((key, run_id), ())}),
+                reader_fingerprint=self._reader[0],
+                document_hashes=sorted({key[0] for key in keys}),
+            )
+            found.update({(key, run_id): row for key, row in rows.items()})
+        return found
+
+
+def compare_runs(before: PastRun, after: PastRun) -> Iterator[pa.Table]:
+    """Streams the rows whose answer, status or presence differs, as tables of `DIFFERENCES`.
+
+    What both runs have from the same rows of one log is passed over without reading it.
+
+    Raises:
+        OutputError: the log no longer holds what a run read, or can't be read.
+    """
+    sides = (_Side(before), _Side(after))
+    run_ids: tuple[set[str], set[str]] = (set(), set())
+    for pair in _pairs(*sides):
+        for found, reading in zip(run_ids, (pair.before, pair.after), strict=True):
+            if reading and reading.run_id:
+                found.add(reading.run_id)
+    for side, found in zip(sides, run_ids, strict=True):
+        side.index(found)
+    pairs = _pairs(*sides)
+    while batch := list(islice(pairs, BATCH_READINGS)):
+        earlier = sides[0].rows([pair.before for pair in batch])
+        later = sides[1].rows([pair.after for pair in batch])
+        rows = [_difference(pair, *said) for pair, *said in zip(batch, earlier, later, strict=True) if _differs(*said)]
+        if rows:
+            yield pa.Table.from_pylist(rows, schema=DIFFERENCES)
+
+
+def _pairs(before: _Side, after: _Side) -> Iterator[_Pair]:
+    """Readings that may differ: documents of the later run in its order, then those that are gone."""
+    gone = (name for name in before.document_ids() if after.record(name) is None)
+    same_log = before.run.output.uri == after.run.output.uri
+    same_reader = same_log and before.reads_as(after)
+    for document_id in (*after.document_ids(), *gone):
+        if same_reader and before.record(document_id) == after.record(document_id):
+            continue
+        earlier, later = before.readings(document_id), after.readings(document_id)
+        for key in [*later, *(key for key in earlier if key not in later)]:
+            reading, again = earlier.get(key), later.get(key)
+            if same_log and reading == again:
+                continue
+            if reading and again:
+                why = causes_between(reading.asked, again.asked)
+            else:
+                why = _why_alone(document_id, key[0], *((before, earlier) if reading is None else (after, later)))
+            yield _Pair(
+                document_id=document_id, question_id=key[0], sample=key[1], before=reading, after=again, why=why
+            )
+
+
+def _why_alone(
+    document_id: str, question_id: str, other: _Side, readings: Mapping[tuple[str, int], _Reading]
+) -> list[Cause]:
+    """Why the other run, with these readings of the document, lacks one."""
+    if other.has_document(document_id):
+        return causes_of_presence(document_there=True, question_there=(question_id, 0) in readings)
+    return causes_of_presence(document_there=False, question_there=question_id in other.question_ids)
+
+
+def _row(reading: _Reading, outcome: Row) -> Row:
+    """What `answers` said of a reading."""
+    row = {name: outcome.get(name) for name in SIDE_COLUMNS}
+    row |= {"question": reading.question, "run_id": reading.run_id}
+    if row["status"] == Status.OK:
+        row["answer"] = extract_answer(outcome["response"], extraction=Extraction(reading.asked.extraction))
+    return row
+
+
+def _differs(before: Row, after: Row) -> bool:
+    return (before["status"], before["answer"]) != (after["status"], after["answer"])
+
+
+def _difference(pair: _Pair, before: Row, after: Row) -> Row:
+    return {
+        "document_id": pair.document_id,
+        "question_id": pair.question_id,
+        "sample": pair.sample,
+        "change": change_between(asked_before=pair.before is not None, asked_after=pair.after is not None),
+        "why": pair.why,
+        **{f"{name}_before": value for name, value in before.items()},
+        **{f"{name}_after": value for name, value in after.items()},
+    }

@@ -1,0 +1,281 @@
+"""Begins and closes a run: `run.json` at the start, its manifest and its place in history when the counts close."""
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
+from memagent_batch.errors import CountsError, StorageError
+from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.files.location import Location, storage_errors
+from memagent_batch.log.index import TurnIndex
+from memagent_batch.log.question_list import read_asked, write_asked
+from memagent_batch.log.schemas import OUTCOME_LOG
+from memagent_batch.log.writer import new_run_id
+from memagent_batch.masking import shown
+from memagent_batch.runs.changes import find_changes, removed_documents
+from memagent_batch.runs.claim import ANSWER_TABLES, publish, removed_on_failure, require_claim
+from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
+from memagent_batch.runs.manifest import (
+    FORMAT,
+    RUN_FILE,
+    RunRecord,
+    asked_documents,
+    asked_questions,
+    package_versions,
+    public_settings,
+    read_json,
+    write_run_record,
+)
+from memagent_batch.runs.not_read import attach_not_read
+from memagent_batch.runs.parts import PARTS
+from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.tables import (
+    ANSWERS_FOLDER,
+    MEMORIES_FOLDER,
+    REMOVED_FOLDER,
+    SUMS,
+    Projection,
+    count_rows,
+    table_bytes,
+)
+from memagent_batch.settings import Settings
+from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens
+
+SHOWN_MISSING = 20
+"""Missing readings that an error names."""
+SHOWN_REASONS = 3
+"""Reasons of failed readings, and of those that were not read, that the manifest and the last lines name."""
+
+COUNT_THREADS = 16
+"""Footers of table files read at once."""
+
+CLAIM_TRIES = 5
+"""Other attempts that may claim the output between the look at `run.json` and the writing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One execution over a plan."""
+
+    run_id: str
+    """Its id."""
+    output: Location
+    """Where it writes."""
+    settings: Settings
+    """All knobs."""
+    reader: ReaderIdentity
+    """The reader."""
+    asked: int
+    """Readings asked for."""
+    started_at: datetime
+    """When it began, UTC."""
+    began_seconds: float
+    """The same on the monotonic clock of this process, which no correction of the wall clock moves."""
+    projection: Projection
+    """How rows are made of the log."""
+
+    def parts(self, plan: Plan, index: TurnIndex, *, not_read: pa.Table | None = None) -> list[pa.Table]:
+        """The plan in numbered parts, one for each file of the tables, with the readings that were not read."""
+        parts = attach_not_read(plan.parts(index), OUTCOME_LOG.empty_table() if not_read is None else not_read)
+        return [
+            part.append_column("part", pa.array([number] * part.num_rows, pa.int64()))
+            for number, part in enumerate(parts)
+        ]
+
+
+def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, plan: Plan) -> Run:
+    """Writes `run.json`: from here on the location belongs to this job, and in it to this run."""
+    started_at = datetime.now(UTC)
+    run_id = _claim(output, settings, reader=reader, plan=plan, started_at=started_at)
+    write_asked(output, plan.hashed_questions(), run_id=run_id)
+    fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(settings.output)}
+    tell(Event(kind=EventKind.RUN_STARTED, message=f"run {run_id}: {plan.num_readings} readings asked", fields=fields))
+    prompts = make_prompt_set(settings)
+    projection = Projection(
+        output=output,
+        run_id=run_id,
+        reader_fingerprint=reader.fingerprint,
+        model=settings.model,
+        first_memory=prompts.first_memory,
+        keep_word=prompts.keep_word,
+        extraction=settings.extraction,
+        table_format=settings.table_format,
+        opens_thought=make_prompt_tokens(settings).opens_thought,
+    )
+    return Run(
+        run_id=run_id,
+        output=output,
+        settings=settings,
+        reader=reader,
+        asked=plan.num_readings,
+        started_at=started_at,
+        began_seconds=time.monotonic(),
+        projection=projection,
+    )
+
+
+def _claim(output: Location, settings: Settings, *, reader: ReaderIdentity, plan: Plan, started_at: datetime) -> str:
+    """Writes `run.json` under an id that sorts behind the one that it replaces, whatever the clocks say."""
+    place = output / RUN_FILE
+    for _ in range(CLAIM_TRIES):
+        with storage_errors(place.uri):
+            version, before = place.version(), read_json(place)
+        record = RunRecord(
+            run_id=new_run_id(after=before["run_id"] if before else ""),
+            started_at=started_at.isoformat(),
+            documents=asked_documents(settings),
+            questions=asked_questions(settings),
+            asked=plan.num_readings,
+            reader_fingerprint=reader.fingerprint,
+            settings=public_settings(settings),
+        )
+        if write_run_record(output, record, version=version):
+            return record.run_id
+    raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")
+
+
+def close_run(
+    run: Run, *, reports: Sequence[dict[str, Any]], recorded: pa.Table, before: PastRun | None
+) -> dict[str, Any]:
+    """Checks that the counts close, and writes what is left: `removed`, the record of the run, and the manifest.
+
+    Args:
+        run: The run, whose answers and memories are written.
+        reports: What the parts of the tables reported.
+        recorded: The plan as the run's record keeps it (`history.recorded_plan`).
+        before: The last finished run, if there was one.
+
+    Raises:
+        CountsError: the files do not hold one row for each reading asked for; names the missing ones.
+        SupersededError: a newer attempt holds the claim; no manifest was written.
+    """
+    questions = read_asked(run.output, run_id=run.run_id)
+    removed = removed_documents(recorded, run_id=run.run_id, before=before)
+    with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
+        counts = _require_closed(run, reports)
+        removed_file = _kept_removed(run, removed, before=before) or _write_removed(run, removed)
+    manifest = {
+        **_manifest(run, reports, counts=counts),
+        "files": {**_files(reports), REMOVED_FOLDER: [removed_file]},
+        "changes": asdict(find_changes(recorded, questions, before=before)),
+        PARTS: [{name: value for name, value in report.items() if name != "missing"} for report in reports],
+    }
+    past = PastRun(
+        output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
+    )
+    write_plan(past)
+    publish(run.output, manifest, tables=ANSWER_TABLES, run_id=run.run_id)
+    write_record_manifest(past)
+    message = _closing_line(run.run_id, counts, manifest["reasons"])
+    fields = {"run_id": run.run_id, **counts, "seconds": manifest["seconds"]}
+    tell(Event(kind=EventKind.RUN_CLOSED, message=message, fields=fields))
+    return manifest
+
+
+def _require_closed(run: Run, reports: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """The counts, if they close."""
+    expected = _expected_rows(reports)
+    rows = _rows(run, list(expected))
+    counts = _counts(run, reports, rows=rows)
+    missing = [reading for report in reports for reading in report["missing"]]
+    ended = counts["ok"] + counts["failed"] + counts["not_read"]
+    if missing or rows != expected or not counts["asked"] == ended == counts["answers_rows"]:
+        require_claim(run.output, run_id=run.run_id)  # else a newer attempt may have removed this one's files
+        shown = "; ".join(missing[:SHOWN_MISSING])
+        wrong = [name for name in expected if rows[name] != expected[name]]
+        files = f" {len(wrong)} table files are gone or changed: {'; '.join(wrong[:SHOWN_MISSING])}." if wrong else ""
+        raise CountsError(
+            f"the counts do not close: {counts}. {len(missing)} readings have no outcome in the log: {shown}.{files} "
+            "Run the same command again to read them"
+        )
+    return counts
+
+
+def _manifest(run: Run, reports: Sequence[dict[str, Any]], *, counts: dict[str, int]) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "run_id": run.run_id,
+        "counts": counts,
+        "reasons": {status.value: _reasons(reports, status) for status in (Status.FAILED, Status.NOT_READ)},
+        "totals": {name: sum(report[name] for report in reports) for name in SUMS},
+        "reader_fingerprint": run.reader.fingerprint,
+        "reader": run.reader.parts,
+        "settings": public_settings(run.settings),
+        "versions": package_versions(),
+        "started_at": run.started_at.isoformat(),
+        "finished_at": datetime.now(UTC).isoformat(),
+        "seconds": round(time.monotonic() - run.began_seconds, 3),
+    }
+
+
+def _reasons(reports: Sequence[dict[str, Any]], status: Status) -> list[dict[str, Any]]:
+    """The most frequent reasons of one status, as `Reason`."""
+    found = (Reason(**reason) for report in reports for reason in report[f"{status.value}_reasons"])
+    return [asdict(reason) for reason in most_frequent(found, limit=SHOWN_REASONS)]
+
+
+def _closing_line(run_id: str, counts: dict[str, int], reasons: dict[str, list[dict[str, Any]]]) -> str:
+    """The counts, and behind them why readings have no answer."""
+    parts = [f"{counts['ok']} ok"]
+    for status, name in ((Status.FAILED, "failed"), (Status.NOT_READ, "not read")):
+        why = sum_up(Reason(**reason) for reason in reasons[status.value])
+        if why or status == Status.FAILED:
+            parts.append(f"{counts[status.value]} {name}" + (f" ({why})" if why else ""))
+    return f"run {run_id} closed: {', '.join(parts)}"
+
+
+def _files(reports: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
+    return {name: [report[f"{name}_file"] for report in reports] for name in (ANSWERS_FOLDER, MEMORIES_FOLDER)}
+
+
+def _kept_removed(run: Run, removed: pa.Table, *, before: PastRun | None) -> str | None:
+    """The file of the last run, where it is there and would hold the same rows."""
+    if before is None or not before.removed.equals(removed):
+        return None
+    names: list[str] = before.manifest["files"].get(REMOVED_FOLDER, [])
+    if len(names) != 1 or not names[0].endswith(f".{run.settings.table_format.value}"):
+        return None
+    return names[0] if _rows(run, names) == {names[0]: removed.num_rows} else None
+
+
+def _write_removed(run: Run, removed: pa.Table) -> str:
+    """Writes the table of removed documents; returns the name of its file, which no other run's has."""
+    name = f"{REMOVED_FOLDER}/part-00000-{run.run_id}.{run.settings.table_format.value}"
+    (run.output / name).write_bytes(table_bytes(removed, table_format=run.settings.table_format))
+    return name
+
+
+def _counts(run: Run, reports: Sequence[dict[str, Any]], *, rows: Mapping[str, int | None]) -> dict[str, int]:
+    """Readings asked, ok, failed and not read, beside the rows that the files themselves hold."""
+    ok, not_read = (sum(report[name] for report in reports) for name in ("num_ok", "num_not_read"))
+    return {
+        "asked": run.asked,
+        "ok": ok,
+        "failed": sum(report["num_answers"] for report in reports) - ok - not_read,
+        "not_read": not_read,
+        "answers_rows": sum(rows[report["answers_file"]] or 0 for report in reports),
+        "memories_rows": sum(rows[report["memories_file"]] or 0 for report in reports),
+    }
+
+
+def _expected_rows(reports: Sequence[dict[str, Any]]) -> dict[str, int | None]:
+    """Rows of each file, as its task reported them."""
+    return {
+        report[f"{table}_file"]: report[f"num_{table}"]
+        for report in reports
+        for table in (ANSWERS_FOLDER, MEMORIES_FOLDER)
+    }
+
+
+def _rows(run: Run, files: Sequence[str]) -> dict[str, int | None]:
+    """Rows of files by their own footers; None where a file is gone."""
+    with storage_errors(run.output.uri), ThreadPoolExecutor(COUNT_THREADS) as threads:
+        counts = threads.map(lambda name: count_rows(run.output / name), files)
+        return dict(zip(files, counts, strict=True))

@@ -1,0 +1,232 @@
+"""What each finished run leaves for good, in `runs/RUN_ID/`: with the log, its answers can be had again at any time.
+
+`plan.parquet` (`RUN_PLAN`) says which documents it found, what it asked of them, and which run had read that;
+`removed.parquet` (`REMOVED`) which documents were gone by then; `manifest.json` is a copy of the one that it closed
+with, and is written last. The question list is in `log/questions/`.
+"""
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby, product
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from memagent_batch.domain.readings import Status
+from memagent_batch.errors import DocumentError, OutputError
+from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import read_parquet
+from memagent_batch.inputs.documents import CARRY_PREFIX
+from memagent_batch.log.index import Row, TurnIndex
+from memagent_batch.log.question_list import ASKED_FOLDER
+from memagent_batch.log.writer import parquet_bytes
+from memagent_batch.runs.manifest import MANIFEST_FILE, reaching, read_json, write_json
+from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.schemas import ANSWERS, REMOVED, RUN_PLAN
+
+RUNS_FOLDER = "runs"
+PLAN_FILE = "plan.parquet"
+REMOVED_FILE = "removed.parquet"
+
+LATEST = "latest"
+"""Names the last finished run."""
+PREVIOUS = "previous"
+"""Names the finished run before it."""
+_CAST_ROWS = 1024
+"""Rows whose large strings become strings at once: a chunk of these holds at most 2 GiB."""
+SHOWN_RUNS = 10
+"""Runs that an error names, the latest ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRun:
+    """A finished run, as its location remembers it."""
+
+    output: Location
+    """Where it wrote."""
+    run_id: str
+    """Its id."""
+    manifest: dict[str, Any]
+    """The manifest that it closed with."""
+    plan: pa.Table
+    """`RUN_PLAN`."""
+    questions: pa.Table
+    """Its question list, as `Plan.hashed_questions`; `readings` of the plan name its rows."""
+    removed: pa.Table
+    """`REMOVED`."""
+
+
+def recorded_plan(plan: Plan, index: TurnIndex) -> pa.Table:
+    """The plan of a run whose readings have ended, as `RUN_PLAN`."""
+    hashes = plan.hashed_questions()["question_hash"].to_pylist()
+    offsets, questions, samples = array("i", [0]), array("i"), array("i")
+    run_ids: list[str | None] = []
+    for document in plan.documents.select(["document_id", "document_hash"]).to_pylist():
+        for row, sample in product(plan.question_rows(document["document_id"]), range(plan.samples)):
+            outcome = index.outcomes.get((document["document_hash"], hashes[row], sample))
+            questions.append(row)
+            samples.append(sample)
+            run_ids.append(outcome.run_id if outcome else None)
+        offsets.append(len(run_ids))
+    kind = RUN_PLAN.field("readings").type
+    columns = [pa.array(questions, pa.int32()), pa.array(samples, pa.int32()), pa.array(run_ids, pa.string())]
+    readings = pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), pa.StructArray.from_arrays(columns, fields=list(kind.value_type)), type=kind
+    )
+    carried = [name for name in plan.documents.schema.names if name.startswith(CARRY_PREFIX)]
+    documents = plan.documents.select(["document_id", "document_hash", "error", "error_type", *carried])
+    return _with_schema(documents.add_column(4, "readings", readings))
+
+
+def finished_runs(output: Location) -> list[str]:
+    """Ids of the runs that have finished, in order of time.
+
+    Raises:
+        OutputError: the manifest is no JSON.
+    """
+    suffix = f"/{MANIFEST_FILE}"
+    files = (output / RUNS_FOLDER).files()
+    kept = {path.removesuffix(suffix).rsplit("/", 1)[-1] for path in files if path.endswith(suffix)}
+    manifest = read_json(output / MANIFEST_FILE)
+    return sorted(kept | ({str(manifest["run_id"])} if manifest else set()))
+
+
+def find_run(output: Location, name: str) -> PastRun:
+    """The run that a user names: by its id, as `latest`, or as `previous`.
+
+    Raises:
+        OutputError: there is no such run, or the output can't be reached; names the runs that there are.
+    """
+    with reaching(output):
+        runs = finished_runs(output)
+    named = {LATEST: runs[-1:], PREVIOUS: runs[-2:-1]}.get(name, [run_id for run_id in runs if run_id == name])
+    if named:
+        return open_run(output, named[0])
+    if not runs:
+        raise OutputError(f"output: there is no finished run at {output.uri}")
+    earlier = f"{len(runs) - SHOWN_RUNS} earlier ones, " if len(runs) > SHOWN_RUNS else ""
+    raise OutputError(
+        f"output: there is no finished run {name!r} at {output.uri}; there are {earlier}{', '.join(runs[-SHOWN_RUNS:])}"
+    )
+
+
+def open_run(output: Location, run_id: str) -> PastRun:
+    """A finished run, from its record or, where that is not whole, from the tables and manifest that are there now.
+
+    Raises:
+        OutputError: a file of it is gone or can't be read; names it.
+    """
+    folder = output / f"{RUNS_FOLDER}/{run_id}"
+    manifest = read_json(folder / MANIFEST_FILE) or read_json(output / MANIFEST_FILE)
+    if manifest is None or manifest["run_id"] != run_id:
+        raise OutputError(f"{folder.uri} holds no {MANIFEST_FILE}; restore it, or delete the folder")
+    questions = _read_table(output / f"{ASKED_FOLDER}/{run_id}.parquet")
+    if (folder / PLAN_FILE).exists():
+        plan, removed = _with_error_type(_read_table(folder / PLAN_FILE)), _read_table(folder / REMOVED_FILE)
+    else:
+        plan, removed = _plan_of_answers(output, manifest, questions), REMOVED.empty_table()
+    return PastRun(output=output, run_id=run_id, manifest=manifest, plan=plan, questions=questions, removed=removed)
+
+
+def keep_last_run(output: Location) -> PastRun | None:
+    """The last finished run, with its record made whole before its tables are replaced.
+
+    A version before this one left no record, and a kill may have come between manifest and record.
+    """
+    runs = finished_runs(output)
+    if not runs:
+        return None
+    past = open_run(output, runs[-1])
+    if not (output / f"{RUNS_FOLDER}/{past.run_id}/{MANIFEST_FILE}").exists():
+        write_plan(past)
+        write_record_manifest(past)
+    return past
+
+
+def write_plan(past: PastRun) -> None:
+    """Writes the record of a run except its manifest, without which it does not count."""
+    folder = past.output / f"{RUNS_FOLDER}/{past.run_id}"
+    (folder / REMOVED_FILE).write_bytes(parquet_bytes(past.removed))
+    (folder / PLAN_FILE).write_bytes(parquet_bytes(past.plan))
+
+
+def write_record_manifest(past: PastRun) -> None:
+    """Writes the copy of the manifest: the record is whole."""
+    write_json(past.output / f"{RUNS_FOLDER}/{past.run_id}/{MANIFEST_FILE}", past.manifest)
+
+
+def _read_table(place: Location) -> pa.Table:
+    try:
+        return read_parquet(place)
+    except (OSError, pa.ArrowException) as error:
+        raise OutputError(
+            f"{place.uri} can't be read: {error}; restore it, or choose another output to begin a new history"
+        ) from error
+
+
+def _with_error_type(plan: pa.Table) -> pa.Table:
+    """A plan with the column that those of earlier versions lack."""
+    name = "error_type"
+    if name in plan.schema.names:
+        return plan
+    return plan.add_column(RUN_PLAN.get_field_index(name), RUN_PLAN.field(name), pa.nulls(plan.num_rows, pa.string()))
+
+
+def _plan_of_answers(output: Location, manifest: dict[str, Any], questions: pa.Table) -> pa.Table:
+    """The plan that tables without a record were made of; their rows stand document by document."""
+    files = [(output / name).path for name in manifest["files"]["answers"]]
+    answers = ds.dataset(files, filesystem=output.fs, format="parquet" if files[0].endswith(".parquet") else "arrow")
+    carried = [name for name in answers.schema.names if name not in ANSWERS.names]
+    own = ["run_id", "status", "document_id", "question_id", "sample", "document_hash", "error_type", "error_message"]
+    rows_of = {
+        (row["question_id"], row["document_id"]): number
+        for number, row in enumerate(questions.select(["question_id", "document_id"]).to_pylist())
+    }
+    documents = [
+        _document_of(list(rows), rows_of, carried=carried)
+        for _, rows in groupby(_rows(answers, [*own, *carried]), key=lambda row: row["document_id"])
+    ]
+    fields = [pa.field(CARRY_PREFIX + name, pa.string()) for name in carried]
+    return pa.Table.from_pylist(documents, schema=pa.schema([*RUN_PLAN, *fields]))
+
+
+def _rows(answers: ds.Dataset, names: list[str]) -> Iterator[Row]:
+    for batch in answers.to_batches(columns=names, use_threads=False):
+        yield from batch.to_pylist()
+
+
+def _document_of(rows: list[Row], rows_of: dict[tuple[str, str | None], int], *, carried: list[str]) -> Row:
+    first = rows[0]
+    unreadable = first["document_hash"] is None
+    return {
+        "document_id": first["document_id"],
+        "document_hash": first["document_hash"],
+        "error": first["error_message"] if unreadable else None,
+        "error_type": first["error_type"] if unreadable and first["error_type"] != DocumentError.__name__ else None,
+        "readings": [
+            {
+                "question": _question_row(row, rows_of),
+                "sample": row["sample"],
+                "run_id": None if unreadable or row["status"] == Status.NOT_READ else row["run_id"],
+            }
+            for row in rows
+        ],
+        **{CARRY_PREFIX + name: first[name] for name in carried},
+    }
+
+
+def _question_row(row: Row, rows_of: dict[tuple[str, str | None], int]) -> int:
+    """A question bound to the document, else one for every document."""
+    bound = rows_of.get((row["question_id"], row["document_id"]))
+    return rows_of[row["question_id"], None] if bound is None else bound
+
+
+def _with_schema(table: pa.Table) -> pa.Table:
+    """The table with the descriptions of `RUN_PLAN` in its schema."""
+    carried = [pa.field(field.name, pa.string()) for field in table.schema if field.name.startswith(CARRY_PREFIX)]
+    schema = pa.schema([*RUN_PLAN, *carried])
+    starts = range(0, table.num_rows, _CAST_ROWS)
+    rows = (pa.array(range(start, min(start + _CAST_ROWS, table.num_rows)), pa.int64()) for start in starts)
+    return pa.concat_tables([schema.empty_table(), *(table.take(piece).cast(schema) for piece in rows)])

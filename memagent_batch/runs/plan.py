@@ -1,0 +1,295 @@
+"""The plan of a run: which readings are asked for, which of them the log already answers, and in what order to read.
+
+Holds ids, hashes and places of documents, and the questions; never texts.
+"""
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.readings import Status
+from memagent_batch.errors import InputError
+from memagent_batch.inputs.bundles import bundles
+from memagent_batch.inputs.documents import is_there
+from memagent_batch.log.index import ReadingKey, TurnIndex
+from memagent_batch.log.question_list import LIST_HASH, question_lists, with_asked
+
+PART_BYTES = 256 * 1024 * 1024
+"""Text that the readings of one part file of the tables have read: some 13,000 turns of 5,000 tokens."""
+
+PART_READINGS = 10_000
+"""Most readings in one part file of the tables."""
+
+WORK_COLUMNS = pa.schema(
+    [
+        pa.field("readings", pa.list_(pa.struct([("question", pa.int32()), ("sample", pa.int32())]))),
+        pa.field("turn_files", pa.list_(pa.string())),
+    ]
+)
+"""What a document is read for: row of the question list and sample; and the log files that hold turns of it."""
+
+_PLACE_COLUMNS = ["document_id", "document_hash", "path", "format", "start", "stop", "num_bytes", "error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanCounts:
+    """Readings of a plan by what the log says of them."""
+
+    asked: int
+    """All readings."""
+    done: int
+    """Answered by the log."""
+    failed: int
+    """Failed, as the log or the input says."""
+
+    @property
+    def pending(self) -> int:
+        """Neither done nor failed."""
+        return self.asked - self.done - self.failed
+
+
+class Plan:
+    """The readings that are asked for: each document with its questions, `samples` times."""
+
+    def __init__(self, documents: pa.Table, questions: pa.Table, *, samples: int, as_lists: bool = False) -> None:
+        """Joins an index of documents (`INDEX_SCHEMA`) with a question list (`QUESTION_SCHEMA`).
+
+        `as_lists`: whether lists are read in one pass, so that an answer depends on the whole list; see `asked.py`.
+        """
+        self.documents = documents
+        self._missing = frozenset(documents.filter(pc.invert(is_there(documents)))["document_id"].to_pylist())
+        self.questions = _with_inline(questions, documents)
+        self.samples = samples
+        self._hashes = [text_hash(question) for question in self.questions["question"].to_pylist()]
+        self._list_hashes: list[str] = []
+        if as_lists:
+            hashes = {name: text_hash(text) for name, text in question_lists(self.questions).items()}
+            self._list_hashes = [hashes[name] for name in self.questions["document_id"].to_pylist()]
+            pairs = zip(self._list_hashes, self._hashes, strict=True)
+            self._hashes = [text_hash(f"{of_list} {own}") for of_list, own in pairs]
+        self._shared: list[int] = []
+        self._bound: dict[str, list[int]] = defaultdict(list)
+        for row, document_id in enumerate(self.questions["document_id"].to_pylist()):
+            if document_id is None:
+                self._shared.append(row)
+            else:
+                self._bound[document_id].append(row)
+        self._require_distinct()
+
+    @property
+    def num_readings(self) -> int:
+        """Readings asked for."""
+        bound = sum(len(self._bound.get(name, ())) for name in self.documents["document_id"].to_pylist())
+        return self.samples * (len(self._shared) * self.num_documents + bound)
+
+    @property
+    def num_documents(self) -> int:
+        """Documents that are there."""
+        return int(self.documents.num_rows) - len(self._missing)
+
+    def hashed_questions(self) -> pa.Table:
+        """The question list with the hashes of the addresses; `readings` name its rows."""
+        return self._hashed
+
+    @cached_property
+    def _hashed(self) -> pa.Table:
+        hashed = self.questions.append_column("question_hash", pa.array(self._hashes, pa.large_string()))
+        if not self._list_hashes:
+            return hashed
+        return hashed.append_column(LIST_HASH, pa.array(self._list_hashes, pa.large_string()))
+
+    def question_rows(self, document_id: str) -> list[int]:
+        """Rows of the question list that are asked of a document; of one that is not there, those bound to it."""
+        bound = self._bound.get(document_id, ())
+        return [*bound] if document_id in self._missing else [*self._shared, *bound]
+
+    def num_passes(self, document_id: str) -> int:
+        """Passes over a document: one for each reading, or for each question list and sample."""
+        if not self._list_hashes:
+            return self.samples * len(self.question_rows(document_id))
+        return self.samples * len({self._list_hashes[row] for row in self.question_rows(document_id)})
+
+    def counts(self, index: TurnIndex) -> PlanCounts:
+        """How many readings are asked for, done and failed."""
+        asked = done = failed = 0
+        for document in self._keys():
+            for row in self.question_rows(document["document_id"]):
+                for sample in range(self.samples):
+                    asked += 1
+                    status = self._status(document, row, sample, index)
+                    done += status == Status.OK
+                    failed += status == Status.FAILED
+        return PlanCounts(asked=asked, done=done, failed=failed)
+
+    def pending(self, index: TurnIndex, *, retry_failed: bool) -> Iterator[pa.Table]:
+        """Documents with readings to do, longest first, as bundles to tokenise together (`bundles.py`).
+
+        Documents of the same text share their readings: the first of them is read, for all.
+        A bundle is a table of the index's places with `WORK_COLUMNS`.
+        """
+        readings = self._todo(index, retry_failed=retry_failed)
+        documents = self.documents.select(_PLACE_COLUMNS).append_column(WORK_COLUMNS.field("readings"), readings)
+        documents = documents.filter(pc.greater(pc.list_value_length(readings), 0)).combine_chunks()
+        for rows in bundles(documents):
+            bundle = documents.take(rows)
+            asked = [[reading["question"] for reading in readings] for readings in bundle["readings"].to_pylist()]
+            files = [
+                self._turn_files(hash_, rows, index)
+                for hash_, rows in zip(bundle["document_hash"].to_pylist(), asked, strict=True)
+            ]
+            yield bundle.append_column(
+                WORK_COLUMNS.field("turn_files"), pa.array(files, WORK_COLUMNS.types[1])
+            ).combine_chunks()
+
+    def parts(self, index: TurnIndex) -> Iterator[pa.Table]:
+        """All documents, in groups whose readings make one part file of each table; in a group in input order.
+
+        Documents whose readings ended at about the same time go together, so that a log file is read for one group or
+        two, and not for all. The readings are all that were asked for; `outcome_files` and `turn_files` name the log
+        files that hold them, `asked` holds their questions (`asked.py`).
+        """
+        ended_in = [self._ended_in(document, index) for document in self._keys()]
+        order = sorted(range(len(ended_in)), key=ended_in.__getitem__)
+        group: dict[int, dict[str, Any]] = {}
+        num_bytes = num_readings = 0
+        for row, document in zip(order, self._keys(order), strict=True):
+            group[row] = self._part(document, index)
+            num_bytes += document["num_bytes"] * len(group[row]["readings"])
+            num_readings += len(group[row]["readings"])
+            if num_bytes >= PART_BYTES or num_readings >= PART_READINGS:
+                yield self._part_table(group)
+                group, num_bytes, num_readings = {}, 0, 0
+        if group:
+            yield self._part_table(group)
+
+    def _require_distinct(self) -> None:
+        ids = self.questions["question_id"].to_pylist()
+        shared = {ids[row] for row in self._shared}
+        for document_id, rows in self._bound.items():
+            names = [ids[row] for row in rows]
+            twice = shared.intersection(names) or {name for name, count in Counter(names).items() if count > 1}
+            if twice:
+                raise InputError(
+                    f"question_id {min(twice)!r} is asked twice of document {document_id!r} (of every document and of "
+                    "it alone, or in the list and beside its text); give one of them another question_id, or drop it"
+                )
+
+    def _keys(self, order: list[int] | None = None) -> Iterator[dict[str, Any]]:
+        columns = self.documents.select(["document_id", "document_hash", "num_bytes", "error"])
+        for batch in (columns if order is None else columns.take(pa.array(order, pa.int64()))).to_batches(
+            max_chunksize=10_000
+        ):
+            yield from batch.to_pylist()
+
+    def _status(self, document: dict[str, Any], row: int, sample: int, index: TurnIndex) -> Status | None:
+        if document["error"] is not None:
+            return Status.FAILED
+        outcome = index.outcomes.get(self._key(document, row, sample))
+        return outcome.status if outcome else None
+
+    def _key(self, document: dict[str, Any], row: int, sample: int) -> ReadingKey:
+        return (document["document_hash"], self._hashes[row], sample)
+
+    def _todo(self, index: TurnIndex, *, retry_failed: bool) -> pa.ListArray:
+        """The readings to do of each document."""
+        again = {None, Status.FAILED} if retry_failed else {None}
+        shared_texts = self._shared_texts()
+        taken_of_shared: set[ReadingKey] = set()
+        offsets, questions, samples = array("i", [0]), array("i"), array("i")
+        for document in self._keys():
+            taken = taken_of_shared if document["document_hash"] in shared_texts else set()
+            for row, sample in self._asked(document) if document["error"] is None else ():
+                key = self._key(document, row, sample)
+                if key not in taken and self._status(document, row, sample, index) in again:
+                    questions.append(row)
+                    samples.append(sample)
+                    taken.add(key)
+            offsets.append(len(questions))
+        kind = WORK_COLUMNS.field("readings").type
+        columns = [pa.array(questions, pa.int32()), pa.array(samples, pa.int32())]
+        values = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
+
+    def _shared_texts(self) -> frozenset[str]:
+        """Hashes that several documents have."""
+        counts = self.documents.select(["document_hash"]).group_by("document_hash").aggregate([([], "count_all")])
+        return frozenset(counts.filter(pc.greater(counts["count_all"], 1))["document_hash"].to_pylist())
+
+    def _part(self, document: dict[str, Any], index: TurnIndex) -> dict[str, Any]:
+        readings = self._asked(document)
+        outcomes = [index.outcomes.get(self._key(document, row, sample)) for row, sample in readings]
+        return {
+            "readings": [{"question": row, "sample": sample} for row, sample in readings],
+            "outcome_files": sorted({outcome.file for outcome in outcomes if outcome}),
+            "turn_files": self._turn_files(document["document_hash"], [row for row, _ in readings], index),
+        }
+
+    def _turn_files(self, document_hash: str, rows: Iterable[int], index: TurnIndex) -> list[str]:
+        """The log files that hold turns of a document's readings for these questions, its own or shared ones."""
+        hashes = {hashes[row] for row in rows for hashes in (self._hashes, self._list_hashes) if hashes}
+        return sorted({file for hash_ in hashes for file in index.turn_files.get((document_hash, hash_), ())})
+
+    def _ended_in(self, document: dict[str, Any], index: TurnIndex) -> str:
+        """The last log file that holds an outcome of the document; empty where none does."""
+        outcomes = [index.outcomes.get(self._key(document, row, sample)) for row, sample in self._asked(document)]
+        return max((outcome.file for outcome in outcomes if outcome), default="")
+
+    def _asked(self, document: dict[str, Any]) -> list[tuple[int, int]]:
+        return list(product(self.question_rows(document["document_id"]), range(self.samples)))
+
+    def _part_table(self, group: dict[int, dict[str, Any]]) -> pa.Table:
+        rows = sorted(group)
+        documents = self.documents.take(pa.array(rows, pa.int64()))
+        for name, kind in (
+            ("readings", WORK_COLUMNS.types[0]),
+            ("outcome_files", pa.list_(pa.string())),
+            ("turn_files", pa.list_(pa.string())),
+        ):
+            documents = documents.append_column(name, pa.array([group[row][name] for row in rows], kind))
+        asked = [[reading["question"] for reading in group[row]["readings"]] for row in rows]
+        return with_asked(documents, asked, questions=self._hashed).combine_chunks()
+
+
+def _with_inline(questions: pa.Table, documents: pa.Table) -> pa.Table:
+    """Adds the questions that stand beside the texts, bound to their documents."""
+    inline = documents.filter(pc.is_valid(documents["question"])).select(["document_id", "question"])
+    if not inline.num_rows:
+        return questions
+    texts = inline["question"].to_pylist()
+    added = pa.table(
+        {
+            "question_id": pa.array([f"q-{text_hash(text)[:12]}" for text in texts], pa.large_string()),
+            "document_id": inline["document_id"],
+            "question": inline["question"],
+            "references": pa.nulls(len(texts), questions.schema.field("references").type),
+        }
+    ).cast(questions.schema)
+    return pa.concat_tables([questions, added])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingWork:
+    """How much is left to read."""
+
+    readings: int
+    """Readings."""
+    num_bytes: int
+    """Text of their documents, once for each reading; bytes of UTF-8."""
+
+
+def count_pending(bundles: Iterable[pa.Table]) -> PendingWork:
+    """Sums over the bundles of `Plan.pending`."""
+    readings = num_bytes = 0
+    for bundle in bundles:
+        lengths = pc.list_value_length(bundle["readings"])
+        readings += pc.sum(lengths).as_py()
+        num_bytes += pc.sum(pc.multiply(bundle["num_bytes"], lengths)).as_py()
+    return PendingWork(readings=readings, num_bytes=num_bytes)

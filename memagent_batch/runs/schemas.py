@@ -1,0 +1,119 @@
+"""Schemas of the tables and of the record of a run."""
+
+import pyarrow as pa
+
+from memagent_batch.files.columns import column
+from memagent_batch.log.schemas import (
+    DOCUMENT_HASH,
+    KIND,
+    PROVENANCE,
+    QUESTION_HASH,
+    READER_FINGERPRINT,
+    RESULT,
+    RUN_ID,
+    SAMPLE,
+    SPAN,
+    STATUS,
+)
+from memagent_batch.runs.causes import Cause, Change
+
+DOCUMENT_ID = column("document_id", pa.string(), "unique id of the document")
+QUESTION_ID = column("question_id", pa.string(), "id of the question")
+QUESTION = column("question", pa.string(), "text of the question")
+
+ANSWERS = pa.schema(
+    [
+        RUN_ID,
+        DOCUMENT_ID,
+        QUESTION_ID,
+        SAMPLE,
+        QUESTION,
+        STATUS,
+        column("answer", pa.string(), "the answer taken out of the response", nullable=True),
+        *RESULT,
+        DOCUMENT_HASH.with_nullable(True),
+        QUESTION_HASH,
+        READER_FINGERPRINT,
+        *PROVENANCE,
+    ]
+)
+"""One row for each reading that was asked for; carried input columns follow."""
+
+MEMORIES = pa.schema(
+    [
+        RUN_ID,
+        DOCUMENT_ID,
+        QUESTION_ID,
+        SAMPLE,
+        column("turn", pa.int32(), "position of the turn in its reading, from 0, in the order of reading"),
+        KIND,
+        *SPAN,
+        column("memory", pa.string(), "the memory after this turn, as the next prompt shows it"),
+        column("changed", pa.bool_(), "whether this turn changed the memory; a gated policy keeps it by a word"),
+        column("num_tokens", pa.int32(), "completion of the turn", unit="tokens"),
+        column("finish_reason", pa.string(), "why the completion ended: stop or length"),
+        DOCUMENT_HASH,
+        QUESTION_HASH,
+        READER_FINGERPRINT,
+    ]
+)
+"""One row for each turn of each reading: which span of the document put what into the memory."""
+
+REMOVED = pa.schema(
+    [
+        DOCUMENT_ID,
+        DOCUMENT_HASH.with_nullable(True),
+        column("last_run_id", pa.string(), "the last finished run that found it"),
+        column("removed_run_id", pa.string(), "the first finished run that did not"),
+    ]
+)
+"""One row for each document that an earlier run found in the input and the latest did not."""
+
+RUN_PLAN = pa.schema(
+    [
+        DOCUMENT_ID,
+        DOCUMENT_HASH.with_nullable(True),
+        column("error", pa.string(), "why its text can't be read", nullable=True),
+        column("error_type", pa.string(), "kind of that error; null for a `DocumentError`", nullable=True),
+        column(
+            "readings",
+            pa.list_(
+                pa.struct(
+                    [
+                        pa.field("question", pa.int32(), nullable=False),
+                        pa.field("sample", pa.int32(), nullable=False),
+                        pa.field("run_id", pa.string()),
+                    ]
+                )
+            ),
+            "what was asked of it: row of the question list, sample, and the run that read it, if one did",
+        ),
+    ]
+)
+"""One row for each document of a run; carried input columns follow, named `carry:<name>`."""
+
+ANSWER_GIVEN = [
+    QUESTION,
+    STATUS,
+    column("answer", pa.string(), "the answer taken out of the response"),
+    column("memory", pa.string(), "memory that the answer was given from"),
+    column("error_message", pa.string(), "where and why it failed"),
+    column("run_id", pa.string(), "the run that read it; null where none could or did"),
+]
+"""What a run has to say of a reading; all null where it did not ask for it."""
+
+DIFFERENCES = pa.schema(
+    [
+        DOCUMENT_ID,
+        QUESTION_ID,
+        SAMPLE,
+        column("change", pa.string(), "what became of the row of `answers`: " + ", ".join(Change)),
+        column("why", pa.list_(pa.string()), "what is new, other or gone: " + ", ".join(Cause)),
+        *[
+            field.with_name(f"{field.name}_{side}").with_nullable(True)
+            for field in ANSWER_GIVEN
+            for side in ("before", "after")
+        ],
+    ]
+)
+"""One row for each reading whose answer or status two runs give otherwise, or that one of them did not ask for."""

@@ -1,0 +1,24 @@
+"""Where the tables of an output lie now, for those who read them with a tool of their own."""
+
+from memagent_batch.files.location import Location
+from memagent_batch.files.options import Options
+from memagent_batch.runs.manifest import reaching, table_locations
+
+
+def table_files(output: str, table: str, *, storage_options: Options | None = None) -> list[str]:
+    """The files that hold a table of the last finished run: paths, or URIs where the output is one.
+
+    Read these rather than all files of the folder: while a run writes, the next night's files lie there as well. They
+    stay until the next run has finished; a reader that then finds one gone asks again.
+
+    Args:
+        output: the folder or URI that was `--output`.
+        table: `answers`, `memories` or `removed`.
+        storage_options: arguments of the output's file system.
+
+    Raises:
+        OutputError: the output can't be reached, no run has finished there, or there is no such table.
+    """
+    place = Location(uri=output, storage_options=storage_options or {})
+    with reaching(place):
+        return [location.uri for location in table_locations(place, table)]

@@ -1,0 +1,267 @@
+"""The learner: a network, its reference and its optimiser; one step of the optimiser for some groups of samples."""
+
+import copy
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from memagent_batch.errors import LearningError, SettingsError
+from memagent_batch.sections import LearnerSettings
+from memagent_batch.training.learner.batches import Batch, Conversation, batches
+from memagent_batch.training.learner.network import load_network, response_logprobs
+from memagent_batch.training.learner.objective import Objective, TokenSums, token_sums
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFigures:
+    """What one step of the optimiser was like. Means are over the tokens that were learnt from."""
+
+    loss: float
+    """The objective, before the step."""
+    kl: float | None
+    """Estimated divergence from the reference, nats a token; None without a reference."""
+    clip_fraction: float
+    """Share of tokens whose ratio was clipped, and which so taught nothing."""
+    mean_ratio: float
+    """Mean ratio of probabilities, now to when drawn; 1 but for rounding where nothing was learnt since."""
+    max_logprob_change: float
+    """Largest change of a token's log-probability since it was drawn, nats."""
+    entropy: float
+    """Mean of minus the log-probability of the drawn tokens, nats: what they tell of the entropy."""
+    gradient_norm: float
+    """Norm of the gradient before it was clipped."""
+    learning_rate: float
+    """Learning rate of the step."""
+    num_conversations: int
+    """Conversations that were learnt from."""
+    num_learnt_tokens: int
+    """Tokens that were learnt from."""
+    num_teaching_conversations: int
+    """Conversations with another advantage than 0: without one, the rewards of every question were equal."""
+    num_sure_conversations: int
+    """Those of them that did not go through the network: every token was drawn with more than `sure_above`."""
+    num_tokens: int
+    """Tokens of those that did, prompts included."""
+    seconds: float
+    """Time that the step took."""
+    tokens_per_second: float
+    """`num_tokens` through the network and back in a second."""
+
+
+def together(steps: Sequence[StepFigures]) -> StepFigures:
+    """The figures of several steps as if they were one: sums, means over tokens, and the largest gradient norm."""
+    num_learnt = sum(step.num_learnt_tokens for step in steps)
+
+    def mean(name: str) -> float:
+        return math.fsum(getattr(step, name) * step.num_learnt_tokens for step in steps) / num_learnt
+
+    seconds = math.fsum(step.seconds for step in steps)
+    num_tokens = sum(step.num_tokens for step in steps)
+    return StepFigures(
+        loss=mean("loss"),
+        kl=None if steps[0].kl is None else mean("kl"),
+        clip_fraction=mean("clip_fraction"),
+        mean_ratio=mean("mean_ratio"),
+        max_logprob_change=max(step.max_logprob_change for step in steps),
+        entropy=mean("entropy"),
+        gradient_norm=max(step.gradient_norm for step in steps),
+        learning_rate=steps[-1].learning_rate,
+        num_conversations=sum(step.num_conversations for step in steps),
+        num_learnt_tokens=num_learnt,
+        num_teaching_conversations=sum(step.num_teaching_conversations for step in steps),
+        num_sure_conversations=sum(step.num_sure_conversations for step in steps),
+        num_tokens=num_tokens,
+        seconds=seconds,
+        tokens_per_second=num_tokens / seconds,
+    )
+
+
+class Learner:
+    """Updates the weights of one network."""
+
+    def __init__(self, network: Any, *, reference: Any | None, settings: LearnerSettings) -> None:
+        """Takes the network to update, and the frozen one that it must not stray from.
+
+        Args:
+            network: a causal language model of `transformers`, weights in float32 or wider.
+            reference: the same architecture; None where `kl_weight` is 0.
+            settings: the knobs.
+        """
+        self.network = network
+        self.num_steps = 0
+        self._reference = reference
+        self._settings = settings
+        self._objective = Objective(
+            clip_low=settings.clip_low,
+            clip_high=settings.clip_high,
+            dual_clip=settings.dual_clip,
+            kl_weight=settings.kl_weight,
+            kl_limit=settings.kl_limit,
+        )
+        self._device = next(network.parameters()).device
+        self._optimiser = torch.optim.AdamW(
+            network.parameters(),
+            lr=settings.learning_rate,
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
+        )
+
+    def step(self, items: Sequence[Conversation]) -> StepFigures | None:
+        """One step of the optimiser for some whole groups; None where they hold no token to learn from.
+
+        Raises:
+            LearningError: loss or gradient is not finite, and the weights are as they were; or the GPU's memory ran
+                out, and this learner is of no further use.
+        """
+        if not any(item.num_learnt_tokens for item in items):
+            return None
+        began = time.monotonic()
+        try:
+            sums, norm = self._update(items)
+        except torch.OutOfMemoryError as error:
+            raise LearningError(
+                f"step {self.num_steps + 1}: {error}; lower learner.batch_tokens, or vllm.gpu_memory_utilization where "
+                "an engine runs beside"
+            ) from error
+        self.num_steps += 1
+        rate = self._optimiser.param_groups[0]["lr"]
+        return self._figures(sums, items, norm=norm, rate=rate, seconds=time.monotonic() - began)
+
+    def _update(self, items: Sequence[Conversation]) -> tuple[dict[str, float], float]:
+        """Moves the weights; returns what `accumulate` does, and the gradient's norm."""
+        sums = self.accumulate(items)
+        norm = float(torch.nn.utils.clip_grad_norm_(self.network.parameters(), self._settings.clip_norm))
+        if not (math.isfinite(norm) and math.isfinite(sums["loss"])):
+            self._optimiser.zero_grad()
+            raise LearningError(
+                f"step {self.num_steps + 1}: loss {sums['loss']}, norm of the gradient {norm}; lower "
+                "learner.learning_rate, or leave out learner.bf16"
+            )
+        for group in self._optimiser.param_groups:
+            group["lr"] = self._learning_rate()
+        self._optimiser.step()
+        self._optimiser.zero_grad()
+        return sums, norm
+
+    def accumulate(self, items: Sequence[Conversation]) -> dict[str, float]:
+        """Adds the gradient of the objective over all conversations, and returns its sums divided by their tokens.
+
+        However the conversations are cut into batches, each token weighs the same: all are divided by one number.
+        """
+        num_learnt = sum(item.num_learnt_tokens for item in items)
+        unsure, sure = self._unsure_and_sure(items)
+        totals = unchanged_sums(sure, num_learnt=num_learnt)
+        for batch in batches(unsure, batch_tokens=self._settings.batch_tokens):
+            sums = self._sums(batch.to(self._device))
+            (sums.loss / num_learnt).backward()
+            for name in totals.keys() - {"farthest"}:
+                totals[name] += float(getattr(sums, name).detach()) / num_learnt
+            totals["farthest"] = max(totals["farthest"], float(sums.farthest))
+        return totals
+
+    def state(self) -> dict[str, Any]:
+        """All that another process needs to go on just so: weights in full, the optimiser's averages, its steps."""
+        return {
+            "network": self.network.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
+            "num_steps": self.num_steps,
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Goes on from what `state` gave."""
+        self.network.load_state_dict(state["network"])
+        self._optimiser.load_state_dict(state["optimiser"])
+        self.num_steps = state["num_steps"]
+
+    def _unsure_and_sure(self, items: Sequence[Conversation]) -> tuple[list[Conversation], list[Conversation]]:
+        above = self._settings.sure_above
+        limit = math.log(above) if above < 1.0 else math.inf
+        unsure: list[Conversation] = []
+        sure: list[Conversation] = []
+        for item in items:
+            (sure if item.least_logprob() > limit else unsure).append(item)
+        return unsure, sure
+
+    def _sums(self, batch: Batch) -> TokenSums:
+        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._settings.bf16):
+            logprobs = response_logprobs(self.network, batch)
+            reference = None
+            if self._reference is not None:
+                with torch.no_grad():
+                    reference = response_logprobs(self._reference, batch)
+        return token_sums(
+            logprobs,
+            drawn_logprobs=batch.logprobs.to(logprobs.dtype),
+            advantages=batch.advantages.to(logprobs.dtype),
+            mask=batch.mask,
+            reference_logprobs=reference,
+            objective=self._objective,
+        )
+
+    def _learning_rate(self) -> float:
+        return self._settings.learning_rate * min(1.0, (self.num_steps + 1) / (self._settings.warmup_steps + 1))
+
+    def _figures(
+        self, sums: dict[str, float], items: Sequence[Conversation], *, norm: float, rate: float, seconds: float
+    ) -> StepFigures:
+        unsure, sure = self._unsure_and_sure(items)
+        num_tokens = sum(item.num_tokens for item in unsure)
+        return StepFigures(
+            loss=sums["loss"],
+            kl=sums["kl"] if self._reference is not None else None,
+            clip_fraction=sums["clipped"],
+            mean_ratio=sums["ratio"],
+            max_logprob_change=sums["farthest"],
+            entropy=sums["surprise"],
+            gradient_norm=norm,
+            learning_rate=rate,
+            num_conversations=len(items),
+            num_learnt_tokens=sum(item.num_learnt_tokens for item in items),
+            num_teaching_conversations=sum(item.advantage != 0 for item in items),
+            num_sure_conversations=len(sure),
+            num_tokens=num_tokens,
+            seconds=seconds,
+            tokens_per_second=num_tokens / seconds,
+        )
+
+
+def unchanged_sums(items: Sequence[Conversation], *, num_learnt: int) -> dict[str, float]:
+    """What `TokenSums` would be, divided by `num_learnt`, had no token's probability changed since it was drawn."""
+    totals = {field.name: 0.0 for field in fields(TokenSums)}
+    for item in items:
+        totals["loss"] -= item.advantage * item.num_learnt_tokens / num_learnt
+        totals["ratio"] += item.num_learnt_tokens / num_learnt
+        totals["surprise"] -= float(item.logprobs[item.mask != 0].sum()) / num_learnt
+    return totals
+
+
+def load_learner(model: Path, *, reference: Path, settings: LearnerSettings) -> Learner:
+    """A learner of the model in a folder; the reference is loaded where it has a weight.
+
+    Raises:
+        SettingsError: there is no such device.
+    """
+    device = choose_device(settings.device)
+    network = load_network(model, device=device)
+    frozen = None
+    if settings.kl_weight > 0:
+        frozen = copy.deepcopy(network) if reference == model else load_network(reference, device=device)
+        frozen.requires_grad_(requires_grad=False)
+    return Learner(network, reference=frozen, settings=settings)
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of a name, or a GPU where there is one.
+
+    Raises:
+        SettingsError: there is no GPU here.
+    """
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise SettingsError("learner.device: torch sees no GPU here; say cpu, or auto")
+    return torch.device("cuda" if there and name != "cpu" else "cpu")

@@ -1,0 +1,165 @@
+"""The loop's state on disk: a folder for each step, of which every part appears whole or not at all.
+
+loop.json              what the loop is, so that another command can't go on in it
+steps/00003/rollouts/  what was collected; whole once rollouts.json is there
+steps/00003/model/     the weights after the step, a whole model folder
+steps/00003/state.pt   weights in full and the optimiser, to go on from
+steps/00003/update.json      the step's figures; with it the update is done
+steps/00003/evaluation.json  the held-out questions, where they were read
+metrics.jsonl, curve.png     made from these
+model/                 the last weights, when the loop has ended
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from memagent_batch.errors import OutputError
+from memagent_batch.files.location import Location
+from memagent_batch.runs.manifest import public_settings, read_json, write_json
+from memagent_batch.training.learner.network import sync
+from memagent_batch.training.rollouts.table import ROLLOUTS_FILE
+from memagent_batch.training.settings import TrainLoopSettings
+
+LOOP_FORMAT = "memagent-loop/1"
+LOOP_FILE, UPDATE_FILE, EVALUATION_FILE = "loop.json", "update.json", "evaluation.json"
+MODEL_FOLDER, STATE_FILE = "model", "state.pt"
+
+FREE_KNOBS = (
+    *("output", "log_format", "pool", "loop.max_steps", "loop.max_minutes", "loop.keep_every"),
+    *("learner.learning_rate", "learner.bf16", "learner.batch_tokens", "learner.device"),
+    *("vllm.gpu_memory_utilization", "vllm.cpu_kv_cache_gib"),
+)
+"""Knobs that another call of the same loop may change: budget, room, and what helps where an update went wrong."""
+
+
+class Step:
+    """One step's folder. Step 0 is the model that the loop begins with."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        """Takes the loop's folder."""
+        self.number = number
+        self.folder = folder / "steps" / f"{number:05d}"
+
+    @property
+    def place(self) -> Location:
+        """The folder, as tables are written to it."""
+        return Location(uri=str(self.folder))
+
+    @property
+    def model(self) -> Path:
+        """Its weights."""
+        return self.folder / MODEL_FOLDER
+
+    @property
+    def state(self) -> Path:
+        """What the learner goes on from."""
+        return self.folder / STATE_FILE
+
+    def collected(self) -> dict[str, Any] | None:
+        """What `rollouts.json` says; None where the table is not whole."""
+        return read_json(self.place / ROLLOUTS_FILE)
+
+    def update(self) -> dict[str, Any] | None:
+        """The step's figures; None where the update is not done."""
+        return read_json(self.place / UPDATE_FILE)
+
+    def evaluation(self) -> dict[str, Any] | None:
+        """What became of the held-out questions; None where they were not read."""
+        return read_json(self.place / EVALUATION_FILE)
+
+    def write_update(self, figures: dict[str, Any]) -> None:
+        """Ends the update: model and state are there."""
+        sync(self.folder)
+        write_json(self.place / UPDATE_FILE, figures)
+
+    def write_evaluation(self, figures: dict[str, Any]) -> None:
+        """Keeps what became of the held-out questions."""
+        write_json(self.place / EVALUATION_FILE, figures)
+
+    def drop_weights(self, *, keep_model: bool) -> None:
+        """Removes what no later step needs; the state last, so that it tells of a removal that was cut short."""
+        if not keep_model:
+            shutil.rmtree(self.model, ignore_errors=True)
+        self.state.unlink(missing_ok=True)
+
+
+def claim_loop(settings: TrainLoopSettings) -> Path:
+    """The loop's folder, if it is empty or this very loop's.
+
+    Raises:
+        OutputError: it holds something else, or the same loop with other knobs; names them.
+    """
+    folder = Path(settings.output)
+    knobs = public_settings(settings)
+    record = read_json(Location(uri=str(folder / LOOP_FILE)))
+    if record is None:
+        if Location(uri=str(folder)).files():
+            raise OutputError(f"output: {folder} holds other files and no {LOOP_FILE}; choose an empty folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(Location(uri=str(folder / LOOP_FILE)), {"format": LOOP_FORMAT, "settings": knobs})
+        return folder
+    if record.get("format") != LOOP_FORMAT:
+        raise OutputError(f"output: {folder} has the layout {record.get('format')!r}, this version has {LOOP_FORMAT!r}")
+    now, then = flat_knobs(knobs), flat_knobs(record["settings"])
+    changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
+    if changed:
+        raise OutputError(
+            f"output: {folder} belongs to a loop with other knobs in {', '.join(changed)}; choose another output, or "
+            f"give what {LOOP_FILE} says"
+        )
+    return folder
+
+
+def flat_knobs(knobs: Mapping[str, Any], *, within: str = "") -> dict[str, Any]:
+    """Knobs by their dotted names, those left out that another call may change."""
+    flat: dict[str, Any] = {}
+    for key, value in knobs.items():
+        name = f"{within}{key}"
+        if name in FREE_KNOBS:
+            continue
+        if isinstance(value, Mapping) and value:
+            flat |= flat_knobs(value, within=f"{name}.")
+        else:
+            flat[name] = value
+    return flat
+
+
+def last_step(folder: Path) -> Step:
+    """The last step whose update is done; step 0 where there is none."""
+    return max(done_steps(folder), key=lambda step: step.number, default=Step(folder, 0))
+
+
+def done_steps(folder: Path) -> Iterator[Step]:
+    """The steps whose updates are done, in order."""
+    names = sorted(path.name for path in (folder / "steps").glob("*") if re.fullmatch(r"\d{5}", path.name))
+    for name in names:
+        step = Step(folder, int(name))
+        if step.update() is not None:
+            yield step
+
+
+def metric_lines(folder: Path) -> list[dict[str, Any]]:
+    """A line for each step, with what became of the held-out questions where they were read; step 0 has only that."""
+    before = Step(folder, 0).evaluation()
+    lines = [{"step": 0, **before}] if before else []
+    return lines + [{**(step.update() or {}), **(step.evaluation() or {})} for step in done_steps(folder)]
+
+
+def write_metrics(folder: Path, lines: list[dict[str, Any]]) -> None:
+    """Writes `metrics.jsonl` anew, whole."""
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    Location(uri=str(folder / "metrics.jsonl")).write_bytes(text.encode())
+
+
+def place_model(step: Step, folder: Path, *, start: Path) -> Path:
+    """Copies the step's model to `model/` of the loop, whole, in place of one that is there."""
+    fresh, target = folder / ".tmp-model", folder / MODEL_FOLDER
+    shutil.rmtree(fresh, ignore_errors=True)
+    shutil.copytree(step.model if step.number else start, fresh)
+    shutil.rmtree(target, ignore_errors=True)
+    fresh.rename(target)
+    return target

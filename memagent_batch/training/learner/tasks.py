@@ -1,0 +1,143 @@
+"""What the loop reads in each step: a function from the number of a step to its tasks, the same at every try."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from memagent_batch.errors import DocumentMissingError, InputError, MemagentError, SettingsError
+from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.documents import fetch_texts, index_schema, index_shard, require_unique_ids
+from memagent_batch.inputs.questions import missing_documents, read_questions
+from memagent_batch.inputs.shards import list_shards
+from memagent_batch.runs.plan import Plan
+from memagent_batch.training.settings import TrainLoopSettings
+from memagent_batch.wiring import make_documents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A document, a question about it, and its references."""
+
+    document_id: str
+    """Id of the document."""
+    text: str
+    """The document."""
+    question_id: str
+    """Id of the question."""
+    question: str
+    """The question."""
+    references: tuple[str, ...]
+    """Right answers."""
+    chunk_tokens: int | None = None
+    """Length of a chunk, where it is not that of the settings; shorter than that."""
+
+
+Tasks = Callable[[int], Sequence[Task]]
+"""The tasks of a step, counted from 1."""
+
+
+class TableTasks:
+    """Tasks out of documents and a question list, in random order: each at most once an epoch, epochs without end.
+
+    An epoch has whole steps only. What is left over is another lot in each epoch.
+    """
+
+    def __init__(self, settings: TrainLoopSettings) -> None:
+        """Reads the questions and indexes the documents; texts are read when their step comes.
+
+        Raises:
+            InputError: they can't be read, or none of the questions that may be learnt from has references.
+        """
+        self._settings = settings
+        held_out = _held_out_keys(settings)
+        self._asked = [row for row in _asked(settings, settings.questions) if _key(row) not in held_out]
+        if not self._asked:
+            raise InputError(
+                "no question can be learnt from: none has references, or all are held out; add a column `references` "
+                "(a text or a list of texts) to the question list, or take questions out of loop.held_out"
+            )
+        self._size = min(settings.loop.questions_per_step, len(self._asked))
+
+    def __call__(self, step: int) -> list[Task]:
+        """The tasks of a step."""
+        whole_steps = len(self._asked) // self._size
+        epoch, part = divmod(step - 1, whole_steps)
+        order = random.Random(f"{self._settings.loop.seed} {epoch}").sample(range(len(self._asked)), len(self._asked))
+        chosen = [self._asked[place] for place in order[part * self._size : (part + 1) * self._size]]
+        return fetch_tasks(chosen, settings=self._settings)
+
+
+def read_held_out(settings: TrainLoopSettings) -> list[Task]:
+    """The tasks of the held-out question list; none where there is no such list."""
+    if settings.loop.held_out is None:
+        return []
+    return fetch_tasks(_asked(settings, settings.loop.held_out), settings=settings)
+
+
+def fetch_tasks(asked: Sequence[dict[str, Any]], *, settings: TrainLoopSettings) -> list[Task]:
+    """Tasks with their texts; those of a document that can't be read are told and left out."""
+    if not asked:
+        return []
+    rows = pa.Table.from_pylist([row["document"] for row in asked], schema=index_schema(settings.input))
+    texts: dict[int, str] = {}
+    documents = make_documents(settings)
+    for fetched in fetch_texts(rows, documents=documents[0], settings=settings.input):
+        if fetched.text is None:
+            _tell_unread(asked[fetched.row]["document"]["document_id"], fetched.error)
+        else:
+            texts[fetched.row] = fetched.text
+    return [
+        Task(
+            document_id=row["document"]["document_id"],
+            text=texts[place],
+            question_id=row["question"]["question_id"],
+            question=row["question"]["question"],
+            references=tuple(row["question"]["references"]),
+        )
+        for place, row in enumerate(asked)
+        if place in texts
+    ]
+
+
+def _tell_unread(document_id: str, error: MemagentError | None) -> None:
+    message = f"document {document_id!r} can't be read, nothing is asked of it: {error}"
+    tell(Event(kind=EventKind.READING_FAILED, message=message, fields={"document_id": document_id}))
+
+
+def _held_out_keys(settings: TrainLoopSettings) -> set[tuple[str, str]]:
+    return {_key(row) for row in _asked(settings, settings.loop.held_out)} if settings.loop.held_out else set()
+
+
+def _key(row: dict[str, Any]) -> tuple[str, str]:
+    return (row["document"]["document_id"], row["question"]["question"])
+
+
+def _asked(settings: TrainLoopSettings, uri: str | None) -> list[dict[str, Any]]:
+    """Each question of a list that has references with each document that it is asked of."""
+    if uri is None:
+        raise SettingsError("questions: missing; give a question list with references")
+    documents = make_documents(settings)
+    shards = list_shards(*documents, settings=settings.input)
+    index = pa.concat_tables(
+        [
+            table
+            for shard in shards
+            for table in index_shard(shard, settings=settings.input, storage_options=settings.storage_options)
+        ]
+    )
+    require_unique_ids(index, documents=documents[0])
+    questions = read_questions(Location(uri=uri, storage_options=settings.storage_options), ask=())
+    for document_id in missing_documents(questions, index):
+        _tell_unread(document_id, DocumentMissingError("no document has this id"))
+    plan = Plan(index, questions, samples=1)
+    listed = plan.questions.to_pylist()
+    return [
+        {"document": document, "question": listed[row]}
+        for document in index.to_pylist()
+        for row in plan.question_rows(document["document_id"])
+        if listed[row]["references"]
+    ]

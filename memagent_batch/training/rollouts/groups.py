@@ -1,0 +1,166 @@
+"""A group of samples as rows of `rollouts`: each rewarded, compared with its siblings, and written turn by turn."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.advantages import group_advantages, rewards_are_equal
+from memagent_batch.domain.answers import extract_answer
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.rewards import Overlong
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.engines.weights import weights_version
+from memagent_batch.settings import Settings
+from memagent_batch.training.rollouts.rewarder import Rewarded, Rewarder
+from memagent_batch.training.rollouts.table import ROLLOUTS
+from memagent_batch.wiring import ReaderIdentity
+
+Row = dict[str, Any]
+
+COUNTS = ("groups", "dropped_groups", "samples", "failed_samples", "samples_without_reward", "rows", "tokens")
+"""What a part counts; `groups` are all, the dropped ones among them; `tokens` are those that are learnt from."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Sample:
+    """One sample of a group. Mutable: its turns are added as they are replayed."""
+
+    address: ReadingAddress
+    """Where the log keeps it."""
+    turns: list[tuple[Prompt, Completion]] = field(default_factory=list)
+    """Its conversations, in the order in which the policy asked."""
+    response: str | None = None
+    """The last response; None where the sample failed."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether any turn was cut at its budget."""
+        return any(completion.finish_reason == FinishReason.LENGTH for _, completion in self.turns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the samples of a group were asked."""
+
+    document_id: str
+    """The document."""
+    document_hash: str
+    """SHA-256 of its text; empty where it could not be read."""
+    question_id: str
+    """The question."""
+    references: Sequence[str] | None
+    """Its right answers."""
+
+
+class GroupMaker:
+    """Makes the rows of groups, and counts them."""
+
+    def __init__(self, settings: Settings, *, run_id: str, reader: ReaderIdentity) -> None:
+        """Takes the knobs that the samples were drawn with, and whose they are."""
+        self._settings = settings
+        self._constant = _constant_columns(settings, run_id=run_id, reader=reader)
+        self._reward = Rewarder(settings.rollouts, extraction=settings.extraction)
+        self.counts: dict[str, Any] = {**dict.fromkeys(COUNTS, 0), "reward_sum": 0.0}
+
+    def close(self) -> None:
+        """Ends what runs beside."""
+        self._reward.close()
+
+    def group(self, asked: Asked, samples: Sequence[Sample]) -> pa.Table | None:
+        """The group's rows, a table of `ROLLOUTS`; None where it teaches nothing and is left out."""
+        knobs = self._settings.rollouts
+        rewarded_G = [self._rewarded(sample, asked) for sample in samples]
+        rewards_G = [rewarded.reward for rewarded in rewarded_G]
+        advantages_G = group_advantages(rewards_G, kind=knobs.advantage)
+        dropped = knobs.drop_equal and rewards_are_equal(rewards_G)
+        self._count(samples, rewards_G, dropped=dropped)
+        if dropped:
+            return None
+        shared = {
+            **self._constant,
+            "group_id": group_id(asked.document_id, asked.question_id),
+            "document_id": asked.document_id,
+            "question_id": asked.question_id,
+            "ground_truth": asked.references,
+            "document_hash": asked.document_hash or None,
+        }
+        rows = [
+            {**shared, "reward": rewarded.reward, "reward_error": rewarded.error, "advantage": advantage, **row}
+            for sample, rewarded, advantage in zip(samples, rewarded_G, advantages_G, strict=True)
+            for row in self._rows(sample, learnt=advantage is not None)
+        ]
+        self.counts["rows"] += len(rows)
+        self.counts["tokens"] += sum(sum(row["response_mask"]) for row in rows)
+        return pa.Table.from_pylist(rows, schema=ROLLOUTS)
+
+    def _rewarded(self, sample: Sample, asked: Asked) -> Rewarded:
+        if sample.response is None:
+            return Rewarded()
+        overlong = self._settings.rollouts.overlong
+        if sample.is_cut and overlong is Overlong.MASK:
+            return Rewarded(error="a turn was cut at its budget")
+        rewarded = self._reward(sample.response, asked.references)
+        if sample.is_cut and overlong is Overlong.ZERO and rewarded.reward is not None:
+            return replace(rewarded, reward=0.0)
+        return rewarded
+
+    def _rows(self, sample: Sample, *, learnt: bool) -> Iterator[Row]:
+        settings = self._settings
+        ended = sample.response is not None
+        shared = {
+            "sample": sample.address.sample,
+            "num_turns": len(sample.turns),
+            "answer": extract_answer(sample.response or "", extraction=settings.extraction),
+            "status": Status.OK if ended else Status.FAILED,
+        }
+        if not sample.turns:
+            empty = dict.fromkeys(["prompt_token_ids", "response_token_ids", "response_mask"], ())
+            yield {**shared, **empty, "is_final": False}
+        for number, (prompt, completion) in enumerate(sample.turns):
+            yield {
+                **shared,
+                "turn": number,
+                "is_final": ended and number == len(sample.turns) - 1,
+                "kind": prompt.kind,
+                "prompt_token_ids": prompt.token_ids,
+                "response_token_ids": completion.token_ids,
+                "response_logprobs": completion.logprobs,
+                "response_mask": [int(learnt)] * len(completion.token_ids),
+                "finish_reason": completion.finish_reason,
+                "max_tokens": prompt.max_tokens,
+                "seed": sample.address.turn_seed(prompt.path, seed=settings.sampling.seed),
+                "token_start": prompt.span and prompt.span.token_start,
+                "token_end": prompt.span and prompt.span.token_end,
+            }
+
+    def _count(self, samples: Sequence[Sample], rewards_G: Sequence[float | None], *, dropped: bool) -> None:
+        failed = sum(sample.response is None for sample in samples)
+        self.counts["groups"] += 1
+        self.counts["dropped_groups"] += dropped
+        self.counts["samples"] += len(samples)
+        self.counts["failed_samples"] += failed
+        self.counts["samples_without_reward"] += sum(reward is None for reward in rewards_G) - failed
+        self.counts["reward_sum"] += sum(reward for reward in rewards_G if reward is not None)
+
+
+def group_id(document_id: str, question_id: str) -> str:
+    """Id of the group of a document and a question, 16 hex digits."""
+    return hashlib.sha256(json.dumps([document_id, question_id]).encode()).hexdigest()[:16]
+
+
+def _constant_columns(settings: Settings, *, run_id: str, reader: ReaderIdentity) -> Row:
+    return {
+        "run_id": run_id,
+        "data_source": settings.rollouts.data_source,
+        "model": settings.model,
+        "weights_version": settings.weights_version or weights_version(reader.parts["model_sha256"]),
+        "tokenizer_hash": reader.parts["tokenizer_sha256"],
+        "chat_template_hash": reader.parts["chat_template_sha256"],
+        "prompt_set": reader.parts["prompt_set"],
+        **settings.sampling.model_dump(include={"temperature", "top_p", "top_k"}),
+    }

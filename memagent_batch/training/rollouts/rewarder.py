@@ -1,0 +1,164 @@
+"""Rewards of samples. A user's own function runs in a process of its own, so that it can neither hang nor end a run."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from memagent_batch.domain.answers import Extraction
+from memagent_batch.domain.rewards import BUILT_IN_REWARDS, built_in_reward
+from memagent_batch.errors import SettingsError
+from memagent_batch.sections import RolloutSettings
+from memagent_batch.training.rollouts import reward_server
+
+IMPORT_SECONDS = 120.0
+"""Time in which the process of a user's function must have started and imported it."""
+
+STDERR = 2
+"""File descriptor to which the function's own output goes: stdout belongs to the command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewarded:
+    """What came of rewarding one sample."""
+
+    reward: float | None = None
+    """The reward; None where there is none."""
+    error: str | None = None
+    """Why there is none."""
+
+
+class Rewarder:
+    """Rewards responses by the knobs."""
+
+    def __init__(self, settings: RolloutSettings, *, extraction: Extraction) -> None:
+        """Takes the knobs; a function of the user's is imported when it is first asked."""
+        self._settings = settings
+        self._built_in = None
+        if settings.reward in BUILT_IN_REWARDS:
+            self._built_in = built_in_reward(settings.reward, extraction=extraction)
+        self._process: RewardProcess | None = None
+        self._was_imported = False
+
+    def __call__(self, response: str, references: Sequence[str] | None) -> Rewarded:
+        """The reward of a response. What concerns one sample alone is never raised.
+
+        Raises:
+            SettingsError: the user's function can't be imported here.
+        """
+        if references is None:
+            return Rewarded(error="the question has no references")
+        if self._built_in is not None:
+            return Rewarded(reward=self._built_in(response, references))
+        return self._foreign(response, list(references))
+
+    def close(self) -> None:
+        """Ends the process, if there is one, also where it hangs."""
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+    def _foreign(self, response: str, references: list[str]) -> Rewarded:
+        """Asks the user's function in its process; after a failure of the process, the next sample gets a new one."""
+        try:
+            if self._process is None or self._process.has_ended():
+                self.close()
+                self._process = RewardProcess(self._settings.reward)
+                self._was_imported = True
+            return self._process.ask(response, references, seconds=self._settings.reward_timeout_seconds)
+        except _ProcessFailedError as error:
+            self.close()
+            return Rewarded(error=str(error))
+        except SettingsError as error:
+            if not self._was_imported:
+                raise
+            return Rewarded(error=str(error))
+
+
+class RewardProcess:
+    """The process in which a user's function runs, and the only one that imports it."""
+
+    def __init__(self, path: str, *, import_seconds: float = IMPORT_SECONDS) -> None:
+        """Starts it and waits until the function is imported.
+
+        Args:
+            path: `package.module:function`.
+            import_seconds: time for that.
+
+        Raises:
+            SettingsError: the function can't be imported, whatever its module does instead; says what.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._connection = Connection(ours.detach())
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", reward_server.__file__, str(theirs.fileno()), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=STDERR,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        first = {"reward": path, "sys_path": sys.path}
+        try:
+            failure = self._exchange(first, seconds=import_seconds).get("error")
+        except _ProcessFailedError as error:
+            failure = str(error)
+        except BaseException:
+            self.close()
+            raise
+        if failure is not None:
+            self.close()
+            raise SettingsError(
+                f"rollouts.reward: {path!r} can't be imported: {failure}. Mend the module; where it is not found, put "
+                "its folder on PYTHONPATH, on every node"
+            )
+
+    def ask(self, response: str, references: list[str], *, seconds: float) -> Rewarded:
+        """What the function makes of a response.
+
+        Raises:
+            _ProcessFailedError: the process died, or the function took longer; this process is of no further use.
+        """
+        return Rewarded(**self._exchange({"response": response, "references": references}, seconds=seconds))
+
+    def has_ended(self) -> bool:
+        """Whether the process is known to have ended."""
+        return self._connection.poll(0)
+
+    def close(self) -> None:
+        """Ends the process and all that it started in its group; to be called once."""
+        with suppress(ProcessLookupError):  # all of them have ended already
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._connection.close()
+
+    def _exchange(self, message: dict[str, Any], *, seconds: float) -> dict[str, Any]:
+        try:
+            self._connection.send_bytes(json.dumps(message).encode())
+            if not self._connection.poll(seconds):
+                raise _ProcessFailedError(f"took longer than {seconds:g} s")
+            reply: dict[str, Any] = json.loads(self._connection.recv_bytes())
+        except (EOFError, ConnectionError) as error:
+            raise _ProcessFailedError("its process died") from error
+        return reply
+
+
+class _ProcessFailedError(Exception):
+    """The process can't be asked any more."""
+
+
+def require_reward(settings: RolloutSettings, *, import_seconds: float = IMPORT_SECONDS) -> None:
+    """Refuses a reward of the user's that can't be imported; it is tried in a process of its own.
+
+    Raises:
+        SettingsError: names it.
+    """
+    if settings.reward not in BUILT_IN_REWARDS:
+        RewardProcess(settings.reward, import_seconds=import_seconds).close()

@@ -1,0 +1,185 @@
+"""CPU tasks after sampling: replays each reading out of the log, so that prompts are the ones that the engine saw."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.errors import NotHeldError, SupersededError
+from memagent_batch.log.index import ReadingKey, Row, read_outcomes, read_turns, reading_key
+from memagent_batch.log.question_list import asked_in
+from memagent_batch.ray_data.tokenise import tokenise
+from memagent_batch.reading.documents import DocumentChunks, PlannedDocument, planned_documents
+from memagent_batch.reading.generation import Recording, Replaying
+from memagent_batch.reading.logged_turns import held_turn
+from memagent_batch.runs.claim import require_claim
+from memagent_batch.settings import Settings
+from memagent_batch.training.rollouts.groups import COUNTS, Asked, GroupMaker, Sample
+from memagent_batch.training.rollouts.table import write_rollouts
+from memagent_batch.wiring import ReaderIdentity, make_output, make_policy, make_prompt_tokens, make_tokenizer
+
+REPORT = pa.schema(
+    [pa.field("files", pa.list_(pa.string())), pa.field("missing", pa.list_(pa.string()))]
+    + [pa.field("reward_sum", pa.float64())]
+    + [pa.field(name, pa.int64()) for name in COUNTS]
+)
+"""What a written part reports; `missing` names the samples that ended and could not be replayed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutTask:
+    """What every projecting task of a run knows."""
+
+    settings: Settings
+    """All knobs, as the readings had them."""
+    run_id: str
+    """The run that was collected."""
+    reader: ReaderIdentity
+    """Whose turns they are."""
+
+
+def project_rollouts(part: pa.Table, *, task: RolloutTask) -> pa.Table:
+    """Ray Data UDF: one part of the plan in, its files written, one row of `REPORT` out.
+
+    Raises:
+        SupersededError: a newer attempt holds the claim; no file is left.
+    """
+    projector = Projector(task)
+    output = make_output(task.settings)
+    require_claim(output, run_id=task.run_id)
+    groups = projector.groups(part.drop_columns(["part"]))
+    try:
+        files = list(write_rollouts(output, groups, part=part["part"][0].as_py(), run_id=task.run_id))
+    finally:
+        projector.maker.close()
+    try:
+        require_claim(output, run_id=task.run_id)
+    except SupersededError:
+        for name in files:
+            (output / name).delete()
+        raise
+    report = {**projector.maker.counts, "files": files, "missing": projector.missing}
+    return pa.Table.from_pylist([report], schema=REPORT)
+
+
+class Projector:
+    """Replays the samples of a run, one document at a time, and has their groups made."""
+
+    def __init__(self, task: RolloutTask) -> None:
+        """Loads tokeniser and prompts."""
+        settings = task.settings
+        self._task = task
+        self._tokenizer = make_tokenizer(settings)
+        self._prompts = make_prompt_tokens(settings)
+        self._policy = make_policy(settings)
+        self._output = make_output(settings)
+        self._questions: dict[int, Row] = {}
+        self.maker = GroupMaker(settings, run_id=task.run_id, reader=task.reader)
+        self.missing: list[str] = []
+
+    def groups(self, part: pa.Table) -> Iterator[pa.Table]:
+        """The groups of a part, a table of `ROLLOUTS` each, in the order of its documents."""
+        fingerprint = self._task.reader.fingerprint
+        self._questions = asked_in(part)
+        files = sorted({file for files in part["outcome_files"].to_pylist() for file in files})
+        outcomes = read_outcomes(self._output, files, reader_fingerprint=fingerprint)
+        readable = part.filter(pc.is_null(part["error"]))
+        for unread in part.filter(pc.is_valid(part["error"])).to_pylist():
+            yield from self._document(_unread(unread), {}, outcomes)
+        for document in chain.from_iterable(map(planned_documents, tokenise(readable, settings=self._task.settings))):
+            turns = read_turns(
+                self._output,
+                document.turn_files,
+                reader_fingerprint=fingerprint,
+                document_hashes=[document.document_hash],
+                ended_by={key: row["line"] for key, row in outcomes.items()},
+            )
+            yield from self._document(document, turns, outcomes)
+
+    def _document(
+        self,
+        document: PlannedDocument,
+        turns: Mapping[ReadingKey, Mapping[str, Row]],
+        outcomes: Mapping[ReadingKey, Row],
+    ) -> Iterator[pa.Table]:
+        for number in dict.fromkeys(question for question, _ in document.readings):
+            question = self._questions[number]
+            samples = [
+                self._sample(document, question, turns, outcomes, sample=sample)
+                for asked, sample in document.readings
+                if asked == number
+            ]
+            about = Asked(
+                document_id=document.document_id,
+                document_hash=document.document_hash,
+                question_id=question["question_id"],
+                references=question["references"],
+            )
+            table = self.maker.group(about, samples)
+            if table is not None:
+                yield table
+
+    def _sample(
+        self,
+        document: PlannedDocument,
+        question: Row,
+        turns: Mapping[ReadingKey, Mapping[str, Row]],
+        outcomes: Mapping[ReadingKey, Row],
+        *,
+        sample: int,
+    ) -> Sample:
+        """The sample as the log has it; one that ended, but can't be replayed to its end, is noted as missing."""
+        address = ReadingAddress(
+            document_hash=document.document_hash,
+            question_hash=question["question_hash"],
+            sample=sample,
+            reader_fingerprint=self._task.reader.fingerprint,
+        )
+        key = reading_key(address)
+        outcome = outcomes.get(key)
+        ended = outcome is not None and outcome["status"] == Status.OK
+        replayed = self._replay(Sample(address=address), document, question, turns.get(key, {}))
+        if not ended:
+            replayed.response = None
+        elif replayed.response is None:
+            name = f"document {document.document_id!r}, question {question['question_id']!r}, sample {sample}"
+            self.missing.append(f"{name}: {document.error}" if document.error else name)
+        return replayed
+
+    def _replay(self, sample: Sample, document: PlannedDocument, question: Row, turns: Mapping[str, Row]) -> Sample:
+        if not turns or document.error:
+            return sample
+        generate = Recording(
+            generate=Replaying(generate=_refuse, held={path: held_turn(row) for path, row in turns.items()}),
+            record=lambda prompt, completion: sample.turns.append((prompt, completion)),
+        )
+        token_ids = self._tokenizer.encode(question["question"])
+        reading = self._policy.read(document.chunks, token_ids, prompts=self._prompts, generate=generate)
+        with suppress(NotHeldError):  # of a sample that failed, the log holds the turns before that
+            sample.response = asyncio.run(reading).response
+        return sample
+
+
+def _unread(row: Row) -> PlannedDocument:
+    """A document that could not be read at all: its samples failed without a turn."""
+    return PlannedDocument(
+        document_id=row["document_id"],
+        document_hash=row["document_hash"] or "",
+        chunks=DocumentChunks(np.array([], np.int32), []),
+        readings=[(reading["question"], reading["sample"]) for reading in row["readings"]],
+        turn_files=[],
+        error=row["error"],
+        is_unavailable=False,
+    )
+
+
+async def _refuse(prompt: Prompt) -> Completion:
+    raise NotHeldError(prompt.path)

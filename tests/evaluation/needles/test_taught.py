@@ -1,0 +1,44 @@
+"""The warning where a shipped policy is asked for what it was not taught."""
+
+import random
+
+import pytest
+
+from memagent_batch.evaluation.needles.facts import Split, make_needle
+from memagent_batch.evaluation.needles.taught import EXAMPLE, is_taught, tell_untaught
+from memagent_batch.settings import Settings
+
+
+def said_of(
+    capsys: pytest.CaptureFixture[str], *questions: str, model: str = "tiny", engine: str = "vllm"
+) -> list[str]:
+    settings = Settings(documents="d", output="o", ask=questions, model=model, engine=engine)
+    tell_untaught(questions, settings=settings)
+    return capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize("split", list(Split))
+def test_questions_of_needles_are_taught(split: Split) -> None:
+    rng = random.Random(0)
+    assert all(is_taught(make_needle(rng, split=split).question) for _ in range(500))
+    assert is_taught(EXAMPLE)
+
+
+@pytest.mark.parametrize(
+    "question", ["Which law governs?", "What is the term of the contract?", "Who?", f"{EXAMPLE} Why?", "access code"]
+)
+def test_question_of_another_form_warns_in_one_line(question: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (line,) = said_of(capsys, question, EXAMPLE, EXAMPLE)
+    assert "'tiny' is a policy for demonstration" in line
+    assert f"1 of 2 questions are others ({question!r})" in line
+
+
+@pytest.mark.parametrize(
+    "knobs", [{"model": "other"}, {"model": "tiny", "engine": "openai"}, {"model": "tiny", "engine": "simulated"}]
+)
+def test_another_model_is_not_warned_of(knobs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert said_of(capsys, "Which law governs?", **knobs) == []
+
+
+def test_taught_questions_are_not_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said_of(capsys, EXAMPLE, model="tiny-rl") == []

@@ -1,0 +1,224 @@
+"""The report of whole outputs, read back as HTML and as pictures."""
+
+import base64
+import html
+import io
+import json
+import re
+import shutil
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import matplotlib.image
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.errors import OutputError
+from memagent_batch.evaluation.report.failures import TRACES_PER_VARIANT
+from memagent_batch.evaluation.report.page import render
+from memagent_batch.evaluation.report.report import draw_pictures, make_page, write_report
+from memagent_batch.files.location import Location
+from memagent_batch.runs.tables import table_bytes
+from memagent_batch.settings import TableFormat
+from tests.evaluation.report.evaluation_output import Made, write_evaluation
+
+
+class Tags(HTMLParser):
+    """The elements of a page, and its ids and links."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.outside: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.tags.append(tag)
+        self.ids += [values["id"] or ""] if "id" in values else []
+        self.links += [values["href"] or ""] if tag == "a" else []
+        self.outside += [value for name in ("src", "href") if (value := values.get(name)) and value[:5] != "data:"]
+
+
+def page_of(folder: Path, made: Made) -> str:
+    """The text of the page, without pictures."""
+    return page_at(write_evaluation(folder, made))
+
+
+def page_at(output: Path) -> str:
+    return render(make_page(Location(uri=str(output))), pictures=[]).decode()
+
+
+def words_of(page: str) -> str:
+    """What a reader sees, white space folded."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page.split("</style>")[1])).split())
+
+
+def test_report_pictures_lie_beside_the_page_and_inside_it(tmp_path: Path) -> None:
+    output = Location(uri=str(write_evaluation(tmp_path, Made(tasks=["$x^", "u"]))))
+    told = write_report(output, target=output / "report")
+    page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    assert told["page"] == f"{output.uri}/report/report.html"
+    assert [Path(uri).name for uri in told["pictures"]] == [
+        "accuracy.png",
+        "accuracy-by-task.png",
+        "depth.png",
+        "cost.png",
+    ]
+    for uri in told["pictures"]:
+        pixels = matplotlib.image.imread(io.BytesIO(Path(uri).read_bytes()))
+        assert pixels.std() > 0.01
+        assert base64.b64encode(Path(uri).read_bytes()).decode() in page
+    assert {address[0] for address in Tags(page).outside} == {"#"}
+    assert {link[1:] for link in Tags(page).links} <= set(Tags(page).ids)
+
+
+@pytest.mark.parametrize(
+    ("made", "names"),
+    [
+        (Made(with_depth=False, outcomes=["failed"], share_right=lambda *_: 0), ["accuracy"]),
+        (Made(lengths=[None]), ["accuracy", "depth", "cost"]),
+        (Made(lengths=[None], outcomes=["missing"], share_right=lambda *_: 0), []),
+    ],
+)
+def test_report_what_can_not_be_drawn_is_left_out(made: Made, names: list[str], tmp_path: Path) -> None:
+    page = make_page(Location(uri=str(write_evaluation(tmp_path, made))))
+    pictures = draw_pictures(page)
+    assert [picture.name for picture in pictures] == names
+    tags = Tags(render(page, pictures=pictures).decode())
+    assert tags.tags.count("img") == len(names)
+    assert {link[1:] for link in tags.links} <= set(tags.ids)
+
+
+def test_report_header_says_suite_models_dates_and_totals(tmp_path: Path) -> None:
+    words = words_of(page_of(tmp_path, Made(variants=["a", "b"], outcomes=["failed", "missing"])))
+    assert "Suite s3://suites/ruler Model models/tiny" in words
+    assert "questions 8 variants 2 readings 16 failed 2 without answer 0 missing 2" in words
+    assert "Read by 2026-11-21 04:31 UTC" in words
+
+
+@pytest.mark.parametrize(
+    ("score_on", "said"),
+    [
+        (("answer",), "What is scored: the extracted answer."),
+        (("metric",), "What is scored: the whole response by all and any (RULER's metrics), the extracted answer by"),
+        (("response", "answer"), "What is scored: a: the whole response; b: the extracted answer."),
+    ],
+)
+def test_report_says_what_was_scored(tmp_path: Path, score_on: tuple[str, ...], said: str) -> None:
+    assert said in words_of(page_of(tmp_path, Made(variants=["a", "b"], score_on=score_on)))
+
+
+def test_report_table_has_n_score_interval_and_counts_of_each_cell(tmp_path: Path) -> None:
+    words = words_of(page_of(tmp_path, Made(lengths=[1024, 4096], outcomes=["failed", "unanswered"])))
+    assert "niah_single_1 1K overwrite 8 0.750 0.409 – 0.929 1 1 0" in words
+    assert "all tasks 1K overwrite 8 0.750 0.409 – 0.929 1 1 0" in words
+
+
+def test_report_every_failure_link_leads_to_one_trace(tmp_path: Path) -> None:
+    made = Made(variants=["a", "b"], tasks=["t", "u"], lengths=[1024, 8192], share_right=lambda *_: 0.5)
+    page = page_of(tmp_path, made)
+    tags = Tags(page)
+    links = [link[1:] for link in tags.links if "-failure-" in link]
+    assert len(set(links)) == len(links) == 32
+    assert len(set(tags.ids)) == len(tags.ids)
+    assert set(links) <= set(tags.ids)
+    words = words_of(page)
+    assert "reference comes in: 4031676" in words
+    assert re.search(r"reference lost: 40\d{5}", words)
+    assert "EngineRequestError: the engine refused the request" in words
+
+
+def test_report_over_the_cap_says_how_many_traces_are_left_out(tmp_path: Path) -> None:
+    page = page_of(tmp_path, Made(per_cell=500, share_right=lambda *_: 0, lengths=[1024]))
+    assert page.count('class="inside"') == TRACES_PER_VARIANT == 50
+    words = words_of(page)
+    assert "500 of 500 readings: 100 failed, 100 without answer, 300 wrong." in words
+    assert "50 are shown, 450 more are not" in words
+
+
+def test_report_hostile_text_stays_text_everywhere(tmp_path: Path) -> None:
+    hostile = "<script>document.title='owned'</script></memory>\x00\u202e\"><img src=x onerror=alert(1)>"
+    made = Made(variants=[f"$a{hostile}"], tasks=[f"t$x^{hostile}", "u"], hostile=hostile, share_right=lambda *_: 0)
+    page = page_of(tmp_path, made)
+    assert {"script", "memory", "img"}.isdisjoint(Tags(page).tags)
+    assert not re.search("[\x00\u202e]", page)
+    assert "<script>document.title='owned'</script></memory>⟦U+0000⟧⟦U+202E⟧\"><img src=x" in html.unescape(page)
+
+
+def test_report_all_right_says_that_there_are_no_failures(tmp_path: Path) -> None:
+    assert "None: all 8 readings score 1." in words_of(page_of(tmp_path, Made(share_right=lambda *_: 1)))
+
+
+def test_report_without_the_runs_says_that_traces_are_not_there(tmp_path: Path) -> None:
+    output = write_evaluation(tmp_path, Made(outcomes=["lost"]))
+    shutil.rmtree(output / "runs")
+    assert "No turn of this reading is in the run's memories." in words_of(page_at(output))
+
+
+def test_report_arrow_tables_are_read_as_parquet_ones(tmp_path: Path) -> None:
+    output = write_evaluation(tmp_path, Made(outcomes=["lost"]))
+    before = words_of(page_at(output))
+    for file in (output / "runs").rglob("*.parquet"):
+        file.with_suffix(".arrow").write_bytes(table_bytes(pq.read_table(file), table_format=TableFormat.ARROW))
+        file.unlink()
+    for manifest in (output / "runs").rglob("manifest.json"):
+        manifest.write_text(manifest.read_text().replace(".parquet", ".arrow"))
+    assert words_of(page_at(output)).split("Variants", 1)[1] == before.split("Variants", 1)[1]
+    assert "reference lost" in before
+
+
+def _spoil_nothing(output: Path) -> None:
+    (output / "evaluation.json").unlink()
+
+
+def _spoil_format(output: Path) -> None:
+    (output / "evaluation.json").write_text('{"format": "other/9"}')
+
+
+def _spoil_keys(output: Path) -> None:
+    record = json.loads((output / "evaluation.json").read_text())
+    del record["variants"][0]["run"]
+    (output / "evaluation.json").write_text(json.dumps(record))
+
+
+def _spoil_variants(output: Path) -> None:
+    record = json.loads((output / "evaluation.json").read_text())
+    (output / "evaluation.json").write_text(json.dumps(record | {"variants": []}))
+
+
+def _spoil_scores(output: Path) -> None:
+    (output / "scores" / "variant-0.parquet").unlink()
+
+
+def _spoil_columns(output: Path) -> None:
+    place = output / "scores" / "variant-0.parquet"
+    pq.write_table(pq.read_table(place).drop_columns(["score"]), place)
+
+
+def _spoil_memories(output: Path) -> None:
+    (output / "runs" / "variant-0" / "memories" / "part-0.parquet").write_bytes(b"PAR1 and no more")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_spoil_nothing, "there is no evaluation.json; name the folder that was `--output` of `evaluate run`"),
+        (_spoil_format, "layout 'other/9'"),
+        (_spoil_keys, r"evaluation.json is not whole \(.*'run'.*restore it"),
+        (_spoil_variants, "holds no finished variant; run `evaluate run` to its end"),
+        (_spoil_scores, "variant 'overwrite' are missing: .*variant-0.parquet; run `evaluate run` again"),
+        (_spoil_columns, "variant-0.parquet can't be read: .*score.*; run `evaluate run` again"),
+        (_spoil_memories, "part-0.parquet can't be read: .*; run `evaluate run` again"),
+    ],
+)
+def test_report_broken_output_is_refused_with_place_and_remedy(
+    spoil: Callable[[Path], None], message: str, tmp_path: Path
+) -> None:
+    output = write_evaluation(tmp_path, Made())
+    spoil(output)
+    with pytest.raises(OutputError, match=message):
+        make_page(Location(uri=str(output)))

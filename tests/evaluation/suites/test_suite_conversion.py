@@ -1,0 +1,174 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.errors import InputError
+from memagent_batch.evaluation.suites.conversion import convert_suite, read_any_questions
+from memagent_batch.evaluation.suites.foreign import ForeignFormat, detect_format
+from memagent_batch.evaluation.suites.reader import read_suite_questions
+from memagent_batch.evaluation.suites.schemas import SUITE_DOCUMENTS
+from memagent_batch.files.location import Location
+
+NEEDLE = {
+    "index": 0,
+    "input": "Noise. 77.\nWhat is the special magic number for a mentioned in the provided text?",
+    "outputs": ["77"],
+    "length": 4010,
+}
+HQA = {"context": "Document 1:\nParis.", "input": "Where?", "answers": ["Paris"]}
+LONGBENCH = {**HQA, "dataset": "hotpotqa", "length": 9000, "_id": "x"}
+
+
+def write_lines(path: Path, *records: dict[str, Any]) -> Location:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return Location(uri=str(path))
+
+
+def converted(suite: Location, target: Path, *, foreign_format: ForeignFormat | None = None) -> list[dict[str, Any]]:
+    convert_suite(suite, target=Location(uri=str(target)), foreign_format=foreign_format or detect_format(suite))
+    rows: list[dict[str, Any]] = pq.read_table(target / "questions.parquet").to_pylist()
+    return rows
+
+
+def test_convert_suite_ruler_records_become_documents_and_questions(tmp_path: Path) -> None:
+    suite = write_lines(tmp_path / "4096/niah_single_1/validation.jsonl", NEEDLE, {**NEEDLE, "length": 3900})
+    rows = converted(suite, tmp_path / "suite")
+    assert rows[0] == {
+        "question_id": "validation.jsonl:0",
+        "document_id": "validation.jsonl:0",
+        "question": "What is the special magic number for a mentioned in the provided text?",
+        "references": ["77"],
+        "task": "niah_single_1",
+        "length_tokens": 4096,
+        "depth": None,
+        "metric": "all",
+        "split": "template",
+    }
+    assert [row["length_tokens"] for row in rows] == [4096, 4096]
+    documents = pq.read_table(tmp_path / "suite" / "documents")
+    assert documents.schema.equals(SUITE_DOCUMENTS)
+    assert documents.to_pylist()[0] == {"document_id": "validation.jsonl:0", "text": "Noise. 77."}
+
+
+def test_convert_suite_ruler_folder_keeps_tasks_and_ids_apart(tmp_path: Path) -> None:
+    write_lines(tmp_path / "ruler/niah_single_1/validation.jsonl", NEEDLE, NEEDLE)
+    write_lines(tmp_path / "ruler/qa_1.jsonl", {**NEEDLE, "length": 100_000})
+    rows = converted(Location(uri=str(tmp_path / "ruler")), tmp_path / "suite")
+    assert [(row["document_id"], row["task"], row["metric"], row["length_tokens"]) for row in rows] == [
+        ("niah_single_1/validation.jsonl:0", "niah_single_1", "all", 4096),
+        ("niah_single_1/validation.jsonl:1", "niah_single_1", "all", 4096),
+        ("qa_1.jsonl:0", "qa_1", "any", 131_072),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "length", "expected"),
+    [
+        ("4096/7/niah", 4010, 4096),
+        ("100000/niah", 99_000, 100_000),
+        ("2024/niah", 3_000, 4_096),
+        ("niah", 4_096, 4_096),
+    ],
+)
+def test_convert_suite_ruler_length_is_the_one_that_was_asked_for(
+    tmp_path: Path, folder: str, length: int, expected: int
+) -> None:
+    suite = write_lines(tmp_path / folder / "validation.jsonl", {**NEEDLE, "length": length})
+    assert converted(suite, tmp_path / "suite")[0]["length_tokens"] == expected
+
+
+def test_convert_suite_ruler_prompt_of_unknown_form_says_how_it_was_split(tmp_path: Path) -> None:
+    rows = converted(write_lines(tmp_path / "a.jsonl", {**NEEDLE, "input": "Noise.\n\nTell me."}), tmp_path / "suite")
+    assert (rows[0]["question"], rows[0]["split"]) == ("Tell me.", "last_paragraph")
+    assert json.loads((tmp_path / "suite" / "suite.json").read_text())["splits"] == {"last_paragraph": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "record", "task", "length", "metric"),
+    [
+        ("eval_50.json", HQA, "eval_50", None, "sub_em"),
+        ("eval_vt_8192.json", {"context": "c", "input": "q", "outputs": ["A", 1]}, "vt", 8192, "all"),
+        ("eval_qa_1_8192.json", {"context": "c", "input": "q", "outputs": ["A", "1"]}, "qa_1", 8192, "any"),
+    ],
+)
+def test_convert_suite_memagent_array_has_task_and_length_of_its_name(
+    tmp_path: Path, name: str, record: dict[str, Any], task: str, length: int | None, metric: str
+) -> None:
+    (tmp_path / name).write_text(json.dumps([record, record]))
+    rows = converted(Location(uri=str(tmp_path / name)), tmp_path / "suite")
+    assert [row["document_id"] for row in rows] == [f"{name}:0", f"{name}:1"]
+    assert (rows[0]["task"], rows[0]["length_tokens"], rows[0]["metric"]) == (task, length, metric)
+    assert rows[0]["split"] == "given"
+
+
+def test_convert_suite_longbench_has_data_set_as_task_and_no_length(tmp_path: Path) -> None:
+    rows = converted(write_lines(tmp_path / "hotpotqa.jsonl", LONGBENCH), tmp_path / "suite")
+    assert (rows[0]["task"], rows[0]["length_tokens"], rows[0]["metric"]) == ("hotpotqa", None, "f1")
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [(NEEDLE, ForeignFormat.RULER), (HQA, ForeignFormat.MEMAGENT), (LONGBENCH, ForeignFormat.LONGBENCH)],
+)
+def test_detect_format_first_record_tells(tmp_path: Path, record: dict[str, Any], expected: ForeignFormat) -> None:
+    assert detect_format(write_lines(tmp_path / "a.jsonl", record)) is expected
+
+
+@pytest.mark.parametrize(
+    ("records", "foreign_format", "message"),
+    [
+        ([], None, r"a\.jsonl: the suite is empty"),
+        ([], ForeignFormat.RULER, r"a\.jsonl: the suite is empty"),
+        ([{"text": "a"}], None, r"line 1.*no known suite; its keys: text; known are ruler, memagent, longbench"),
+        ([NEEDLE, {"input": "a\nb"}], None, r"a\.jsonl, line 2.*no column 'outputs'"),
+        ([{**NEEDLE, "input": "one line"}], None, "line 1.*can't be taken apart .*put an empty line before"),
+        ([{**NEEDLE, "outputs": []}], None, "line 1.*'outputs' holds no reference"),
+        ([{**NEEDLE, "outputs": [" "]}], None, "line 1.*'outputs' holds no reference"),
+        ([{**NEEDLE, "outputs": [1.5]}], None, "line 1.*'outputs' holds float"),
+        ([{**HQA, "context": [1, 2]}], None, "line 1.*'context' holds list"),
+        ([{**HQA, "context": "\ud800"}], None, "line 1.*'context' .*surrogate"),
+        ([{**HQA, "context": " "}], None, "line 1.*'context' is empty"),
+        ([{**LONGBENCH, "input": "", "dataset": "gov_report"}], None, "'gov_report' asks no question"),
+    ],
+)
+def test_convert_suite_bad_record_is_refused_with_file_line_and_remedy(
+    tmp_path: Path, records: list[dict[str, Any]], foreign_format: ForeignFormat | None, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        converted(write_lines(tmp_path / "a.jsonl", *records), tmp_path / "suite", foreign_format=foreign_format)
+    assert not (tmp_path / "suite" / "suite.json").exists()
+
+
+def test_convert_suite_folder_without_records_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("a")
+    with pytest.raises(InputError, match=r"neither a suite of this project nor \.jsonl"):
+        detect_format(Location(uri=str(tmp_path)))
+
+
+def test_convert_suite_again_is_not_done_again_until_a_file_changes(tmp_path: Path) -> None:
+    suite = write_lines(tmp_path / "a.jsonl", HQA)
+    converted(suite, tmp_path / "suite")
+    before = (tmp_path / "suite" / "suite.json").stat().st_mtime_ns
+    converted(suite, tmp_path / "suite")
+    assert (tmp_path / "suite" / "suite.json").stat().st_mtime_ns == before
+    write_lines(tmp_path / "a.jsonl", HQA, HQA)
+    assert len(converted(suite, tmp_path / "suite")) == 2
+
+
+def test_read_any_questions_are_those_of_the_converted_suite(tmp_path: Path) -> None:
+    suite = write_lines(tmp_path / "a.jsonl", HQA, LONGBENCH)
+    converted(suite, tmp_path / "suite", foreign_format=ForeignFormat.MEMAGENT)
+    questions = read_any_questions(suite, foreign_format=ForeignFormat.MEMAGENT)
+    assert questions.equals(read_suite_questions(Location(uri=str(tmp_path / "suite"))))
+
+
+@pytest.mark.s3
+def test_convert_suite_in_a_bucket_is_written_there(s3_bucket: Location) -> None:
+    (s3_bucket / "in/eval_50.json").write_bytes(json.dumps([HQA]).encode())
+    convert_suite(s3_bucket / "in", target=s3_bucket / "out/suite", foreign_format=ForeignFormat.MEMAGENT)
+    [row] = read_suite_questions(s3_bucket / "out/suite").to_pylist()
+    assert row["document_id"] == "eval_50.json:0"

@@ -1,0 +1,79 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.errors import InputError
+from memagent_batch.evaluation.suites.reader import is_suite, read_suite_questions
+from memagent_batch.evaluation.suites.schemas import SUITE_FORMAT, SUITE_QUESTIONS
+from memagent_batch.files.location import Location
+
+QUESTION = {
+    "question_id": "q",
+    "document_id": "d",
+    "question": "Who?",
+    "references": ["fox"],
+    "task": "t",
+    "metric": "em",
+}
+
+
+def write_suite(folder: Path, *questions: dict[str, Any], description: Any = None) -> Location:
+    pq.write_table(pa.Table.from_pylist(list(questions), schema=SUITE_QUESTIONS), folder / "questions.parquet")
+    (folder / "suite.json").write_text(json.dumps(description or {"format": SUITE_FORMAT}))
+    return Location(uri=str(folder))
+
+
+def test_read_suite_questions_whole_suite_is_read(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path, QUESTION)
+    assert is_suite(suite)
+    [row] = read_suite_questions(suite).to_pylist()
+    assert row == QUESTION | {"length_tokens": None, "depth": None}
+
+
+@pytest.mark.parametrize(
+    ("questions", "message"),
+    [
+        ([], "the suite is empty"),
+        ([QUESTION | {"references": []}], "question_id 'q' of document_id 'd' has no reference"),
+        ([QUESTION | {"references": [" ", ""]}], "has no reference"),
+        ([QUESTION | {"metric": "bleu"}], "metric 'bleu'; known are all, any"),
+        ([QUESTION, QUESTION], "'q' of document_id 'd' is there twice"),
+    ],
+)
+def test_read_suite_questions_that_cannot_be_scored_are_refused(
+    tmp_path: Path, questions: list[dict[str, Any]], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        read_suite_questions(write_suite(tmp_path, *questions))
+
+
+def test_read_suite_questions_half_made_suite_is_refused(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path, QUESTION)
+    (tmp_path / "suite.json").unlink()
+    assert is_suite(suite)
+    with pytest.raises(InputError, match=r"no suite\.json, so it is not whole"):
+        read_suite_questions(suite)
+
+
+def test_read_suite_questions_of_another_version_are_refused(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path, QUESTION, description={"format": "memagent-suite/9"})
+    with pytest.raises(InputError, match="memagent-suite/9"):
+        read_suite_questions(suite)
+
+
+def test_read_suite_questions_missing_column_is_named(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path, QUESTION)
+    pq.write_table(pa.table({"question_id": ["q"]}), tmp_path / "questions.parquet")
+    with pytest.raises(InputError, match="no column 'document_id'"):
+        read_suite_questions(suite)
+
+
+def test_is_suite_file_or_other_folder_is_none(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("{}")
+    assert not is_suite(Location(uri=str(tmp_path)))
+    assert not is_suite(Location(uri=str(tmp_path / "a.jsonl")))
+    assert not is_suite(Location(uri=str(tmp_path / "gone")))

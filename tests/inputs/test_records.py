@@ -1,0 +1,94 @@
+import pyarrow as pa
+import pytest
+
+from memagent_batch.errors import InputError
+from memagent_batch.inputs.records import Column, Kind, Presence, Unreadable, convert, decode, reading
+
+
+def _column(kind: Kind, presence: Presence = Presence.SOME) -> Column:
+    return Column(name="c", kind=kind, presence=presence, knob="input.c")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        (Kind.DOCUMENT, "", ""),
+        (Kind.DOCUMENT, None, None),
+        (Kind.DOCUMENT, Unreadable(reason="x"), Unreadable(reason="x")),
+        (Kind.IDENTIFIER, 7, "7"),
+        (Kind.IDENTIFIER, -(2**70), str(-(2**70))),
+        (Kind.REFERENCES, ["a", 2], ["a", "2"]),
+        (Kind.REFERENCES, "a", "a"),
+        (Kind.CARRIED, 1.5, "1.5"),
+        (Kind.CARRIED, True, "true"),
+        (Kind.CARRIED, {"a": ["é"]}, '{"a": ["é"]}'),
+        (Kind.CARRIED, "text", "text"),
+    ],
+)
+def test_convert_value_of_its_kind_is_kept_or_made_text(kind: Kind, value: object, expected: object) -> None:
+    assert convert(value, column=_column(kind), where="f") == expected
+
+
+def test_convert_lone_surrogate_concerns_the_document_only() -> None:
+    value = convert("ab\ud800", column=_column(Kind.DOCUMENT), where="f")
+    assert isinstance(value, Unreadable)
+    assert "character 3" in value.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (Kind.DOCUMENT, 5),
+        (Kind.TEXT, 5),
+        (Kind.TEXT, "\ud800"),
+        (Kind.TEXT, Unreadable(reason="x")),
+        (Kind.IDENTIFIER, 1.0),
+        (Kind.IDENTIFIER, True),
+        (Kind.IDENTIFIER, "\ud800"),
+        (Kind.REFERENCES, ["a", None]),
+        (Kind.REFERENCES, {"a": 1}),
+    ],
+)
+def test_convert_value_of_another_type_is_refused_with_column_and_place(kind: Kind, value: object) -> None:
+    with pytest.raises(InputError, match="row 3: column 'c'"):
+        convert(value, column=_column(kind), where="row 3")
+
+
+def test_convert_carried_value_nested_deeper_than_can_be_written_is_refused() -> None:
+    value: list[object] = []
+    for _ in range(5000):
+        value = [value]
+    with pytest.raises(InputError, match="row 3: column 'c' is nested too deeply"):
+        convert(value, column=_column(Kind.CARRIED), where="row 3")
+
+
+@pytest.mark.parametrize(("value", "state"), [(None, "null"), ("", "empty"), (" \n", "empty")])
+def test_convert_blank_value_where_every_row_needs_one_is_refused(value: object, state: str) -> None:
+    with pytest.raises(InputError, match=f"row 3: column 'c' is {state}"):
+        convert(value, column=_column(Kind.TEXT, Presence.EVERY), where="row 3")
+
+
+def test_decode_invalid_utf8_names_the_byte() -> None:
+    value = decode(b"ab\xff")
+    assert isinstance(value, Unreadable)
+    assert "byte 3" in value.reason
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("disk"), pa.ArrowInvalid("magic"), FileNotFoundError("x"), PermissionError("x")]
+)
+def test_reading_error_of_a_file_becomes_an_input_error_that_names_it(error: Exception) -> None:
+    with pytest.raises(InputError, match="some/file") as caught, reading("some/file"):
+        raise error
+    assert caught.value.__cause__ is error
+
+
+def test_reading_error_of_an_object_store_client_becomes_an_input_error() -> None:
+    error = type("EndpointConnectionError", (Exception,), {"__module__": "botocore.exceptions"})("no route")
+    with pytest.raises(InputError, match="no route"), reading("s3://b/k"):
+        raise error
+
+
+def test_reading_error_of_our_own_code_passes() -> None:
+    with pytest.raises(KeyError), reading("some/file"):
+        raise KeyError("bug")

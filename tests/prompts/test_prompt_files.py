@@ -1,0 +1,126 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from memagent_batch.domain.prompts import AnswerForm, PromptSet
+from memagent_batch.errors import OutputError, PromptSetError
+from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
+from memagent_batch.prompts.files import load_prompt_set, prompt_set_json, save_prompt_set
+
+PROMPTS = PromptSet(
+    name="mine",
+    version="3",
+    first_memory="nichts — 🏔",
+    update="{question}\n\t{memory} {chunk} {{braces}}\r\n",
+    answers={AnswerForm.BOXED: "{question} {memory} \\boxed{{}}", AnswerForm.SENTENCE: "{question} {memory}"},
+    note="A note.",
+)
+CONTENT: dict[str, Any] = json.loads(prompt_set_json(PROMPTS))
+
+
+def write(folder: Path, content: Any) -> str:
+    path = folder / "set.json"
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+def test_load_prompt_set_by_name_gives_the_built_in_one() -> None:
+    assert {name: load_prompt_set(name) for name in BUILT_IN_PROMPTS} == BUILT_IN_PROMPTS
+
+
+@pytest.mark.parametrize("prompts", [PROMPTS, DEFAULT_PROMPTS, replace(PROMPTS, note="")])
+def test_load_prompt_set_of_a_saved_file_gives_the_same_set(tmp_path: Path, prompts: PromptSet) -> None:
+    path = tmp_path / "folder" / "set.json"
+    save_prompt_set(prompts, path)
+    assert load_prompt_set(str(path)) == prompts
+    assert load_prompt_set(str(path)).sha256 == prompts.sha256
+
+
+def test_load_prompt_set_of_yaml_gives_the_same_set(tmp_path: Path) -> None:
+    path = tmp_path / "set.yaml"
+    path.write_text(yaml.safe_dump(CONTENT, allow_unicode=True), encoding="utf-8")
+    assert load_prompt_set(str(path)) == PROMPTS
+
+
+def test_load_prompt_set_without_note_has_an_empty_one(tmp_path: Path) -> None:
+    content = {key: value for key, value in CONTENT.items() if key != "note"}
+    assert load_prompt_set(write(tmp_path, content)).note == ""
+
+
+def test_load_prompt_set_of_an_unknown_name_lists_the_built_in_ones_and_the_remedy() -> None:
+    with pytest.raises(PromptSetError, match=r"'nope'.*default.*memagent prompts import"):
+        load_prompt_set("nope")
+
+
+def test_load_prompt_set_of_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PromptSetError, match="neither a built-in"):
+        load_prompt_set(str(tmp_path))
+
+
+def test_load_prompt_set_of_python_code_points_to_the_import(tmp_path: Path) -> None:
+    path = tmp_path / "code.py"
+    path.write_text("TEMPLATE = ''")
+    with pytest.raises(PromptSetError, match="memagent prompts import"):
+        load_prompt_set(str(path))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"temperature": 1}, "unknown key 'temperature'"),
+        ({"name": " "}, "name: is empty"),
+        ({"version": 3}, "version: must be text, is int"),
+        ({"update": None}, "update: must be text"),
+        ({"answers": {}}, "at least one of the forms boxed, boxed-as-trained, sentence"),
+        ({"answers": ["{question} {memory}"]}, "at least one of the forms"),
+        ({"answers": {"raw": "{question} {memory}"}}, "unknown form 'raw'"),
+        ({"answers": {"boxed": 1}}, "answers, boxed: must be text"),
+        ({"answers": {"boxed": "{memory}"}}, "answer text 'boxed'.*{question}"),
+        ({"update": "{question} {memory}"}, "update text.*{chunk}"),
+        ({"update": "{question} {memory} {chunk} {"}, "update text.*can't be parsed"),
+        ({"first_memory": "\ud800"}, "surrogate"),
+    ],
+)
+def test_load_prompt_set_of_a_wrong_file_names_what_is_wrong(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(PromptSetError, match=message):
+        load_prompt_set(write(tmp_path, CONTENT | change))
+
+
+@pytest.mark.parametrize("key", ["name", "version", "first_memory", "update", "answers"])
+def test_load_prompt_set_without_a_key_names_it(tmp_path: Path, key: str) -> None:
+    content = {name: value for name, value in CONTENT.items() if name != key}
+    with pytest.raises(PromptSetError, match=f"missing key {key}"):
+        load_prompt_set(write(tmp_path, content))
+
+
+@pytest.mark.parametrize("content", [[], "text", None, 3])
+def test_load_prompt_set_of_a_file_that_is_no_mapping_is_refused(tmp_path: Path, content: Any) -> None:
+    with pytest.raises(PromptSetError, match="must hold a mapping"):
+        load_prompt_set(write(tmp_path, content))
+
+
+@pytest.mark.parametrize(("name", "text"), [("set.json", '{\n"name": '), ("set.yaml", "name: [1\nb: }")])
+def test_load_prompt_set_of_a_broken_file_names_the_line(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(PromptSetError, match="line 2"):
+        load_prompt_set(str(path))
+
+
+def test_load_prompt_set_that_is_not_utf8_names_the_byte(tmp_path: Path) -> None:
+    path = tmp_path / "set.json"
+    path.write_bytes(b'{"name": "\xff"}')
+    with pytest.raises(PromptSetError, match="byte 10"):
+        load_prompt_set(str(path))
+
+
+def test_save_prompt_set_where_it_can_not_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="can't be written"):
+        save_prompt_set(PROMPTS, tmp_path / "file" / "set.json")

@@ -1,0 +1,157 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.turns import Completion, FinishReason, Generate, Prompt, TurnKind
+from memagent_batch.errors import EngineDeadError, EngineRequestError, PromptTooLongError
+from memagent_batch.files.location import Location
+from memagent_batch.reading.suspects import FATAL_DEATHS, SUSPECT_DEATHS, Suspects
+
+FINE = Completion(token_ids=(1,), text="fine", finish_reason=FinishReason.STOP)
+POISON = "update/7"
+
+
+def address_of(document: str) -> ReadingAddress:
+    return ReadingAddress(document_hash=document, question_hash="q", sample=0, reader_fingerprint="f")
+
+
+def prompt_of(path: str) -> Prompt:
+    return Prompt(path=path, kind=TurnKind.UPDATE, token_ids=(1,), max_tokens=1)
+
+
+def suspects_at(folder: Path, *, run_id: str = "run") -> Suspects:
+    """What an actor of the run knows when it starts."""
+    suspects = Suspects(output=Location(uri=str(folder)), run_id=run_id)
+    suspects.load()
+    return suspects
+
+
+async def die_of_poison(prompt: Prompt) -> Completion:
+    """An engine that one turn kills."""
+    if prompt.path == POISON:
+        raise EngineDeadError("the engine is gone")
+    return FINE
+
+
+async def die_often(folder: Path, path: str = POISON, *, deaths: int, run_id: str = "run") -> None:
+    """So many actors, each of which dies of the turn."""
+    for number in range(deaths):
+        suspects = suspects_at(folder, run_id=run_id)
+        with pytest.raises(EngineDeadError):
+            await suspects.guard(always_dying, address=address_of("d"))(prompt_of(path))
+        suspects.save(writer_id=f"w{number}")
+
+
+async def always_dying(prompt: Prompt) -> Completion:
+    await asyncio.sleep(0)  # what else is to be under way begins
+    raise EngineDeadError("the engine is gone")
+
+
+class Crowd:
+    """An engine that counts how many turns it serves at once."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._now = 0
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        self._now += 1
+        self.most = max(self.most, self._now)
+        await asyncio.sleep(0.01)
+        self._now -= 1
+        return FINE
+
+
+async def test_suspect_turn_is_given_up_at_its_third_death(tmp_path: Path) -> None:
+    await die_often(tmp_path, deaths=FATAL_DEATHS)
+    guarded = suspects_at(tmp_path).guard(die_of_poison, address=address_of("d"))
+    with pytest.raises(EngineRequestError, match=rf"turn {POISON}: the engine died 3 times"):
+        await guarded(prompt_of(POISON))
+
+
+async def test_suspect_turn_is_tried_again_before_its_third_death(tmp_path: Path) -> None:
+    await die_often(tmp_path, deaths=FATAL_DEATHS - 1)
+    with pytest.raises(EngineDeadError):
+        await suspects_at(tmp_path).guard(die_of_poison, address=address_of("d"))(prompt_of(POISON))
+
+
+async def test_suspect_given_up_leaves_other_turns_and_documents_alone(tmp_path: Path) -> None:
+    await die_often(tmp_path, deaths=FATAL_DEATHS)
+    suspects = suspects_at(tmp_path)
+    assert await suspects.guard(die_of_poison, address=address_of("d"))(prompt_of("update/8")) == FINE
+
+    async def sound(prompt: Prompt) -> Completion:
+        return FINE
+
+    assert await suspects.guard(sound, address=address_of("other"))(prompt_of(POISON)) == FINE
+
+
+async def test_deaths_of_another_run_do_not_count(tmp_path: Path) -> None:
+    await die_often(tmp_path, deaths=FATAL_DEATHS, run_id="20260101")
+
+    async def mended(prompt: Prompt) -> Completion:
+        return FINE
+
+    suspects = suspects_at(tmp_path, run_id="20260102")
+    assert await suspects.guard(mended, address=address_of("d"))(prompt_of(POISON)) == FINE
+
+
+async def test_suspect_that_waited_for_a_fatal_one_is_not_blamed_for_its_death(tmp_path: Path) -> None:
+    for number in range(FATAL_DEATHS):
+        actor = suspects_at(tmp_path)
+        dying = [actor.guard(always_dying, address=address_of("d"))(prompt_of(f"update/{i}")) for i in range(4)]
+        await asyncio.gather(*dying, return_exceptions=True)
+        actor.save(writer_id=f"w{number}")
+    last = suspects_at(tmp_path).guard(fine, address=address_of("d"))
+    outcomes = await asyncio.gather(*(last(prompt_of(f"update/{i}")) for i in range(4)), return_exceptions=True)
+    assert [isinstance(outcome, EngineRequestError) for outcome in outcomes] == [True, False, False, False]
+
+
+async def test_suspects_run_one_at_a_time_and_other_turns_side_by_side(tmp_path: Path) -> None:
+    for number in range(SUSPECT_DEATHS):
+        actor = suspects_at(tmp_path)
+        dying = [actor.guard(always_dying, address=address_of("d"))(prompt_of(f"update/{i}")) for i in range(4)]
+        await asyncio.gather(*dying, return_exceptions=True)
+        actor.save(writer_id=f"w{number}")
+    assert await most_at_once(suspects_at(tmp_path), [f"update/{i}" for i in range(4)]) == 1
+    assert await most_at_once(suspects_at(tmp_path), [f"update/{i}" for i in range(4, 8)]) == 4
+
+
+async def most_at_once(suspects: Suspects, paths: list[str]) -> int:
+    crowd = Crowd()
+    guarded = suspects.guard(crowd.generate, address=address_of("d"))
+    await asyncio.gather(*(guarded(prompt_of(path)) for path in paths))
+    return crowd.most
+
+
+async def test_first_death_makes_nobody_a_suspect(tmp_path: Path) -> None:
+    actor = suspects_at(tmp_path)
+    dying = [actor.guard(always_dying, address=address_of("d"))(prompt_of(f"update/{i}")) for i in range(4)]
+    await asyncio.gather(*dying, return_exceptions=True)
+    actor.save(writer_id="w")
+    assert await most_at_once(suspects_at(tmp_path), [f"update/{i}" for i in range(4)]) == 4
+
+
+async def fine(prompt: Prompt) -> Completion:
+    return FINE
+
+
+async def refused(prompt: Prompt) -> Completion:
+    raise EngineRequestError("bad request")
+
+
+async def too_long(prompt: Prompt) -> Completion:
+    raise PromptTooLongError("too long")
+
+
+@pytest.mark.parametrize("generate", [fine, refused, too_long])
+async def test_turn_that_ended_is_not_blamed_for_a_later_death(tmp_path: Path, generate: Generate) -> None:
+    for number in range(FATAL_DEATHS):
+        actor = suspects_at(tmp_path)
+        guarded = actor.guard(generate, address=address_of("innocent"))
+        await asyncio.gather(guarded(prompt_of("update/0")), return_exceptions=True)
+        actor.save(writer_id=f"w{number}")
+    assert not (tmp_path / "log").exists()
+    assert await suspects_at(tmp_path).guard(fine, address=address_of("innocent"))(prompt_of("update/0")) == FINE

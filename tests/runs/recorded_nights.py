@@ -1,0 +1,176 @@
+"""Nights of a scan without Ray and without an engine: whole runs, whose readings are written into the log by hand."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.readings import Status
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.documents import INDEX_SCHEMA, with_missing
+from memagent_batch.inputs.questions import QUESTION_SCHEMA, missing_documents
+from memagent_batch.log.index import TurnIndex, scan_log
+from memagent_batch.log.schemas import OUTCOME_LOG
+from memagent_batch.log.writer import OUTCOMES_FOLDER, parquet_bytes
+from memagent_batch.ray_data.write import REPORT, write_tables
+from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers
+from memagent_batch.runs.finalise import Run, begin_run, close_run
+from memagent_batch.runs.history import keep_last_run, recorded_plan
+from memagent_batch.runs.parts import kept_parts
+from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.table_files import table_files
+from memagent_batch.settings import Settings
+from memagent_batch.wiring import ReaderIdentity
+
+FAILS = "fails"
+"""A document with this in its text is read to no end."""
+AWAY = "away"
+"""A document with this in its text can't be fetched in a night in which texts are away."""
+
+
+class Killed(Exception):  # noqa: N818 - not an error
+    """Stands for `kill -9`."""
+
+
+class Nights:
+    """A scan into one output. A reading's answer is its document's text; its memory is `noted: ` and the text."""
+
+    def __init__(self, output: Location) -> None:
+        """Begins without a run."""
+        self.output = output
+
+    def run(
+        self,
+        documents: Mapping[str, str | None],
+        questions: Mapping[str, str],
+        *,
+        bound: Mapping[tuple[str, str], str] | None = None,
+        reader: str = "f",
+        killed_at: str = "",
+        mended: bool = False,
+        away: bool = False,
+        **knobs: Any,
+    ) -> dict[str, Any]:
+        """One night. A document whose text is None can't be read.
+
+        Args:
+            documents: Texts by document_id.
+            questions: Questions for every document, by question_id.
+            bound: Questions for one document, by document_id and question_id.
+            reader: The reader fingerprint.
+            killed_at: Where the run dies.
+            mended: Whether what failed is read again, and answered.
+            away: Whether documents with `AWAY` in their texts can't be fetched.
+            knobs: Further settings.
+
+        Raises:
+            Killed: at the point `killed_at`: "reading", "tables", or "manifest".
+        """
+        settings = Settings(documents="docs", questions="list", output=self.output.uri, **knobs)
+        plan = plan_of(documents, questions, bound=bound, samples=settings.sampling.samples)
+        run = begin_run(self.output, settings, reader=ReaderIdentity(fingerprint=reader, parts={}), plan=plan)
+        before = keep_last_run(self.output)
+        texts = {text_hash(text): text for text in documents.values() if text}
+        not_read = self._read(run, plan, texts, mended=mended, away=away)
+        _die_at("reading", killed_at)
+        index = scan_log(self.output, reader_fingerprint=reader)
+        remove_leftovers(self.output, tables=ANSWER_TABLES, run_id=run.run_id)
+        _die_at("tables", killed_at)
+        kept = kept_parts(self.output, columns=set(REPORT.names) - {"missing"})
+        reports = [
+            row
+            for part in run.parts(plan, index, not_read=not_read)
+            for row in write_tables(part, projection=run.projection, kept=kept).to_pylist()
+        ]
+        _die_at("manifest", killed_at)
+        return close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
+
+    def table(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a table."""
+        rows: list[dict[str, Any]] = []
+        for path in table_files(self.output.uri, name, storage_options=self.output.storage_options):
+            with Location(uri=path, storage_options=self.output.storage_options).open() as stream:
+                read = pq.read_table if path.endswith(".parquet") else pa.feather.read_table
+                rows += read(stream).to_pylist()
+        return rows
+
+    def answers(self) -> dict[tuple[str, str], Any]:
+        """Present answers by document and question."""
+        return {(row["document_id"], row["question_id"]): row["answer"] for row in self.table("answers")}
+
+    def _read(self, run: Run, plan: Plan, texts: Mapping[str, str], *, mended: bool, away: bool) -> pa.Table:
+        index: TurnIndex = scan_log(self.output, reader_fingerprint=run.reader.fingerprint)
+        questions = plan.hashed_questions().to_pylist()
+        rows: list[dict[str, Any]] = []
+        not_read: list[dict[str, Any]] = []
+        for bundle in plan.pending(index, retry_failed=mended):
+            for document in bundle.to_pylist():
+                for reading in document["readings"]:
+                    text = texts[document["document_hash"]]
+                    failed = FAILS in text and not mended
+                    unread = away and AWAY in text
+                    (not_read if unread else rows).append(
+                        {
+                            "run_id": run.run_id,
+                            "document_hash": document["document_hash"],
+                            "question_hash": questions[reading["question"]]["question_hash"],
+                            "sample": reading["sample"],
+                            "reader_fingerprint": run.reader.fingerprint,
+                            **(_not_read(text) if unread else _outcome(text, failed=failed)),
+                        }
+                    )
+        if rows:
+            name = f"{OUTCOMES_FOLDER}/{run.run_id}-w-000001.parquet"
+            (self.output / name).write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=OUTCOME_LOG)))
+        return pa.Table.from_pylist(not_read, schema=OUTCOME_LOG)
+
+
+def plan_of(
+    documents: Mapping[str, str | None],
+    questions: Mapping[str, str],
+    *,
+    bound: Mapping[tuple[str, str], str] | None = None,
+    samples: int = 1,
+) -> Plan:
+    """The plan that asks `questions` of every document, and those that are bound of theirs."""
+    place = {"path": "p", "format": "text", "start": 0, "stop": 9, "num_bytes": 9}
+    rows = [
+        {
+            "document_id": name,
+            "document_hash": None if text is None else text_hash(text),
+            "error": "p: the text is null" if text is None else None,
+            **place,
+        }
+        for name, text in documents.items()
+    ]
+    asked = [{"question_id": name, "question": text} for name, text in questions.items()]
+    asked += [
+        {"question_id": name, "question": text, "document_id": document_id}
+        for (document_id, name), text in (bound or {}).items()
+    ]
+    index = pa.Table.from_pylist(rows, schema=INDEX_SCHEMA)
+    listed = pa.Table.from_pylist(asked, schema=QUESTION_SCHEMA)
+    return Plan(with_missing(index, missing_documents(listed, index)), listed, samples=samples)
+
+
+def _outcome(text: str, *, failed: bool) -> dict[str, Any]:
+    counted = ("num_turns", "num_replayed_turns", "num_prompt_tokens", "num_cached_prompt_tokens")
+    zeros = dict.fromkeys((*counted, "num_completion_tokens", "memory_truncations"), 0)
+    said: dict[str, Any] = {"status": Status.OK, "response": f"\\boxed{{{text}}}", "memory": f"noted: {text}"}
+    if failed:
+        said = {"status": Status.FAILED, "error_type": "E", "error_message": "the engine refused it"}
+    return {**zeros, **said, "engine_seconds": 0.0, "finished_at": datetime.now(UTC), "model": "m"}
+
+
+def _not_read(text: str) -> dict[str, Any]:
+    said = {"status": Status.NOT_READ, "error_type": "TextUnavailableError", "error_message": f"'{text}' is away"}
+    return {**_outcome(text, failed=True), **said}
+
+
+def _die_at(point: str, killed_at: str) -> None:
+    if point == killed_at:
+        raise Killed

@@ -1,0 +1,233 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent_batch.errors import OutputError
+from memagent_batch.files.location import Location
+from memagent_batch.runs.manifest import (
+    RUN_FILE,
+    RunRecord,
+    asked_documents,
+    asked_questions,
+    canonical,
+    claim_output,
+    public_settings,
+    read_json,
+    require_apart,
+    write_run_record,
+)
+from memagent_batch.runs.state import read_state
+from memagent_batch.settings import Settings
+
+SECRET = "hunter2-hunter2"
+
+
+def settings_of(output: Path | str, **knobs: Any) -> Settings:
+    given: dict[str, Any] = {"documents": "docs", "ask": ("why?",), "output": str(output)}
+    return Settings(**given | knobs)
+
+
+def begin(output: Location, settings: Settings, **values: Any) -> None:
+    record: dict[str, Any] = {
+        "run_id": "20260101T000000.000Z",
+        "started_at": "2026-01-01T00:00:00+00:00",
+        "documents": canonical(settings.documents[0], settings),
+        "questions": asked_questions(settings),
+        "asked": 3,
+        "reader_fingerprint": "f",
+        "settings": public_settings(settings),
+    }
+    assert write_run_record(output, RunRecord(**record | values), version=(output / "run.json").version())
+
+
+def test_claim_output_empty_or_absent_place_is_free(tmp_path: Path) -> None:
+    claim_output(Location(uri=str(tmp_path)), settings_of(tmp_path))
+    claim_output(Location(uri=str(tmp_path / "absent")), settings_of(tmp_path))
+
+
+def test_claim_output_with_other_files_is_refused_and_names_one(tmp_path: Path) -> None:
+    (tmp_path / "thesis.docx").write_text("years of work")
+    with pytest.raises(OutputError, match=r"holds other files .*thesis\.docx.*choose an empty folder"):
+        claim_output(Location(uri=str(tmp_path)), settings_of(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [{"documents": "other docs"}, {"ask": ("what?",)}, {"questions": "list.parquet"}],
+    ids=["documents", "question", "question list"],
+)
+def test_claim_output_of_another_run_is_refused_unless_adopted(tmp_path: Path, knobs: dict[str, Any]) -> None:
+    output = Location(uri=str(tmp_path))
+    begin(output, settings_of(tmp_path))
+    with pytest.raises(OutputError, match=r"belongs to a run over documents .*docs.*--adopt-output"):
+        claim_output(output, settings_of(tmp_path, **knobs))
+    claim_output(output, settings_of(tmp_path, adopt_output=True, **knobs))
+
+
+def test_claim_output_of_the_same_run_goes_on_whatever_its_other_knobs(tmp_path: Path) -> None:
+    output = Location(uri=str(tmp_path))
+    begin(output, settings_of(tmp_path))
+    claim_output(output, settings_of(tmp_path, window_tokens=4096, retry_failed=True))
+
+
+def test_claim_output_of_another_layout_is_refused(tmp_path: Path) -> None:
+    output = Location(uri=str(tmp_path))
+    begin(output, settings_of(tmp_path), format="memagent-batch/99")
+    with pytest.raises(OutputError, match="layout 'memagent-batch/99'"):
+        claim_output(output, settings_of(tmp_path))
+
+
+def test_claim_output_same_place_written_otherwise_is_the_same_run(tmp_path: Path) -> None:
+    output = Location(uri=str(tmp_path))
+    begin(output, settings_of(tmp_path, documents="docs/"))
+    claim_output(output, settings_of(tmp_path, documents=f"file://{Path('docs').absolute()}"))
+
+
+def test_claim_output_documents_on_an_unknown_file_system_are_other_documents(tmp_path: Path) -> None:
+    output = Location(uri=str(tmp_path))
+    begin(output, settings_of(tmp_path))
+    with pytest.raises(OutputError, match="belongs to a run"):
+        claim_output(output, settings_of(tmp_path, documents="nosuchprotocol://docs"))
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", ""])
+def test_claim_output_broken_run_record_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / RUN_FILE).write_text(text)
+    with pytest.raises(OutputError, match=r"run\.json is not.*restore it or choose another output"):
+        claim_output(Location(uri=str(tmp_path)), settings_of(tmp_path))
+
+
+@pytest.mark.parametrize("uri", ["nosuchprotocol://bucket/run", "s3://bucket/run"])
+def test_claim_output_that_can_not_be_reached_is_named(uri: str) -> None:
+    options = {"no_such_option": 1} if uri.startswith("s3") else {}
+    with pytest.raises(OutputError, match=r"output: .*can't be reached.*--storage-options"):
+        claim_output(Location(uri=uri, storage_options=options), settings_of(uri))
+
+
+def test_run_record_in_a_place_that_can_not_be_written_is_the_users_to_mend(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    output = Location(uri=str(tmp_path / "file" / "below"))
+    with pytest.raises(OutputError, match=r"can't be written.*choose another output"):
+        begin(output, settings_of(output.uri))
+
+
+def test_run_record_holds_no_secret(tmp_path: Path) -> None:
+    settings = settings_of(
+        tmp_path,
+        storage_options={"key": SECRET, "client_kwargs": {"password": SECRET}},
+        openai={
+            "api_key": SECRET,
+            "headers": {"api-key": SECRET},
+            "base_url": f"http://svc:{SECRET}@h/v1",
+            "extra_body": {"user": SECRET},
+        },
+        vllm={"engine_args": {"hf_token": SECRET, "max_num_batched_tokens": 512}},
+        documents=f"ftp://user:p@{SECRET}/{SECRET}@host/docs",
+        questions=f"https://host/q.jsonl?X-Amz-Signature={SECRET}",
+    )
+    begin(Location(uri=str(tmp_path)), settings)
+    text = (tmp_path / RUN_FILE).read_text()
+    assert SECRET not in text
+    assert "http://h/v1" in text
+    assert '"max_num_batched_tokens": 512' in text
+    assert SECRET not in json.dumps(public_settings(settings))
+
+
+def test_claim_output_with_a_new_password_or_signature_is_the_same_run(tmp_path: Path) -> None:
+    def settings(secret: str) -> Settings:
+        place = f"https://user:{secret}@host/docs.jsonl?X-Amz-Signature={secret}"
+        return settings_of(tmp_path, documents=place, questions=place)
+
+    output = Location(uri=str(tmp_path))
+    begin(output, settings("one"))
+    claim_output(output, settings("two"))
+
+
+def test_claim_output_whose_record_is_of_a_version_that_kept_signatures_goes_on(tmp_path: Path) -> None:
+    output = Location(uri=str(tmp_path))
+    place = "https://host/docs.jsonl?X-Amz-Signature=abc"
+    settings = settings_of(tmp_path, documents=place, questions=place)
+    begin(output, settings, documents=place, questions=[place, "why?"])
+    claim_output(output, settings)
+
+
+def test_settings_and_location_shown_hide_secrets() -> None:
+    settings = settings_of("out", openai={"api_key": SECRET, "headers": {"api-key": SECRET}})
+    assert SECRET not in repr(settings)
+    assert SECRET not in repr(Location(uri="s3://b", storage_options={"secret": SECRET}))
+
+
+def test_read_json_absent_file_is_none(tmp_path: Path) -> None:
+    assert read_json(Location(uri=str(tmp_path / "absent.json"))) is None
+
+
+def test_read_state_where_no_run_is_says_so(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="there is no run at"):
+        read_state(Location(uri=str(tmp_path)))
+
+
+def test_read_state_of_a_run_that_died_at_once_tells_what_was_asked(tmp_path: Path) -> None:
+    begin(Location(uri=str(tmp_path)), settings_of(tmp_path))
+    state = read_state(Location(uri=str(tmp_path)))
+    assert (state["state"], state["readings_asked"], state["turns"]) == ("running or killed", 3, 0)
+    assert state["last_sign_of_life_at"] == state["started_at"] == "2026-01-01T00:00:00+00:00"
+    assert state["last_sign_of_life_seconds_ago"] > 0
+    assert state["counts"] is None
+
+
+@pytest.mark.s3
+def test_claim_output_in_a_bucket_follows_the_same_rules(s3_bucket: Location) -> None:
+    output = s3_bucket / "runs" / "one"
+    claim_output(output, settings_of(output.uri))
+    begin(output, settings_of(output.uri))
+    claim_output(output, settings_of(output.uri))
+    with pytest.raises(OutputError, match="belongs to a run"):
+        claim_output(output, settings_of(output.uri, documents="other"))
+    (s3_bucket / "foreign" / "file.txt").write_bytes(b"x")
+    with pytest.raises(OutputError, match="holds other files"):
+        claim_output(s3_bucket / "foreign", settings_of(output.uri))
+
+
+def test_claim_output_several_documents_are_the_same_job_in_the_same_places_only(tmp_path: Path) -> None:
+    output, several = Location(uri=str(tmp_path / "run")), settings_of(tmp_path / "run", documents=["a", "b"])
+    begin(output, several, documents=asked_documents(several))
+    claim_output(output, several)
+    with pytest.raises(OutputError, match="belongs to a run over documents"):
+        claim_output(output, settings_of(tmp_path / "run", documents=["a"]))
+    assert public_settings(several)["documents"] == ["a", "b"]
+    assert public_settings(settings_of("run"))["documents"] == "docs"
+
+
+@pytest.mark.parametrize(
+    ("documents", "output", "said"),
+    [
+        ("docs", "docs/out", "lies inside the documents"),
+        ("docs/", "docs/deep/out", "lies inside the documents"),
+        ("docs/*", "docs/out", "lies inside the documents"),
+        ("docs/**/*.parquet", "docs/out", "lies inside the documents"),
+        ("link", "docs/out", "lies inside the documents"),
+        ("s3://bucket/docs", "s3a://bucket/docs/out", "lies inside the documents"),
+        ("docs", "docs", "lie inside the output"),
+        ("out/docs.parquet", "out", "lie inside the output"),
+        ("docs", "docs-out", None),
+        ("docs", "docs/_out", None),
+        ("docs/*.txt", "docs/out", None),
+        ("s3://bucket/docs", "s3://bucket/out", None),
+    ],
+)
+def test_claim_output_among_the_documents_is_refused_and_beside_them_is_not(
+    tmp_path: Path, documents: str, output: str, said: str | None
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "docs")
+    documents, output = (uri if "://" in uri else f"{tmp_path}/{uri}" for uri in (documents, output))
+    settings = Settings(documents=documents, output=output, ask=("Who?",))
+    if said is None:
+        require_apart(settings)
+        return
+    several = settings.model_copy(update={"documents": (f"{tmp_path}/elsewhere", *settings.documents)})
+    for among in (settings, several):
+        with pytest.raises(OutputError, match=f"{said}.*choose an output beside them"):
+            require_apart(among)

@@ -1,0 +1,235 @@
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from memagent_batch.sections import LearnerSettings
+from memagent_batch.training.learner.batches import Conversation, batches, to_batch
+from memagent_batch.training.learner.learner import Learner
+from memagent_batch.training.learner.network import response_logprobs
+
+VOCABULARY = 13
+
+
+def network_of(seed: int) -> Any:
+    """A GPT-2 of two small layers with random weights, all of it in float64, which Qwen2's norms are not."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(seed)
+    config = GPT2Config(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, n_positions=64)
+    network = GPT2LMHeadModel(config).double().eval()
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.add_(torch.randn_like(weight), alpha=0.3)
+    return network
+
+
+NETWORK, REFERENCE = network_of(1), network_of(2)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Networks this small only wait for each other's threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def all_logprobs(network: Any, item: Conversation) -> torch.Tensor:
+    """Log-probabilities of the response's tokens, by a forward over this conversation alone."""
+    told = torch.tensor([[*item.prompt, *item.response]])
+    every = network(told).logits[0, len(item.prompt) - 1 : -1].log_softmax(-1)
+    return torch.stack([every[place, int(token)] for place, token in enumerate(item.response)])
+
+
+def reference_loss(
+    items: Sequence[Conversation],
+    *,
+    low: float,
+    high: float,
+    weight: float,
+    dual: float | None = 3.0,
+    limit: float | None = 10.0,
+) -> torch.Tensor:
+    """The objective, token by token, as the docs write it."""
+    terms = []
+    for item in items:
+        for place, now in enumerate(all_logprobs(NETWORK, item)):
+            if item.mask[place]:
+                ratio = torch.exp(now - float(item.logprobs[place]))
+                clipped = ratio.clamp(1 - low, 1 + high)
+                term = -min(ratio * item.advantage, clipped * item.advantage)
+                gap = all_logprobs(REFERENCE, item)[place].detach() - now
+                if dual is not None and item.advantage < 0 and float(term.detach()) > -dual * item.advantage:
+                    term = torch.tensor(-dual * item.advantage, dtype=torch.float64)
+                estimate = torch.exp(gap) - gap - 1
+                if limit is not None and float(estimate.detach()) > limit:
+                    estimate = torch.tensor(limit, dtype=torch.float64)
+                terms.append(term + weight * estimate)
+    return torch.stack(terms).sum() / len(terms)
+
+
+def conversation(rng: np.random.Generator, *, spread: float, masked: float) -> Conversation:
+    """Random tokens; drawn log-probabilities are `spread` nats away from those now, to either side."""
+    num_prompt, num_response = rng.integers(1, 9), rng.integers(1, 6)
+    item = Conversation(
+        prompt=rng.integers(0, VOCABULARY, num_prompt),
+        response=rng.integers(0, VOCABULARY, num_response),
+        logprobs=np.zeros(num_response),
+        mask=(rng.random(num_response) >= masked).astype(np.int8),
+        advantage=float(rng.normal()),
+    )
+    with torch.no_grad():
+        now = all_logprobs(NETWORK, item).numpy()
+    drawn = now.astype(np.float32) + rng.normal(size=num_response).astype(np.float32) * np.float32(spread)
+    return Conversation(
+        prompt=item.prompt, response=item.response, logprobs=drawn, mask=item.mask, advantage=item.advantage
+    )
+
+
+def gradients() -> torch.Tensor:
+    return torch.cat([weight.grad.flatten() for weight in NETWORK.parameters()])
+
+
+def learner(**knobs: Any) -> Learner:
+    chosen = LearnerSettings(**knobs)
+    NETWORK.zero_grad()
+    return Learner(NETWORK, reference=REFERENCE if chosen.kl_weight else None, settings=chosen)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+@pytest.mark.parametrize("spread", [0.1, 2.0])
+@pytest.mark.parametrize(("high", "batch_tokens", "masked"), [(0.2, 1, 0.0), (0.28, 15, 0.4), (0.2, 1000, 0.4)])
+def test_learner_loss_and_gradient_equal_the_formula(
+    spread: float, masked: float, weight: float, high: float, batch_tokens: int
+) -> None:
+    rng = np.random.default_rng([int(10 * spread), int(1000 * weight), batch_tokens])
+    items = [conversation(rng, spread=spread, masked=masked) for _ in range(4)]
+    items = [item for item in items if item.mask.any()] or [conversation(rng, spread=spread, masked=0.0)]
+    items += [replace(item, advantage=-0.5, logprobs=item.logprobs + np.float32(0.1)) for item in items[:2]]
+    sums = learner(kl_weight=weight, clip_low=0.2, clip_high=high, batch_tokens=batch_tokens).accumulate(items)
+    found = gradients()
+    NETWORK.zero_grad()
+    loss = reference_loss(items, low=0.2, high=high, weight=weight)
+    loss.backward()
+    assert sums["loss"] == pytest.approx(float(loss.detach()), abs=1e-9)
+    assert torch.allclose(found, gradients(), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("dual", "limit"), [(3.0, 10.0), (None, None), (1.5, None), (None, 0.05), (1.5, 0.05)], ids=str
+)
+def test_learner_dual_clip_and_divergence_limit_equal_the_formula(dual: float | None, limit: float | None) -> None:
+    rng = np.random.default_rng(17)
+    items = [conversation(rng, spread=2.0, masked=0.0) for _ in range(8)]
+    items = [replace(item, advantage=-abs(item.advantage)) for item in items[:5]] + items[5:]
+    learner(kl_weight=0.5, dual_clip=dual, kl_limit=limit, batch_tokens=15).accumulate(items)
+    found = gradients()
+    NETWORK.zero_grad()
+    reference_loss(items, low=0.2, high=0.2, weight=0.5, dual=dual, limit=limit).backward()
+    assert torch.allclose(found, gradients(), atol=1e-9)
+    if (dual, limit) != (None, None):
+        NETWORK.zero_grad()
+        reference_loss(items, low=0.2, high=0.2, weight=0.5, dual=None, limit=None).backward()
+        assert not torch.allclose(found, gradients(), atol=1e-3)
+
+
+@pytest.mark.parametrize(("ratio", "advantage", "clipped"), [(3.5, -1.0, 1), (2.5, -1.0, 0), (2.5, 1.0, 1)])
+def test_learner_dual_clip_bounds_what_a_bad_token_costs(ratio: float, advantage: float, clipped: int) -> None:
+    item = conversation(np.random.default_rng(5), spread=0.0, masked=0.0)
+    drawn = item.logprobs[:1] - np.float32(math.log(ratio))
+    moved = replace(item, response=item.response[:1], logprobs=drawn, mask=np.ones(1, np.int8), advantage=advantage)
+    sums = learner(kl_weight=0.0).accumulate([moved])
+    assert sums["clipped"] == clipped
+    assert sums["loss"] == pytest.approx({3.5: 3.0, 2.5: 2.5}[ratio] if advantage < 0 else -1.2, rel=1e-6)
+    assert bool(gradients().abs().max() == 0) == bool(clipped)
+
+
+@pytest.mark.parametrize(
+    ("advantage", "drawn_lower", "clipped"), [(1.0, 1.0, 1), (1.0, -1.0, 0), (-1.0, 1.0, 0), (-1.0, -1.0, 1)]
+)
+def test_learner_clips_only_what_has_moved_far_enough_already(
+    advantage: float, drawn_lower: float, clipped: int
+) -> None:
+    item = conversation(np.random.default_rng(5), spread=0.0, masked=0.0)
+    moved = Conversation(
+        prompt=item.prompt,
+        response=item.response[:1],
+        logprobs=item.logprobs[:1] - np.float32(drawn_lower),
+        mask=np.ones(1, np.int8),
+        advantage=advantage,
+    )
+    sums = learner(kl_weight=0.0).accumulate([moved])
+    assert sums["clipped"] == clipped
+    assert bool(gradients().abs().max() == 0) == bool(clipped)
+    bound = {1.0: 1.2, -1.0: 0.8}[drawn_lower] if clipped else math.exp(drawn_lower)
+    assert sums["loss"] == pytest.approx(-advantage * bound, rel=1e-6)
+
+
+def test_sure_turns_stay_out_of_the_network_and_count_as_unchanged() -> None:
+    items = [conversation(np.random.default_rng(seed), spread=0.0, masked=0.0) for seed in range(4)]
+    least = sorted(math.exp(item.least_logprob()) for item in items)
+    between = (least[1] + least[2]) / 2
+    unsure = [item for item in items if math.exp(item.least_logprob()) < between]
+    every = sum(item.num_learnt_tokens for item in items)
+    some = sum(item.num_learnt_tokens for item in unsure)
+    whole = learner(kl_weight=0.0).accumulate(items)
+    learner(kl_weight=0.0).accumulate(unsure)
+    expected = gradients().clone() * some / every
+    found = learner(kl_weight=0.0, sure_above=between).accumulate(items)
+    assert torch.allclose(gradients(), expected, atol=1e-9)
+    assert found == pytest.approx({**whole, "farthest": found["farthest"]}, abs=1e-6)
+    figures = learner(kl_weight=0.0, sure_above=between, learning_rate=1e-12, weight_decay=0.0).step(items)
+    assert figures is not None
+    assert (figures.num_conversations, figures.num_sure_conversations) == (4, 2)
+    assert figures.num_tokens == sum(item.num_tokens for item in unsure)
+
+
+def test_by_default_no_turn_is_too_sure_for_the_network() -> None:
+    item = replace(conversation(np.random.default_rng(3), spread=0.0, masked=0.0), advantage=0.5)
+    certain = replace(item, logprobs=np.zeros_like(item.logprobs))
+    learner(kl_weight=0.0).accumulate([certain])
+    assert gradients().abs().max() > 0
+
+
+def test_learner_without_reference_at_the_drawn_weights_has_ratio_one() -> None:
+    items = [conversation(np.random.default_rng(7), spread=0.0, masked=0.0) for _ in range(2)]
+    figures = learner(kl_weight=0.0, learning_rate=1e-12, weight_decay=0.0).step(items)
+    assert figures is not None
+    assert figures.mean_ratio == pytest.approx(1.0, abs=1e-6)
+    assert (figures.kl, figures.clip_fraction) == (None, 0.0)
+
+
+def test_batches_keep_every_conversation_within_the_tokens() -> None:
+    rng = np.random.default_rng(3)
+    items = [conversation(rng, spread=0.0, masked=0.0) for _ in range(30)]
+    made = list(batches(items, batch_tokens=40))
+    assert sum(len(batch.tokens) for batch in made) == 30
+    assert max(batch.tokens.numel() for batch in made) <= 40
+    assert sum(int(batch.mask.sum()) for batch in made) == sum(len(item.response) for item in items)
+
+
+def test_batches_show_the_network_a_text_once_however_often_it_was_drawn() -> None:
+    rng = np.random.default_rng(6)
+    first, second = (conversation(rng, spread=0.0, masked=0.0) for _ in range(2))
+    again = replace(first, advantage=-first.advantage)
+    batch = to_batch([first, second, again])
+    assert batch.text.tolist() == [0, 1, 0]
+    assert (len(batch.tokens), len(batch.logprobs)) == (2, 3)
+    (alone,) = batches([again] * 8, batch_tokens=1)
+    assert (len(alone.tokens), len(alone.advantages)) == (1, 8)
+
+
+def test_response_logprobs_padding_changes_nothing() -> None:
+    rng = np.random.default_rng(4)
+    items = [conversation(rng, spread=0.0, masked=0.0) for _ in range(5)]
+    with torch.no_grad():
+        together = response_logprobs(NETWORK, to_batch(items))
+        for row, item in enumerate(items):
+            alone = response_logprobs(NETWORK, to_batch([item]))[0]
+            assert torch.allclose(together[row, : len(item.response)], alone, atol=1e-10)

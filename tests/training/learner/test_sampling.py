@@ -1,0 +1,75 @@
+"""What the loop says and does where readings fail, with an engine that refuses them."""
+
+from pathlib import Path
+
+import pytest
+
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.errors import EngineRequestError, RunFailedError
+from memagent_batch.training.learner.sampling import Sampler
+from memagent_batch.training.learner.steps import Step
+from memagent_batch.training.learner.tasks import TableTasks, Task
+from memagent_batch.training.settings import TrainLoopSettings
+from pipelines.collect import sampled_settings
+from pipelines.train_loop import at_step
+from tests.training.learner.loop_inputs import loop_settings
+
+
+class RefusingEngine:
+    """Refuses the seeds that are odd, or all; answers others with one token."""
+
+    def __init__(self, *, refuse_all: bool) -> None:
+        self._refuse_all = refuse_all
+
+    async def start(self) -> None:
+        pass
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        if self._refuse_all or seed % 2:
+            raise EngineRequestError("no")
+        return Completion(token_ids=[5], text="x", finish_reason=FinishReason.STOP, logprobs=[-0.5])
+
+    async def stop(self) -> None:
+        pass
+
+
+def sampler_of(settings: TrainLoopSettings, *, refuse_all: bool = False) -> Sampler:
+    current = sampled_settings(at_step(settings, Step(Path(settings.output), 0)))
+    return Sampler(RefusingEngine(refuse_all=refuse_all), current)
+
+
+@pytest.mark.asyncio
+async def test_sampler_tells_which_readings_failed_and_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = loop_settings(tmp_path, max_steps=1)
+    tasks = TableTasks(settings)(1)
+    read = await sampler_of(settings).read(tasks)
+    samples = [sample for each in read for sample in each.samples]
+    failed = [sample for sample in samples if sample.response is None]
+    assert 0 < len(failed) < len(samples) == 8
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.endswith(": no")]
+    assert len(lines) == len(failed)
+    assert {line.split(chr(39))[1] for line in lines} <= {task.document_id for task in tasks}
+
+
+@pytest.mark.asyncio
+async def test_sampler_question_over_its_budget_is_told_and_costs_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = loop_settings(tmp_path, max_steps=1)
+    tasks = TableTasks(settings)(1)
+    long = Task(document_id="d", text="text", question_id="long", question="why " * 200, references=("x",))
+    read = await sampler_of(settings).read([long, *tasks])
+    assert [sample.response for sample in read[0].samples] == [None] * 4
+    assert any(sample.response is not None for each in read[1:] for sample in each.samples)
+    assert "question 'long': it has" in capsys.readouterr().err
+
+
+@pytest.mark.asyncio
+async def test_sampler_that_can_read_nothing_stops_the_loop(tmp_path: Path) -> None:
+    settings = loop_settings(tmp_path, max_steps=1)
+    with pytest.raises(RunFailedError, match="none of 8 samples could be read"):
+        await sampler_of(settings, refuse_all=True).read(TableTasks(settings)(1))
+    with pytest.raises(RunFailedError, match="none of 0 samples"):
+        await sampler_of(settings).read([])

@@ -1,0 +1,25 @@
+"""A process that asks a user's reward and waits to be killed, while the function is idle or hangs."""
+
+import sys
+import threading
+import time
+
+from memagent_batch.domain.answers import Extraction
+from memagent_batch.sections import RolloutSettings
+from memagent_batch.training.rollouts.rewarder import Rewarder
+
+
+def main() -> None:
+    knobs = RolloutSettings(
+        reward="tests.training.rollouts.rewards_of_mine:hangs", allow_reward_code=True, reward_timeout_seconds=600
+    )
+    rewarder = Rewarder(knobs, extraction=Extraction.AUTO)
+    rewarder("good", ["a"])
+    if sys.argv[1] == "hangs":
+        threading.Thread(target=rewarder, args=("hang", ["a"]), daemon=True).start()
+    print("ready", flush=True)
+    time.sleep(600)
+
+
+if __name__ == "__main__":
+    main()
