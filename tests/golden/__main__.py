@@ -14,6 +14,7 @@ from pathlib import Path
 from comparison import compare_recordings
 from golden_jobs import JOBS, record_jobs
 
+NAMES = [job.__name__ for job in JOBS]
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -23,18 +24,23 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="golden-") as folder:
         work, fresh = Path(folder) / "work", Path(folder) / "kept"
         if options.what == "record":
-            if options.folder.exists() and any(options.folder.iterdir()):
-                sys.exit(f"{options.folder} is not empty; choose another folder")
-            record_jobs(options.jobs, code=options.code, work=work, kept=options.folder)
-            return 0
-        if options.recorded is None:
-            record_jobs(options.jobs, code=options.code, work=work, kept=fresh)
-        return _compare(options.folder, options.recorded or fresh, jobs=options.jobs)
+            _require_absent(options.folder, options.jobs or NAMES)
+            failures = record_jobs(options.jobs, code=options.code, work=work, kept=options.folder)
+            return _end(failures, good="recorded")
+        failures = [] if options.recorded else record_jobs(options.jobs, code=options.code, work=work, kept=fresh)
+        lines = compare_recordings(options.folder, options.recorded or fresh, jobs=options.jobs)
+        return _end(failures + lines, good="equal")
 
 
-def _compare(before: Path, after: Path, *, jobs: list[str]) -> int:
-    lines = compare_recordings(before, after, jobs=jobs)
-    print("\n".join(lines) or "equal")
+def _require_absent(folder: Path, names: list[str]) -> None:
+    there = [name for name in names if (folder / name).exists()]
+    if there:
+        sys.exit(f"{folder} holds {', '.join(there)}; remove them, choose another folder, or say --jobs")
+
+
+def _end(lines: list[str], *, good: str) -> int:
+    """Prints what is wrong, or that nothing is."""
+    print("\n".join(lines) or good)
     return 1 if lines else 0
 
 
@@ -44,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("what", choices=["record", "compare"])
     parser.add_argument("folder", type=Path, help="where the recordings are")
-    parser.add_argument("--jobs", nargs="+", default=[], choices=[job.__name__ for job in JOBS], help="only these")
+    parser.add_argument("--jobs", nargs="+", default=[], choices=NAMES, help="only these")
     parser.add_argument("--code", type=Path, default=CHECKOUT, help="the checkout that is run (default: this one)")
     parser.add_argument("--recorded", type=Path, help="compare with these recordings; run nothing")
     return parser

@@ -37,14 +37,21 @@ KNOBS = {
 """The shipped policy on CPU; one turn at a time, so that token counts of the prefix cache are the same each time."""
 
 SIMULATED = ("--engine", "simulated")
-NUM_FILLERS = 25
-"""Sentences before and after each fact: some 1,300 tokens in all, which is three chunks."""
-UNSURE_CODE = 40719361234
-"""Longer than the codes that the shipped policy knows, so that its samples differ, and so do their rewards."""
+NUM_FILLERS = 20
+"""Sentences before and after each fact: some 1,000 tokens in all, which is three chunks."""
+
+UNSURE_CODES = (40719361234, 407193612345)
+"""Longer than the codes that the shipped policy knows, so that its samples differ."""
+UNSURE_REFERENCES = ["40719361", *map(str, UNSURE_CODES)]
+"""What some of the samples answer, so that rewards differ too."""
 
 KEYS = ("copper-falcon", "quiet-harbour", "amber-lantern", "silver-meadow")
 QUESTIONS = {key: f"What is the access code of {key}?" for key in KEYS}
 Texts = Mapping[str, str | None]
+
+
+class JobFailedError(Exception):
+    """A command of a job did not end well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +75,7 @@ class Workplace:
         """Runs a module of the checkout in the folder.
 
         Raises:
-            RuntimeError: it did not end with exit code 0; shows what it wrote last.
+            JobFailedError: it did not end with exit code 0; shows what it wrote last.
         """
         own = {name: value for name, value in os.environ.items() if not name.startswith("MEMAGENT_")}
         done = subprocess.run(
@@ -82,7 +89,7 @@ class Workplace:
         )
         if done.returncode:
             written = (done.stdout + done.stderr)[-3000:]
-            raise RuntimeError(f"{module} {' '.join(arguments)} ended with {done.returncode}:\n{written}")
+            raise JobFailedError(f"{module} {' '.join(arguments)} ended with {done.returncode}:\n{written}")
 
     def keep(self, name: str, *, output: str = "out", runs: Sequence[str] = ()) -> None:
         """Records a folder as it is now; `runs` are ids of runs, beside those in names of its files."""
@@ -146,8 +153,8 @@ def shared(place: Workplace) -> None:
 
 def collect(place: Workplace) -> None:
     """Groups of samples with rewards and advantages; a document that can't be read is one of them."""
-    bound = {"question_id": "q", "question": QUESTIONS[KEYS[0]], "references": [str(UNSURE_CODE)[:8]]}
-    texts = {"first": text_with(KEYS[0], UNSURE_CODE), "null": None}
+    bound = {"question_id": "q", "question": QUESTIONS[KEYS[0]], "references": UNSURE_REFERENCES}
+    texts = {f"code-{code}": text_with(KEYS[0], code) for code in UNSURE_CODES} | {"null": None}
     place.put(texts, [bound | {"document_id": name} for name in texts])
     place.memagent("collect", "--rollouts.group-size", "4")
     place.keep("collect")
@@ -177,16 +184,21 @@ def retrieve(place: Workplace) -> None:
 JOBS: Sequence[Callable[[Workplace], None]] = (demo, nights, shared, collect, gated, truncate, retrieve)
 
 
-def record_jobs(names: Sequence[str], *, code: Path, work: Path, kept: Path) -> None:
-    """Runs jobs, all of them where none is named, and writes their recordings below `kept`."""
+def record_jobs(names: Sequence[str], *, code: Path, work: Path, kept: Path) -> list[str]:
+    """Runs jobs, all of them where none is named, and writes their recordings below `kept`; returns what failed."""
+    failures = []
     for job in JOBS:
         if names and job.__name__ not in names:
             continue
         folder = (work / job.__name__).resolve()
         folder.mkdir(parents=True)
         began = time.monotonic()
-        job(Workplace(folder=folder, code=code, kept=kept))
+        try:
+            job(Workplace(folder=folder, code=code, kept=kept))
+        except JobFailedError as error:
+            failures.append(f"{job.__name__}: {error}")
         print(f"{job.__name__}: {time.monotonic() - began:.0f} s", flush=True)
+    return failures
 
 
 def two_documents() -> dict[str, str]:
