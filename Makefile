@@ -8,7 +8,7 @@ TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend
 
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: setup tools fmt check test test-fast test-chaos test-bridges demo bench bench-peers docs lock train-tiny train-tiny-rl
+.PHONY: setup tools fmt check test test-fast test-chaos test-bridges metrics demo bench bench-peers docs lock train-tiny train-tiny-rl
 
 setup: .venv/.done
 
@@ -59,6 +59,10 @@ check: setup
 fmt: setup
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
+
+# How large the product is, how full its folders, how deep its stacks. `--root DIR DIR` compares checkouts.
+metrics: setup
+	$(PYTHON) tests/architecture/metrics.py
 
 bench: setup
 	$(PYTHON) -m benchmarks.overhead
