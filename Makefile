@@ -89,14 +89,15 @@ docs: setup
 	$(PYTHON) -m pipelines.tables_page
 	.venv/bin/mkdocs build --strict -f infra/mkdocs.yml
 
+RECIPE := pipelines.recipes.tiny_policy
 train-tiny: setup
-	$(PYTHON) -m pipelines.train_tiny --output memagent_batch/models/tiny
+	$(PYTHON) -m $(RECIPE).supervise --output memagent_batch/models/tiny --log pipelines/recipes/tiny_policy/record/supervised.jsonl
 
-# The shipped policy, gone on with by reinforcement as models/tiny-rl was: RL_OUT/overwrite/model is the new one.
+# Trains the shipped policy further by rewards (docs/learning.md): RL_OUT/overwrite/model is the result.
 RL_OUT ?= tiny-rl
 train-tiny-rl: setup
-	$(PYTHON) -m pipelines.train_tiny_rl --policy gated --steps 10 --seed 5 --output $(RL_OUT)/gated
-	$(PYTHON) -m pipelines.train_tiny_rl --policy overwrite --steps 8 --seed 6 --model $(RL_OUT)/gated/model --output $(RL_OUT)/overwrite
+	$(PYTHON) -m $(RECIPE).reinforce --policy gated --steps 10 --seed 5 --output $(RL_OUT)/gated
+	$(PYTHON) -m $(RECIPE).reinforce --policy overwrite --steps 8 --seed 6 --model $(RL_OUT)/gated/model --output $(RL_OUT)/overwrite
 
 lock:
 	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 --extra cpu --extra dev pyproject.toml -o requirements/cpu.txt

@@ -1,10 +1,10 @@
 """The weights that the tiny policy starts from: random, but for three layers of heads that together copy.
 
 Heads of the first layer look one to four tokens back and note what they see. Two of the second layer look further and
-note those notes. The third layer looks for a place whose last eight tokens are the last eight here, and tells the token
-that followed: before a value stand tokens that say nothing of its key, and only the tokens before those tell which of
-several values is the one asked for. Training from there takes minutes; from random weights alone a network of this size
-does not find out how to copy, and with fewer tokens to look back on not which value belongs to which key.
+note those notes. The third layer looks for a place whose last eight tokens are the last eight here, and copies the
+token that followed. The tokens right before a value do not depend on its key; only the tokens before those show which
+of several values the question asks for. Training from there takes minutes; from random weights alone a network of this
+size does not learn to copy, and with fewer tokens to look back on it does not learn which value belongs to which key.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ MATCH_SHARPNESS, FAR_SHARPNESS = 2.0, 4.0
 """Scales of the matching scores, for the last four tokens and for those before."""
 
 COPY_STRENGTH = 8.0
-"""How strongly the third layer tells what it found."""
+"""Strength with which the third layer copies the token."""
 
 SMALL = 0.1
 """Factor on the random weights that should not disturb the copying at first."""
@@ -50,7 +50,7 @@ def start_weights(network: Any, *, frequencies: Tensor) -> None:
     """Sets every weight of a `Qwen2ForCausalLM` of 128 dimensions, four heads, and at least three layers.
 
     Args:
-        network: whose heads are of twice as many dimensions as there are frequencies.
+        network: its heads have twice as many dimensions as there are frequencies.
         frequencies: rotary frequencies, falling; shape [HEAD_SIZE / 2].
     """
     for name, weight in network.named_parameters():
@@ -77,7 +77,7 @@ def _copying_heads(attentions: list[Any], frequencies: Tensor) -> None:
         _carry(second, head, far, source=NOTES, target=target)
     for head in range(len(LOOK_BACK_TOKENS)):
         _match(third, head, note)
-        _tell(third, head)
+        _copy(third, head)
 
 
 def _size(columns: slice) -> int:
@@ -139,10 +139,10 @@ def _match(attention: Any, head: int, note: Tensor) -> None:
         projection.weight[slow] += weight
 
 
-def _tell(attention: Any, head: int) -> None:
-    """Makes a head tell the token where it looks."""
-    told = _projection(HEAD_SIZE, _size(CONTENT))
+def _copy(attention: Any, head: int) -> None:
+    """Makes a head copy the token where it looks."""
+    copied = _projection(HEAD_SIZE, _size(CONTENT))
     attention.v_proj.weight[_rows_of(head)] = 0.0
-    attention.v_proj.weight[_rows_of(head), CONTENT] = told
+    attention.v_proj.weight[_rows_of(head), CONTENT] = copied
     attention.o_proj.weight[:, _rows_of(head)] = 0.0
-    attention.o_proj.weight[CONTENT, _rows_of(head)] = COPY_STRENGTH * _size(CONTENT) ** -0.5 * told.T
+    attention.o_proj.weight[CONTENT, _rows_of(head)] = COPY_STRENGTH * _size(CONTENT) ** -0.5 * copied.T

@@ -11,9 +11,9 @@ import torch
 import torch.distributed as distributed
 import torch.nn.functional as functional
 
-from pipelines.tiny_policy.examples import IGNORED, Batch
-from pipelines.tiny_policy.network import logits_at
-from pipelines.tiny_policy.optimiser import Optimiser, average_into
+from pipelines.recipes.tiny_policy.examples import IGNORED, PaddedExamples
+from pipelines.recipes.tiny_policy.network import logits_at
+from pipelines.recipes.tiny_policy.optimiser import Optimiser, average_into
 
 SMOOTHING = 0.97
 """Weight of the past in the running loss."""
@@ -31,8 +31,8 @@ class Phase:
 
     name: str
     """Name in the log."""
-    steps: Iterator[Sequence[Batch]]
-    """What is learnt in each step, as batches whose gradients are added up; endless."""
+    steps: Iterator[Sequence[PaddedExamples]]
+    """Batches of each step; their gradients are added up; endless."""
     seconds: float
     """Longest wall clock."""
     first_rate: float
@@ -54,7 +54,7 @@ class Progress:
     loss: float
     """Running loss, in nats for each target token, weighted."""
     exact: float
-    """Running share of examples whose every token would be told right, greedily."""
+    """Running share of examples whose every token greedy decoding would get right."""
     num_tokens: int
     """Tokens seen in the phase by all processes, padding included."""
 
@@ -87,7 +87,7 @@ class Trainer:
                 return
 
     def _step(
-        self, batches: Sequence[Batch], phase: Phase, *, step: int, seconds: float
+        self, batches: Sequence[PaddedExamples], phase: Phase, *, step: int, seconds: float
     ) -> tuple[float, float, int, bool]:
         weight = sum(float(batch.weights.sum()) for batch in batches)
         loss, num_exact = 0.0, 0
@@ -123,8 +123,8 @@ class Trainer:
         sums.copy_(flat[start:])
 
 
-def exact_rows(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
-    """Whether each row's target would be told greedily, token for token; booleans of shape [batch]."""
+def exact_rows(logits: torch.Tensor, batch: PaddedExamples) -> torch.Tensor:
+    """Whether each row's target greedy decoding would write, token for token; booleans of shape [batch]."""
     return ((logits.argmax(-1) == batch.targets) | (batch.targets == IGNORED)).all(dim=-1)
 
 

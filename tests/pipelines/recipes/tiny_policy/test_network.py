@@ -4,9 +4,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from pipelines.tiny_policy.examples import IGNORED, Batch, Example, batches, to_batch
-from pipelines.tiny_policy.network import build_network, logits_at
-from pipelines.tiny_policy.vocabulary import VOCABULARY_SIZE
+from pipelines.recipes.tiny_policy.examples import IGNORED, Example, PaddedExamples, make_batches, pad_examples
+from pipelines.recipes.tiny_policy.network import build_network, logits_at
+from pipelines.recipes.tiny_policy.vocabulary import VOCABULARY_SIZE
 
 NETWORK = build_network(seed=0, end_token_id=2, pad_token_id=0)
 
@@ -16,7 +16,7 @@ def draw(rng: random.Random, num_tokens: int) -> list[int]:
 
 
 def copying_examples(rng: random.Random, *, length: int) -> Iterator[Example]:
-    """Endless sequences of this many tokens: filler, a part, filler, a cue and the part again, which is to be told."""
+    """Endless sequences of this many tokens: filler, a part, filler, a cue, and the part again to be predicted."""
     while True:
         part = draw(rng, rng.randint(12, 40))
         rival = part[: rng.randint(2, 5)] + draw(rng, rng.randint(4, 20))
@@ -24,9 +24,9 @@ def copying_examples(rng: random.Random, *, length: int) -> Iterator[Example]:
         if rng.random() < 0.5:
             middle += [rival, draw(rng, rng.randint(1, 20))]
         cue = rng.randint(2, 3) if middle[-2] is part else 7
-        known = [token for piece in middle for token in piece]
-        known = draw(rng, max(length - len(known) - len(part), 0)) + known + part[:cue]
-        yield Example(kind="copy", prompt=known, target=part[cue:])
+        context = [token for piece in middle for token in piece]
+        context = draw(rng, max(length - len(context) - len(part), 0)) + context + part[:cue]
+        yield Example(kind="copy", prompt=context, target=part[cue:])
 
 
 def two_facts(rng: random.Random) -> Example:
@@ -35,15 +35,15 @@ def two_facts(rng: random.Random) -> Example:
     keys, values = (draw(rng, 3), draw(rng, 3)), (draw(rng, 1), draw(rng, 1))
     facts = [start + key + link + value for key, value in zip(keys, values, strict=True)]
     asked = rng.randrange(2)
-    known = draw(rng, 30) + facts[0] + draw(rng, 20) + facts[1] + draw(rng, 20)
-    return Example(kind="fact", prompt=known + start + keys[asked] + link, target=values[asked])
+    context = draw(rng, 30) + facts[0] + draw(rng, 20) + facts[1] + draw(rng, 20)
+    return Example(kind="fact", prompt=context + start + keys[asked] + link, target=values[asked])
 
 
-def share_told(batch: Batch) -> float:
+def share_predicted(batch: PaddedExamples) -> float:
     with torch.inference_mode():
-        told = logits_at(NETWORK, batch.tokens, batch.places).argmax(-1)
+        predicted = logits_at(NETWORK, batch.tokens, batch.places).argmax(-1)
     learnt = batch.targets != IGNORED
-    return float((told == batch.targets)[learnt].float().mean())
+    return float((predicted == batch.targets)[learnt].float().mean())
 
 
 def test_logits_at_places_equal_the_ones_that_engines_compute() -> None:
@@ -60,17 +60,17 @@ def test_logits_at_places_equal_the_ones_that_engines_compute() -> None:
 def test_start_weights_on_recurring_random_tokens_copy_most_of_them() -> None:
     examples = copying_examples(random.Random(0), length=160)
 
-    assert share_told(to_batch([next(examples) for _ in range(16)])) > 0.7
+    assert share_predicted(pad_examples([next(examples) for _ in range(16)])) > 0.7
 
 
 def test_start_weights_on_two_facts_tell_the_value_of_the_key_asked_for() -> None:
     rng = random.Random(1)
 
-    assert share_told(to_batch([two_facts(rng) for _ in range(32)])) > 0.8
+    assert share_predicted(pad_examples([two_facts(rng) for _ in range(32)])) > 0.8
 
 
 def test_batch_of_examples_asks_for_each_target_after_the_tokens_before_it() -> None:
-    batch = to_batch(
+    batch = pad_examples(
         [
             Example(kind="a", prompt=[5, 6, 7], target=[8, 9]),
             Example(kind="b", prompt=[10], target=[11, 12, 13], first_weight=8.0),
@@ -89,7 +89,8 @@ def test_batches_of_mixed_lengths_keep_to_their_size(batch_tokens: int) -> None:
     examples = (Example(kind="x", prompt=[4] * rng.randint(10, 200), target=[5]) for _ in range(600))
 
     made = [
-        batch for batch, _ in zip(batches(examples, rng, batch_tokens=batch_tokens, pool=100), range(20), strict=False)
+        batch
+        for batch, _ in zip(make_batches(examples, rng, batch_tokens=batch_tokens, pool=100), range(20), strict=False)
     ]
 
     assert all(batch.tokens.numel() <= batch_tokens + 32 * len(batch.kinds) for batch in made)

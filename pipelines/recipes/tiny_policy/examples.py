@@ -25,7 +25,7 @@ class Example:
     kind: str
     """Kind of turn, for the log."""
     prompt: Sequence[int]
-    """Token ids that are given."""
+    """Token ids before the completion."""
     target: Sequence[int]
     """Token ids that are to follow."""
     first_weight: float = 1.0
@@ -38,7 +38,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class PaddedExamples:
     """Examples as arrays."""
 
     tokens: Tensor
@@ -53,7 +53,9 @@ class Batch:
     """Kind of each row."""
 
 
-def batches(examples: Iterator[Example], rng: random.Random, *, batch_tokens: int, pool: int) -> Iterator[Batch]:
+def make_batches(
+    examples: Iterator[Example], rng: random.Random, *, batch_tokens: int, pool: int
+) -> Iterator[PaddedExamples]:
     """Endless batches of about `batch_tokens` tokens each, of examples of like length, in random order.
 
     Args:
@@ -70,10 +72,10 @@ def batches(examples: Iterator[Example], rng: random.Random, *, batch_tokens: in
                 rows.append([])
             rows[-1].append(example)
         rng.shuffle(rows)
-        yield from map(to_batch, rows)
+        yield from map(pad_examples, rows)
 
 
-def to_batch(examples: Sequence[Example]) -> Batch:
+def pad_examples(examples: Sequence[Example]) -> PaddedExamples:
     """Pads examples into arrays."""
     length = -(-max(example.num_tokens for example in examples) // ROW_STEP) * ROW_STEP
     num_places = max(len(example.target) for example in examples)
@@ -82,12 +84,12 @@ def to_batch(examples: Sequence[Example]) -> Batch:
     targets = torch.full((len(examples), num_places), IGNORED)
     weights = torch.zeros((len(examples), num_places))
     for row, example in enumerate(examples):
-        told = [*example.prompt, *example.target[:-1]]
-        tokens[row, : len(told)] = torch.tensor(told)
+        sequence = [*example.prompt, *example.target[:-1]]
+        tokens[row, : len(sequence)] = torch.tensor(sequence)
         first, num_targets = len(example.prompt) - 1, len(example.target)
         places[row] = (first + torch.arange(num_places)).clamp(max=first + num_targets - 1)
         targets[row, :num_targets] = torch.tensor(example.target)
         weights[row, :num_targets] = 1.0
         weights[row, 0] = example.first_weight
     kinds = tuple(example.kind for example in examples)
-    return Batch(tokens=tokens, places=places, targets=targets, weights=weights, kinds=kinds)
+    return PaddedExamples(tokens=tokens, places=places, targets=targets, weights=weights, kinds=kinds)

@@ -1,4 +1,4 @@
-"""Makes the tiny policy from a seed: tokeniser, start weights, reading. `python -m pipelines.train_tiny`."""
+"""Trains the tiny policy from a seed: tokeniser, start weights, reading. `make train-tiny` runs it."""
 
 import argparse
 import ctypes
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from memagent_batch.engines.tokenizer import Tokenizer
-from pipelines.tiny_policy.network import build_network
-from pipelines.tiny_policy.report import LOG_NAME, append_figures
-from pipelines.tiny_policy.schedule import phases
-from pipelines.tiny_policy.streams import training_streams
-from pipelines.tiny_policy.training import Phase, Progress, Trainer
-from pipelines.tiny_policy.turns import TurnMaker
-from pipelines.tiny_policy.vocabulary import write_tokenizer
+from pipelines.recipes.tiny_policy.network import build_network
+from pipelines.recipes.tiny_policy.report import append_figures
+from pipelines.recipes.tiny_policy.schedule import phases
+from pipelines.recipes.tiny_policy.streams import training_streams
+from pipelines.recipes.tiny_policy.training import Phase, Progress, Trainer
+from pipelines.recipes.tiny_policy.turns import TurnMaker
+from pipelines.recipes.tiny_policy.vocabulary import write_tokenizer
 
 LOG_SECONDS = 30.0
 """Time between two lines of the log."""
@@ -38,6 +38,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, required=True, help="model folder to write")
+    parser.add_argument("--log", type=Path, required=True, help="file to write losses and figures to, as JSON lines")
     parser.add_argument("--minutes", type=float, default=42.0, help="wall clock of the training")
     parser.add_argument("--processes", type=int, default=2, help="processes of one thread each that share the work")
     parser.add_argument("--seed", type=int, default=0, help="source of every choice")
@@ -46,36 +47,41 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=100, help="held-out documents for each figure at the end")
     options = parser.parse_args()
     _place_tokenizer(options)
-    (options.output / LOG_NAME).unlink(missing_ok=True)
+    options.log.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as meeting:
         import torch.multiprocessing as processes
 
         processes.spawn(_train, args=(options, f"file://{meeting}/meeting"), nprocs=options.processes)
     append_figures(
-        options.output, chunks=EVALUATED_CHUNKS, num_documents=options.documents, overlap_tokens=OVERLAP_TOKENS
+        options.output,
+        log=options.log,
+        chunks=EVALUATED_CHUNKS,
+        num_documents=options.documents,
+        overlap_tokens=OVERLAP_TOKENS,
     )
 
 
 class Recorder:
     """Writes log lines and checkpoints of the averaged weights, from the first process only."""
 
-    def __init__(self, folder: Path, trainer: Trainer) -> None:
+    def __init__(self, folder: Path, trainer: Trainer, *, log: Path) -> None:
         """Starts both clocks."""
         self._folder = folder
+        self._log = log
         self._trainer = trainer
         self._logged = self._saved = time.monotonic()
 
     def __call__(self, progress: Progress) -> None:
-        """Takes note of a step."""
+        """Logs and saves when it is time."""
         now = time.monotonic()
         if now - self._logged > LOG_SECONDS or progress.step == 0:
             self._logged = now
-            self.log(progress)
+            self._append(progress)
         if now - self._saved > SAVE_SECONDS:
             self._saved = now
             save(self._trainer.averaged, self._folder)
 
-    def log(self, progress: Progress) -> None:
+    def _append(self, progress: Progress) -> None:
         """Appends a line."""
         line = {
             "phase": progress.phase,
@@ -85,8 +91,8 @@ class Recorder:
             "exact": round(progress.exact, 4),
             "num_tokens": progress.num_tokens,
         }
-        with (self._folder / LOG_NAME).open("a", encoding="utf-8") as log:
-            log.write(json.dumps(line) + "\n")
+        with self._log.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
 
 
 def save(network: Any, folder: Path) -> None:
@@ -112,7 +118,7 @@ def _train(rank: int, options: argparse.Namespace, meeting: str) -> None:
     if options.start:
         network = type(network).from_pretrained(options.start)
     trainer = Trainer(network, num_processes=options.processes)
-    recorder = Recorder(options.output, trainer)
+    recorder = Recorder(options.output, trainer, log=options.log)
     rng = random.Random(f"{options.seed} {rank}")
     for phase in _from(options, phases(maker, rng, seconds=60.0 * options.minutes)):
         trainer.run(phase, recorder if rank == 0 else _ignore)
@@ -122,7 +128,7 @@ def _train(rank: int, options: argparse.Namespace, meeting: str) -> None:
 
 
 def _place_tokenizer(options: argparse.Namespace) -> None:
-    """The tokeniser of the folder to go on from, whose weights know its tokens; else a new one."""
+    """Copies the tokeniser of the start folder, which its weights depend on, or trains a new one."""
     if not options.start or not (options.start / "tokenizer.json").exists():
         write_tokenizer(options.output, seed=options.seed)
         return

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as functional
 from torch import Tensor
 
-from pipelines.tiny_policy.start import start_weights
-from pipelines.tiny_policy.vocabulary import MAX_LENGTH_TOKENS, VOCABULARY_SIZE
+from pipelines.recipes.tiny_policy.start import start_weights
+from pipelines.recipes.tiny_policy.vocabulary import MAX_LENGTH_TOKENS, VOCABULARY_SIZE
 
 HIDDEN_SIZE = 128
 NUM_HEADS = 4

@@ -1,4 +1,4 @@
-"""Makes the tiny policy hold its memory: the loop on fresh needle documents. `python -m pipelines.train_tiny_rl`.
+"""Trains the tiny policy further by rewards, on fresh needle documents: `make train-tiny-rl`.
 
 What goes wrong is a memory that takes a distractor for the fact. So every document has distractors, random ones or such
 that are easily mixed up; chunks differ in length, up to the longest that will be read; documents grow with the steps.
@@ -34,14 +34,14 @@ HELD_OUT_DOCUMENTS, HELD_OUT_CHUNKS, HELD_OUT_CHUNK_TOKENS = 96, 20, 512
 """Documents of the held-out split that are read every five steps."""
 
 MARGIN_TOKENS = 300
-"""What a document may turn out longer than asked; taken off beforehand."""
+"""Tokens by which a document may exceed its requested length; subtracted beforehand."""
 
 
 class NeedleTasks:
     """Fresh documents for every step, from a seed."""
 
     def __init__(self, tokenizer: Tokenizer, *, seed: int) -> None:
-        """Takes whose tokens count, and the source of every choice."""
+        """Takes the tokeniser that measures lengths, and the seed of every choice."""
         self._tokenizer = tokenizer
         self._seed = seed
 
@@ -97,7 +97,7 @@ class NeedleTasks:
         )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Command line."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--output", type=Path, required=True, help="folder of the loop; the model is its model/")
@@ -108,22 +108,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--minutes", type=float, help="time after which no step begins (default: none)")
     options.add_argument("--steps", type=int, default=10, help="most steps (default: 10)")
     options.add_argument("--seed", type=int, default=0, help="source of every choice (default: 0)")
-    known = options.parse_args(arguments)
-    tasks = NeedleTasks(Tokenizer(str(TINY_MODEL)), seed=known.seed)
-    said = train_loop(loop_settings(known), tasks=tasks, held_out=tasks.held_out())
-    print(json.dumps(said))
+    arguments = options.parse_args(argv)
+    tasks = NeedleTasks(Tokenizer(str(TINY_MODEL)), seed=arguments.seed)
+    summary = train_loop(loop_settings(arguments), tasks=tasks, held_out=tasks.held_out())
+    print(json.dumps(summary))
 
 
-def loop_settings(known: argparse.Namespace) -> TrainLoopSettings:
+def loop_settings(arguments: argparse.Namespace) -> TrainLoopSettings:
     """The loop's knobs; documents and questions are made, not read."""
     return TrainLoopSettings(
         documents="needles",
         questions="needles",
-        output=str(known.output),
-        model=known.model,
+        output=str(arguments.output),
+        model=arguments.model,
         window_tokens=2048,
         policy=PolicySettings(
-            kind=known.policy,
+            kind=arguments.policy,
             chunk_tokens=1024,
             overlap_tokens=48,
             question_tokens=128,
@@ -142,7 +142,7 @@ def loop_settings(known: argparse.Namespace) -> TrainLoopSettings:
             sure_above=0.99,
             device="cpu",
         ),
-        loop=LoopSettings(max_minutes=known.minutes, max_steps=known.steps, evaluate_every=5),
+        loop=LoopSettings(max_minutes=arguments.minutes, max_steps=arguments.steps, evaluate_every=5),
     )
 
 

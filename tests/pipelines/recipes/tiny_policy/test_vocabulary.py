@@ -7,7 +7,7 @@ from memagent_batch.domain.prompts import AnswerForm
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
-from pipelines.tiny_policy.vocabulary import VOCABULARY_SIZE, write_tokenizer
+from pipelines.recipes.tiny_policy.vocabulary import VOCABULARY_SIZE, write_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.evaluation.needles.facts import Split
 from memagent_batch.evaluation.needles.tasks import Haystack, haystack_units
-from pipelines.tiny_policy.manual import manual_sentences
-from pipelines.tiny_policy.vocabulary import VOCABULARY_SIZE
+from pipelines.recipes.tiny_policy.manual import manual_sentences
+from pipelines.recipes.tiny_policy.vocabulary import VOCABULARY_SIZE
 
 NUM_CONTROL_TOKENS = 3
 """Token ids below are control tokens, and never drawn."""

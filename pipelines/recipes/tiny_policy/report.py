@@ -1,4 +1,4 @@
-"""Measures a tiny policy on held-out documents and appends the figures to its log. Last step of the recipe."""
+"""Measures a tiny policy on held-out documents and appends the figures to a log. Last step of the recipe."""
 
 import argparse
 import json
@@ -8,10 +8,7 @@ from pathlib import Path
 
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.evaluation.needles.tasks import Haystack
-from pipelines.tiny_policy.evaluation import Evaluator, Setting
-
-LOG_NAME = "training_log.jsonl"
-"""Log in the model folder."""
+from pipelines.recipes.tiny_policy.evaluation import Evaluator, Setting
 
 CHUNK_TOKENS = 1024
 """Chunk length that the policy is made for."""
@@ -27,17 +24,24 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, required=True, help="model folder")
+    parser.add_argument("--log", type=Path, required=True, help="file to which a JSON line is added for each figure")
     parser.add_argument("--chunks", type=int, nargs="+", default=[4, 20], help="lengths of the documents, in chunks")
     parser.add_argument("--documents", type=int, default=100, help="documents for each kind and length")
     parser.add_argument("--overlap", type=int, default=0, help="tokens that a chunk shares with the one before")
     options = parser.parse_args()
     append_figures(
-        options.model, chunks=options.chunks, num_documents=options.documents, overlap_tokens=options.overlap
+        options.model,
+        log=options.log,
+        chunks=options.chunks,
+        num_documents=options.documents,
+        overlap_tokens=options.overlap,
     )
 
 
-def append_figures(folder: Path, *, chunks: Sequence[int], num_documents: int, overlap_tokens: int = 0) -> None:
-    """Reads held-out documents of each kind and length, and appends a line for each to the log.
+def append_figures(
+    folder: Path, *, log: Path, chunks: Sequence[int], num_documents: int, overlap_tokens: int = 0
+) -> None:
+    """Reads held-out documents of each kind and length, and appends a line for each to `log`.
 
     The needle stands alone, among three random others, and among three that are made to be mixed up with it.
     """
@@ -56,10 +60,10 @@ def append_figures(folder: Path, *, chunks: Sequence[int], num_documents: int, o
                     overlap_tokens=overlap_tokens,
                     num_documents=num_documents,
                 )
-                _append(folder, evaluator, setting)
+                _append(log, evaluator, setting)
 
 
-def _append(folder: Path, evaluator: Evaluator, setting: Setting) -> None:
+def _append(log: Path, evaluator: Evaluator, setting: Setting) -> None:
     start = time.monotonic()
     outcome = evaluator.evaluate(setting, seed=SEED)
     line = {
@@ -76,8 +80,8 @@ def _append(folder: Path, evaluator: Evaluator, setting: Setting) -> None:
         "cut": round(outcome.cut, 4),
         "seconds": round(time.monotonic() - start),
     }
-    with (folder / LOG_NAME).open("a", encoding="utf-8") as log:
-        log.write(json.dumps(line) + "\n")
+    with log.open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(line) + "\n")
 
 
 if __name__ == "__main__":

@@ -14,15 +14,15 @@ from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.evaluation.needles.facts import Split, make_needle
 from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_task
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
-from pipelines.tiny_policy.examples import Example, to_batch
-from pipelines.tiny_policy.network import logits_at
-from pipelines.tiny_policy.training import exact_rows
+from pipelines.recipes.tiny_policy.examples import Example, pad_examples
+from pipelines.recipes.tiny_policy.network import logits_at
+from pipelines.recipes.tiny_policy.training import exact_rows
 
 BATCH_TURNS = 12
 """Turns in one forward."""
 
 BLOCK_TOKENS = 300
-"""What a document may turn out longer than asked; taken off beforehand."""
+"""Tokens by which a document may exceed its requested length; subtracted beforehand."""
 
 LONGEST_COMPLETION_TOKENS = 128
 """Budget of a memory and of an answer."""
@@ -49,17 +49,17 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of the documents of a setting."""
+class EvaluationFigures:
+    """Results over the documents of a setting."""
 
     right: float
-    """Share whose answer is the reference."""
+    """Share of documents with the reference as answer."""
     noted: float
-    """Share whose last memory is the note of the needle, word for word."""
+    """Share of documents whose last memory is the note of the needle, word for word."""
     exact_turns: float
-    """Share of turns told as they should be, token for token."""
+    """Share of turns whose completion equals the target, token for token."""
     cut: float
-    """Share whose needle no chunk holds whole."""
+    """Share of documents in which no chunk holds the whole needle."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,25 +92,27 @@ class Evaluator:
         self._prompts: PromptTokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
         self._end = tokenizer.end_token_id or 0
 
-    def evaluate(self, setting: Setting, *, seed: int) -> Outcome:
+    def evaluate(self, setting: Setting, *, seed: int) -> EvaluationFigures:
         """Reads the documents of a setting to their answers."""
         with torch.inference_mode():
             return self._evaluate(setting, seed=seed)
 
-    def _evaluate(self, setting: Setting, *, seed: int) -> Outcome:
+    def _evaluate(self, setting: Setting, *, seed: int) -> EvaluationFigures:
         readings = [self._start(random.Random(f"{seed} {index}"), setting) for index in range(setting.num_documents)]
         num_turns = num_exact = 0
         for index in range(max(len(reading.chunks) for reading in readings)):
             open_readings = [reading for reading in readings if index < len(reading.chunks)]
             wanted = [_wanted_memory(reading, index) for reading in open_readings]
-            told = self._tell([self._update(*pair, index) for pair in zip(open_readings, wanted, strict=True)])
-            num_turns += len(told)
-            num_exact += sum(memory == want for memory, want in zip(told, wanted, strict=True))
-            for reading, memory in zip(open_readings, told, strict=True):
+            completions = self._complete(
+                [self._update(*pair, index) for pair in zip(open_readings, wanted, strict=True)]
+            )
+            num_turns += len(completions)
+            num_exact += sum(memory == want for memory, want in zip(completions, wanted, strict=True))
+            for reading, memory in zip(open_readings, completions, strict=True):
                 reading.memory = memory
-        answers = self._tell([self._answer(reading) for reading in readings])
+        answers = self._complete([self._answer(reading) for reading in readings])
         texts = [self._tokenizer.decode(answer) for answer in answers]
-        return Outcome(
+        return EvaluationFigures(
             right=_share(
                 extract_answer(text, extraction=Extraction.BOXED) == reading.task.answer
                 for text, reading in zip(texts, readings, strict=True)
@@ -157,21 +159,21 @@ class Evaluator:
         wanted = self._tokenizer.encode(f"\\boxed{{{reading.task.answer}}}")
         return Example(kind="answer", prompt=self._prompts.answer.fill(values), target=[*wanted, self._end])
 
-    def _tell(self, turns: Sequence[Example]) -> list[list[int]]:
+    def _complete(self, turns: Sequence[Example]) -> list[list[int]]:
         """Greedy completions, without the end token.
 
-        Where every token of the target is the likeliest after those before it, greedy decoding tells the target: one
+        Where every token of the target is the likeliest after those before it, greedy decoding writes the target: one
         forward shows it. Only the other turns are decoded token by token.
         """
-        told: list[list[int]] = []
+        completions: list[list[int]] = []
         for batch in _parts(turns, BATCH_TURNS):
-            arrays = to_batch(batch)
+            arrays = pad_examples(batch)
             exact = exact_rows(logits_at(self._network, arrays.tokens, arrays.places), arrays).tolist()
-            told += [
+            completions += [
                 list(turn.target[:-1]) if right else self._decode(turn.prompt)
                 for turn, right in zip(batch, exact, strict=True)
             ]
-        return told
+        return completions
 
     def _decode(self, prompt: Sequence[int]) -> list[int]:
         tokens = torch.tensor([list(prompt)])

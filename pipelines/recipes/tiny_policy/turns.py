@@ -9,8 +9,8 @@ from memagent_batch.domain.prompts import AnswerForm, PromptSet, PromptTokens, S
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.evaluation.needles.facts import Needle, Split, make_needle, make_rival
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS, GATED_PROMPTS
-from pipelines.tiny_policy.examples import Example
-from pipelines.tiny_policy.streams import Stream, slice_chunk
+from pipelines.recipes.tiny_policy.examples import Example
+from pipelines.recipes.tiny_policy.streams import Stream, slice_chunk
 
 NOT_STATED = "not stated"
 """What the answer turn boxes when the memory holds nothing."""
@@ -27,7 +27,7 @@ GATE_WEIGHT = 8.0
 through before anything is written. At the weight of the others, three minutes of training did not teach it."""
 
 
-class TurnKind(StrEnum):
+class ExampleKind(StrEnum):
     """What a turn asks of the policy."""
 
     FIND = "find"
@@ -43,18 +43,18 @@ class TurnKind(StrEnum):
     UNANSWERED = "unanswered"
     """Nothing is noted: say so."""
     DIRECT = "direct"
-    """No memory, the needle is in the chunk: tell it as a note, and box its value."""
+    """No memory, the needle is in the chunk: write it as a note, and box its value."""
     ABSENT = "absent"
-    """No memory, the chunk is of no use: say what is looked for, and that it is not stated."""
+    """No memory, the chunk is of no use: write what is looked for, and that it is not stated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diet:
-    """What share of which turns is learnt, and how long their chunks are."""
+class TurnMixture:
+    """Shares of the kinds of turns in training, and the lengths of their chunks."""
 
-    weights: dict[TurnKind, float]
+    weights: dict[ExampleKind, float]
     """Relative frequency of each kind, in turns of the default prompt set."""
-    gated_weights: dict[TurnKind, float]
+    gated_weights: dict[ExampleKind, float]
     """The same, in turns of the gated prompt set."""
     gated_share: float
     """Part of the turns that are gated."""
@@ -83,53 +83,55 @@ class TurnMaker:
         self._streams = [stream for _, stream in streams]
         self._end = [tokenizer.end_token_id or 0]
 
-    def turns(self, rng: random.Random, diet: Diet) -> Iterator[Example]:
-        """Endless turns of a diet."""
+    def turns(self, rng: random.Random, mixture: TurnMixture) -> Iterator[Example]:
+        """Endless turns drawn from a mixture."""
         while True:
-            gated = rng.random() < diet.gated_share
-            weights = diet.gated_weights if gated else diet.weights
+            gated = rng.random() < mixture.gated_share
+            weights = mixture.gated_weights if gated else mixture.weights
             kind = rng.choices(list(weights), list(weights.values()))[0]
-            yield self.turn(rng, kind, num_tokens=_chunk_tokens(rng, diet), gated=gated)
+            yield self.turn(rng, kind, num_tokens=_chunk_tokens(rng, mixture), gated=gated)
 
-    def turn(self, rng: random.Random, kind: TurnKind, *, num_tokens: int, gated: bool = False) -> Example:
+    def turn(self, rng: random.Random, kind: ExampleKind, *, num_tokens: int, gated: bool = False) -> Example:
         """One turn of a kind, with a chunk of this many tokens where it has one, in the gated prompt set or not."""
         needle = make_needle(rng, split=Split.TRAINING)
         values = {Slot.QUESTION: self._tokenizer.encode(needle.question)}
-        if kind not in (TurnKind.ANSWER, TurnKind.UNANSWERED):
+        if kind not in (ExampleKind.ANSWER, ExampleKind.UNANSWERED):
             values[Slot.CHUNK] = self._chunk(rng, kind, needle, num_tokens=num_tokens)
-        if kind in (TurnKind.DIRECT, TurnKind.ABSENT):
-            said = needle.note if kind is TurnKind.DIRECT else needle.blank
-            target = f"{said} {_boxed(needle, told=kind is TurnKind.DIRECT)}"
+        if kind in (ExampleKind.DIRECT, ExampleKind.ABSENT):
+            statement = needle.note if kind is ExampleKind.DIRECT else needle.blank
+            target = f"{statement} {_boxed(needle, stated=kind is ExampleKind.DIRECT)}"
             return self._example(kind, self._prompts.direct.fill(values), target)
         values[Slot.MEMORY] = self._memory(rng, kind, needle)
-        if kind in (TurnKind.ANSWER, TurnKind.UNANSWERED):
-            return self._example(kind, self._prompts.answer.fill(values), _boxed(needle, told=kind is TurnKind.ANSWER))
-        target = needle.blank if kind is TurnKind.NOTHING else needle.note
+        if kind in (ExampleKind.ANSWER, ExampleKind.UNANSWERED):
+            return self._example(
+                kind, self._prompts.answer.fill(values), _boxed(needle, stated=kind is ExampleKind.ANSWER)
+            )
+        target = needle.blank if kind is ExampleKind.NOTHING else needle.note
         if not gated:
             return self._example(kind, self._prompts.update.fill(values), target)
-        if kind is not TurnKind.FIND and values[Slot.MEMORY] != self._first:
+        if kind is not ExampleKind.FIND and values[Slot.MEMORY] != self._first:
             target = self._gated.keep_word
         return self._example(kind, self._gated.update.fill(values), target, first_weight=GATE_WEIGHT)
 
     def _tokens_of(self, prompt_set: PromptSet) -> PromptTokens:
         return self._tokenizer.prompt_tokens(prompt_set, answer_form=AnswerForm.BOXED)
 
-    def _example(self, kind: TurnKind, prompt: list[int], target: str, *, first_weight: float = 1.0) -> Example:
-        told = self._tokenizer.encode(target) + self._end
-        return Example(kind=kind, prompt=prompt, target=told, first_weight=first_weight)
+    def _example(self, kind: ExampleKind, prompt: list[int], target: str, *, first_weight: float = 1.0) -> Example:
+        completion = self._tokenizer.encode(target) + self._end
+        return Example(kind=kind, prompt=prompt, target=completion, first_weight=first_weight)
 
-    def _memory(self, rng: random.Random, kind: TurnKind, needle: Needle) -> list[int]:
+    def _memory(self, rng: random.Random, kind: ExampleKind, needle: Needle) -> list[int]:
         """What is noted before the turn; now and then a value that was cut where the chunk before ended."""
-        if kind in (TurnKind.RETAIN, TurnKind.CONFIRM, TurnKind.ANSWER):
+        if kind in (ExampleKind.RETAIN, ExampleKind.CONFIRM, ExampleKind.ANSWER):
             return self._tokenizer.encode(needle.note)
-        if kind is TurnKind.FIND and rng.random() < CUT_SHARE:
+        if kind is ExampleKind.FIND and rng.random() < CUT_SHARE:
             lost = rng.randint(1, len(needle.answer) - 1)
             return self._tokenizer.encode(needle.note.removesuffix(".")[:-lost] + ".")
         return self._first if rng.random() < FIRST_SHARE else self._tokenizer.encode(needle.blank)
 
-    def _chunk(self, rng: random.Random, kind: TurnKind, needle: Needle, *, num_tokens: int) -> list[int]:
+    def _chunk(self, rng: random.Random, kind: ExampleKind, needle: Needle, *, num_tokens: int) -> list[int]:
         rivals = [make_rival(rng, needle, split=Split.TRAINING).sentence for _ in range(_num_rivals(rng, num_tokens))]
-        sentences = [needle.sentence] * (kind in (TurnKind.FIND, TurnKind.CONFIRM, TurnKind.DIRECT)) + rivals
+        sentences = [needle.sentence] * (kind in (ExampleKind.FIND, ExampleKind.CONFIRM, ExampleKind.DIRECT)) + rivals
         inserts = [self._tokenizer.encode(rng.choice((" ", "\n")) + sentence) for sentence in sentences]
         stream = rng.choices(self._streams, self._shares)[0]
         chunk = slice_chunk(rng, stream, inserts, num_tokens=num_tokens)
@@ -139,8 +141,8 @@ class TurnMaker:
         return chunk
 
 
-def _boxed(needle: Needle, *, told: bool) -> str:
-    return f"\\boxed{{{needle.answer if told else NOT_STATED}}}"
+def _boxed(needle: Needle, *, stated: bool) -> str:
+    return f"\\boxed{{{needle.answer if stated else NOT_STATED}}}"
 
 
 def _with_cut(rng: random.Random, chunk: list[int], sentence: list[int]) -> list[int]:
@@ -156,8 +158,8 @@ def _num_rivals(rng: random.Random, num_tokens: int) -> int:
     return 0 if rng.random() < 0.3 else rng.randint(1, most)
 
 
-def _chunk_tokens(rng: random.Random, diet: Diet) -> int:
-    if rng.random() < diet.long_share:
-        return diet.longest_tokens
-    growth: float = (diet.longest_tokens / diet.shortest_tokens) ** rng.random()
-    return round(diet.shortest_tokens * growth)
+def _chunk_tokens(rng: random.Random, mixture: TurnMixture) -> int:
+    if rng.random() < mixture.long_share:
+        return mixture.longest_tokens
+    growth: float = (mixture.longest_tokens / mixture.shortest_tokens) ** rng.random()
+    return round(mixture.shortest_tokens * growth)

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from memagent_batch.engines.tokenizer import Tokenizer
-from pipelines.tiny_policy.schedule import phases
-from pipelines.tiny_policy.streams import Stream
-from pipelines.tiny_policy.turns import GATE_WEIGHT, TurnKind, TurnMaker
+from pipelines.recipes.tiny_policy.schedule import phases
+from pipelines.recipes.tiny_policy.streams import Stream
+from pipelines.recipes.tiny_policy.turns import GATE_WEIGHT, ExampleKind, TurnMaker
 
 
 @pytest.fixture
@@ -16,9 +16,9 @@ def maker(tiny_tokenizer: Tokenizer) -> TurnMaker:
     return TurnMaker(tiny_tokenizer, [(1.0, Stream(tokens=tokens, borders=np.arange(0, 500, 10)))])
 
 
-@pytest.mark.parametrize("kind", [TurnKind.RETAIN, TurnKind.CONFIRM])
+@pytest.mark.parametrize("kind", [ExampleKind.RETAIN, ExampleKind.CONFIRM])
 def test_gated_turn_without_news_writes_the_keep_word(
-    kind: TurnKind, maker: TurnMaker, tiny_tokenizer: Tokenizer
+    kind: ExampleKind, maker: TurnMaker, tiny_tokenizer: Tokenizer
 ) -> None:
     gated = maker.turn(random.Random(1), kind, num_tokens=60, gated=True)
     written = maker.turn(random.Random(1), kind, num_tokens=60)
@@ -28,22 +28,24 @@ def test_gated_turn_without_news_writes_the_keep_word(
 
 
 def test_gated_turn_that_meets_the_fact_writes_what_overwrite_writes(maker: TurnMaker) -> None:
-    gated = maker.turn(random.Random(2), TurnKind.FIND, num_tokens=60, gated=True)
-    assert gated.target == maker.turn(random.Random(2), TurnKind.FIND, num_tokens=60).target
+    gated = maker.turn(random.Random(2), ExampleKind.FIND, num_tokens=60, gated=True)
+    assert gated.target == maker.turn(random.Random(2), ExampleKind.FIND, num_tokens=60).target
 
 
 def test_gated_turn_names_what_is_looked_for_at_the_first_chunk_alone(
     maker: TurnMaker, tiny_tokenizer: Tokenizer
 ) -> None:
     rng = random.Random(3)
-    turns = [maker.turn(rng, TurnKind.NOTHING, num_tokens=60, gated=True) for _ in range(40)]
-    told = [(tiny_tokenizer.decode(list(turn.prompt)), tiny_tokenizer.decode(list(turn.target[:-1]))) for turn in turns]
-    assert {said == "keep" for _, said in told} == {True, False}
-    for prompt, said in told:
-        assert (said == "keep") == ("<memory>\nNothing noted yet.\n</memory>" not in prompt)
+    turns = [maker.turn(rng, ExampleKind.NOTHING, num_tokens=60, gated=True) for _ in range(40)]
+    texts = [
+        (tiny_tokenizer.decode(list(turn.prompt)), tiny_tokenizer.decode(list(turn.target[:-1]))) for turn in turns
+    ]
+    assert {target == "keep" for _, target in texts} == {True, False}
+    for prompt, target in texts:
+        assert (target == "keep") == ("<memory>\nNothing noted yet.\n</memory>" not in prompt)
 
 
 def test_phases_teach_every_kind_of_turn(maker: TurnMaker) -> None:
     first = next(phases(maker, random.Random(4), seconds=1.0))
     drawn = islice(first.steps, 30)
-    assert {kind for batches in drawn for batch in batches for kind in batch.kinds} == set(TurnKind)
+    assert {kind for batches in drawn for batch in batches for kind in batch.kinds} == set(ExampleKind)

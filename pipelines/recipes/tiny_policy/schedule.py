@@ -4,9 +4,9 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pipelines.tiny_policy.examples import Batch, batches
-from pipelines.tiny_policy.training import Phase
-from pipelines.tiny_policy.turns import Diet, TurnKind, TurnMaker
+from pipelines.recipes.tiny_policy.examples import PaddedExamples, make_batches
+from pipelines.recipes.tiny_policy.training import Phase
+from pipelines.recipes.tiny_policy.turns import ExampleKind, TurnMaker, TurnMixture
 
 POOL_EXAMPLES = 160
 """Examples that are sorted by length together."""
@@ -15,27 +15,27 @@ ANSWER_BATCH_TOKENS = 700
 """Tokens of answer turns in each step: some six turns."""
 
 UPDATES = {
-    TurnKind.FIND: 0.31,
-    TurnKind.RETAIN: 0.32,
-    TurnKind.NOTHING: 0.28,
-    TurnKind.CONFIRM: 0.04,
-    TurnKind.DIRECT: 0.03,
-    TurnKind.ABSENT: 0.02,
+    ExampleKind.FIND: 0.31,
+    ExampleKind.RETAIN: 0.32,
+    ExampleKind.NOTHING: 0.28,
+    ExampleKind.CONFIRM: 0.04,
+    ExampleKind.DIRECT: 0.03,
+    ExampleKind.ABSENT: 0.02,
 }
 """Share of each kind among the turns that show a chunk."""
 
 GATED_UPDATES = {
-    TurnKind.FIND: 0.4,
-    TurnKind.RETAIN: 0.14,
-    TurnKind.NOTHING: 0.4,
-    TurnKind.CONFIRM: 0.06,
+    ExampleKind.FIND: 0.4,
+    ExampleKind.RETAIN: 0.14,
+    ExampleKind.NOTHING: 0.4,
+    ExampleKind.CONFIRM: 0.06,
 }
 """The same for gated turns: a memory that has its fact is kept by one word, whatever the chunk."""
 
 GATED_SHARE = 0.5
 """Part of the turns with a chunk that are gated."""
 
-ANSWERS = {TurnKind.ANSWER: 0.85, TurnKind.UNANSWERED: 0.15}
+ANSWERS = {ExampleKind.ANSWER: 0.85, ExampleKind.UNANSWERED: 0.15}
 """Share of each kind among `answer` turns."""
 
 
@@ -103,12 +103,12 @@ def phases(maker: TurnMaker, rng: random.Random, *, seconds: float) -> Iterator[
         seconds: wall clock of all phases together.
     """
     for stage in STAGES:
-        yield reading(maker, rng, stage, seconds=stage.part * seconds)
+        yield reading_phase(maker, rng, stage, seconds=stage.part * seconds)
 
 
-def reading(maker: TurnMaker, rng: random.Random, stage: Stage, *, seconds: float) -> Phase:
+def reading_phase(maker: TurnMaker, rng: random.Random, stage: Stage, *, seconds: float) -> Phase:
     """Turns with chunks up to a length."""
-    diet = Diet(
+    mixture = TurnMixture(
         weights=UPDATES,
         gated_weights=GATED_UPDATES,
         gated_share=GATED_SHARE,
@@ -118,18 +118,20 @@ def reading(maker: TurnMaker, rng: random.Random, stage: Stage, *, seconds: floa
     )
     return Phase(
         name=stage.name,
-        steps=_steps(maker, rng, diet, batch_tokens=stage.batch_tokens),
+        steps=_steps(maker, rng, mixture, batch_tokens=stage.batch_tokens),
         seconds=seconds,
         first_rate=stage.first_rate,
         last_rate=stage.last_rate,
     )
 
 
-def _steps(maker: TurnMaker, rng: random.Random, diet: Diet, *, batch_tokens: int) -> Iterator[Sequence[Batch]]:
+def _steps(
+    maker: TurnMaker, rng: random.Random, mixture: TurnMixture, *, batch_tokens: int
+) -> Iterator[Sequence[PaddedExamples]]:
     """A batch of `update` turns and a small one of `answer` turns for each step."""
-    answering = Diet(
+    answering = TurnMixture(
         weights=ANSWERS, gated_weights={}, gated_share=0.0, shortest_tokens=1, longest_tokens=1, long_share=1.0
     )
-    updates = batches(maker.turns(rng, diet), rng, batch_tokens=batch_tokens, pool=POOL_EXAMPLES)
-    answers = batches(maker.turns(rng, answering), rng, batch_tokens=ANSWER_BATCH_TOKENS, pool=60)
+    updates = make_batches(maker.turns(rng, mixture), rng, batch_tokens=batch_tokens, pool=POOL_EXAMPLES)
+    answers = make_batches(maker.turns(rng, answering), rng, batch_tokens=ANSWER_BATCH_TOKENS, pool=60)
     return zip(updates, answers, strict=False)
