@@ -60,25 +60,18 @@ fmt: setup
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
+# A few minutes' selection; `python -m benchmarks` lists all measurements.
 bench: setup
-	$(PYTHON) -m benchmarks.overhead
-	$(PYTHON) -m benchmarks.memory
-	$(PYTHON) -m benchmarks.suites
-	$(PYTHON) -m benchmarks.ceiling
-	$(PYTHON) -m benchmarks.speculation
-	$(PYTHON) -m benchmarks.start
-	$(PYTHON) -m benchmarks.turn_cost
-	$(PYTHON) -m benchmarks.questions
-	$(PYTHON) -m benchmarks.tail --documents 120 --turn-seconds 0.5 --runs 1
-	$(PYTHON) -m benchmarks.small_documents
-	$(PYTHON) -m benchmarks.backlog --runs 1
-	$(PYTHON) -m benchmarks.scale --replicas 8 32 --turn-seconds 4 --chunks 9
-	$(PYTHON) -m benchmarks.length --tokens 10000 1000000
-	$(PYTHON) -m benchmarks.log --turns 20000
+	$(PYTHON) -m benchmarks overhead --runs 1 --documents 50
+	$(PYTHON) -m benchmarks start --runs 1
+	$(PYTHON) -m benchmarks tail --documents 120 --turn-seconds 0.5 --runs 1
+	$(PYTHON) -m benchmarks scale --replicas 8 --turn-seconds 4 --chunks 9
+	$(PYTHON) -m benchmarks length --tokens 10000 1000000
+	$(PYTHON) -m benchmarks log --turns 20000
 
 bench-peers: setup .venv-peers/.done
-	$(PYTHON) -m benchmarks.peers
-	$(PYTHON) -m benchmarks.peers --modes same --corpora even
+	$(PYTHON) -m benchmarks peers
+	$(PYTHON) -m benchmarks peers --modes same --corpora even
 
 .venv-peers/.done: requirements/peers.txt
 	test -x .venv-peers/bin/python || $(UV) venv --quiet --python 3.11 .venv-peers
@@ -86,7 +79,7 @@ bench-peers: setup .venv-peers/.done
 	touch $@
 
 docs: setup
-	$(PYTHON) -m pipelines.tables_page
+	$(PYTHON) -m infra.docs.tables_page
 	.venv/bin/mkdocs build --strict -f infra/mkdocs.yml
 
 RECIPE := pipelines.recipes.tiny_policy

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from benchmarks.loopback_cluster import free_port
+from tests.faults.loopback.cluster import free_port
 
 START_SECONDS = 600.0
 """Longest wait for the server; compiling, where its settings ask for it, takes minutes."""

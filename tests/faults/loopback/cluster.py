@@ -116,7 +116,7 @@ class LoopbackCluster:
         return [_title(process) for node in self.nodes for process in node.processes()]
 
     def command(self, *arguments: str, environment: dict[str, str] | None = None) -> str:
-        """Runs `ray ...` and returns what it says.
+        """Runs `ray ...` and returns its output.
 
         Raises:
             RuntimeError: it failed.

@@ -1,4 +1,4 @@
-from pipelines.tables_page import PAGE, tables_page
+from infra.docs.tables_page import PAGE, tables_page
 
 
 def test_tables_page_in_docs_equals_the_schemas() -> None:

@@ -1,4 +1,4 @@
-"""`docs/tables.md`, made from the schemas, so that the page can't say something else than the tables."""
+"""`docs/tables.md`, made from the schemas, so that page and tables can't differ."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.runs.schemas import ANSWERS, DIFFERENCES, MEMORIES, REMOVED, RUN_PLAN
 from memagent_batch.training.rollouts.table import ROLLOUTS
 
-PAGE = Path(__file__).parent.parent / "docs" / "tables.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
 TABLES = (
     (
         "answers/",
@@ -47,7 +47,7 @@ INTRODUCTION = """# Tables
 
 Parquet by default, Arrow IPC files with `--table-format arrow`. A reading is one document, one question, one sample.
 `manifest.json` names the files that count; the turn log is Parquet always. This page is made from the schemas by
-`python -m pipelines.tables_page`.
+`python -m infra.docs.tables_page`.
 """
 
 
@@ -58,7 +58,7 @@ def tables_page() -> str:
 
 def _section(name: str, schema: pa.Schema, text: str) -> str:
     rows = [
-        f"| `{field.name}` | {_type(field)} | {_said(field, 'unit')} | {_said(field, 'description')} |"
+        f"| `{field.name}` | {_type(field)} | {_metadata(field, 'unit')} | {_metadata(field, 'description')} |"
         for field in schema
     ]
     return "\n".join(
@@ -70,7 +70,7 @@ def _type(field: pa.Field) -> str:
     return f"{field.type}, may be null" if field.nullable else str(field.type)
 
 
-def _said(field: pa.Field, key: str) -> str:
+def _metadata(field: pa.Field, key: str) -> str:
     text: str = field.metadata[key.encode()].decode()
     return text
 

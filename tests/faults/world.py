@@ -1,4 +1,4 @@
-"""The real job in a place where a trouble can happen: its documents, its output, and what stands before that."""
+"""The real job in a place where a fault can strike: its documents, its output, and what stands before it."""
 
 import json
 import uuid
@@ -8,22 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from moto.server import ThreadedMotoServer
 
-from benchmarks.fault_proxy import FaultProxy
-from benchmarks.loopback_endpoint import MODEL, LoopbackEndpoint
-from benchmarks.small_disk import small_disk
-from benchmarks.troubles import ON_ENDPOINT, ON_STORE, Trouble
 from memagent_batch.files.location import Location
 from memagent_batch.wiring import TINY_MODEL
+from tests.faults.corpus import Corpus, make_corpus
+from tests.faults.fault import ON_ENDPOINT, ON_STORE, Fault
+from tests.faults.loopback.endpoint import MODEL, LoopbackEndpoint
+from tests.faults.loopback.proxy import FaultProxy
+from tests.faults.loopback.small_disk import small_disk
 
-DOCUMENTS_FILE = "documents.parquet"
+READINGS_IN_FLIGHT = 4
 TURN_SECONDS = 0.1
 FLUSH_SECONDS = 0.5
 SHORT_PATIENCE_SECONDS = 5.0
-"""`log.outage_seconds` where it does not."""
+"""`log.outage_seconds` where the store stays down."""
 HANGING_SECONDS = 20.0
 """`vllm.turn_timeout_seconds` where the engine hangs; far above a turn of the tiny policy, on a busy machine too."""
 QUICK_CLIENT = {"connect_timeout": 2, "read_timeout": 2, "retries": {"mode": "standard", "max_attempts": 4}}
@@ -42,7 +41,7 @@ class World:
     """Where a run takes place."""
 
     arguments: tuple[str, ...]
-    """All of the command's."""
+    """All arguments of the command."""
     output: Location
     """Where it writes, reached without faults."""
     job_folder: Path
@@ -50,31 +49,33 @@ class World:
     disk: Path | None
     """The small disk that holds the output, if one does."""
     proxy: FaultProxy | None
-    """What stands before the store or the endpoint that the trouble is about, if there is one."""
+    """Proxy before the store or the endpoint that fails, if one does."""
 
 
 @contextmanager
-def make_world(trouble: Trouble, folder: Path, *, documents: int, chunks: int) -> Iterator[World]:
-    """Documents, and a place for the output in which the trouble can happen."""
-    arguments = write_documents(folder, documents=documents, chunks=chunks)
+def make_world(fault: Fault, folder: Path, *, documents: int, chunks: int) -> Iterator[World]:
+    """Documents, and a place for the output in which the fault can strike."""
+    corpus = make_corpus(folder, chunks=[chunks] * documents)
+    arguments = job_arguments(corpus)
     disk, proxy, output = None, None, Location(uri=str(folder / "run"))
     with ExitStack() as stack:
-        if trouble in ON_ENDPOINT:
+        if fault in ON_ENDPOINT:
             proxy = _endpoint(stack)
             arguments[arguments.index("--model") + 1] = MODEL
+            arguments += ["--tokenizer", str(TINY_MODEL)]
             arguments += ["--engine", "openai", "--openai.base-url", f"{proxy.url}/v1", *FEW_TRIES]
         else:
-            arguments += VLLM if trouble == Trouble.ENGINE_HANGS else SIMULATED
-        if trouble == Trouble.TEXTS_SILENT:
+            arguments += VLLM if fault == Fault.ENGINE_HANGS else SIMULATED
+        if fault == Fault.TEXTS_SILENT:
             texts, proxy, options = _bucket(stack)
-            (texts / DOCUMENTS_FILE).write_bytes((folder / DOCUMENTS_FILE).read_bytes())
-            arguments[arguments.index("--documents") + 1] = f"{texts.uri}/{DOCUMENTS_FILE}"
+            (texts / corpus.documents.name).write_bytes(corpus.documents.read_bytes())
+            arguments[arguments.index("--documents") + 1] = f"{texts.uri}/{corpus.documents.name}"
             arguments += ["--storage-options", json.dumps(options)]
-        elif trouble in ON_STORE:
+        elif fault in ON_STORE:
             output, proxy, options = _bucket(stack)
-            patience = SHORT_PATIENCE_SECONDS if trouble == Trouble.STORE_DOWN else 300.0
+            patience = SHORT_PATIENCE_SECONDS if fault == Fault.STORE_DOWN else 300.0
             arguments += ["--storage-options", json.dumps(options), "--log.outage-seconds", str(patience)]
-        elif trouble == Trouble.DISK_FULL:
+        elif fault == Fault.DISK_FULL:
             disk = stack.enter_context(small_disk(folder / "disk"))
             output = Location(uri=str(disk / "run"))
         yield World(
@@ -86,20 +87,10 @@ def make_world(trouble: Trouble, folder: Path, *, documents: int, chunks: int) -
         )
 
 
-def write_documents(folder: Path, *, documents: int, chunks: int) -> list[str]:
-    """Documents; the arguments that read them, all but engine and output."""
-    rows = [
-        {"document_id": f"d{number}", "text": f"document {number}. " + "the fox jumps over 12345 dogs. " * 3 * chunks}
-        for number in range(documents)
-    ]
-    pq.write_table(pa.Table.from_pylist(rows), folder / DOCUMENTS_FILE)
-    return [
-        *("--documents", str(folder / DOCUMENTS_FILE), "--ask", "Who?"),
-        *("--model", str(TINY_MODEL), "--tokenizer", str(TINY_MODEL)),
-        *("--window-tokens", "1000", "--policy.chunk-tokens", "50"),
-        *("--policy.question-tokens", "60", "--policy.memory-tokens", "40", "--policy.answer-tokens", "40"),
-        *("--pool.readings-in-flight", "4", "--log.flush-seconds", str(FLUSH_SECONDS)),
-    ]
+def job_arguments(corpus: Corpus) -> list[str]:
+    """Arguments of a job that is struck, all but engine and output."""
+    pool = ("--pool.readings-in-flight", str(READINGS_IN_FLIGHT))
+    return [*corpus.arguments(), *pool, "--log.flush-seconds", str(FLUSH_SECONDS)]
 
 
 def _endpoint(stack: ExitStack) -> FaultProxy:

@@ -11,17 +11,17 @@ from typing import Any
 import httpx
 import yaml
 
-from benchmarks.loopback_cluster import LoopbackCluster, free_port
+from tests.faults.loopback.cluster import LoopbackCluster, free_port
 
-RULES = Path(__file__).parents[1] / "infra" / "prometheus" / "alerts.yaml"
+RULES = Path(__file__).parents[3] / "infra" / "prometheus" / "alerts.yaml"
 VARIABLES = {"$session": ".*", "$model": ".*", "$__rate_interval": "20s", "$__range": "10m"}
-"""What stands for the dashboard's variables."""
+"""Values of the dashboard's variables."""
 PATIENCE_SECONDS = 300.0
 """Longest wait for its start."""
 
 
 class Prometheus:
-    """A running Prometheus and what it answers."""
+    """A running Prometheus, and queries to it."""
 
     def __init__(self, url: str) -> None:
         """Takes its URL."""

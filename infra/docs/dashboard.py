@@ -1,6 +1,6 @@
-"""What the Grafana dashboard shows of a run: its own queries, asked of a real Prometheus, drawn as one picture.
+"""Draws the dashboard of `docs/operations.md`: the panels' own queries, answered by a real Prometheus, as one picture.
 
-A run of some two minutes on a cluster of loopback nodes, with the simulated engine; its actor is killed once.
+The run takes some two minutes on a cluster of loopback nodes, with the simulated engine; its actor is killed once.
 """
 
 import argparse
@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from matplotlib.axes import Axes
 from matplotlib.gridspec import GridSpec
 
-from benchmarks.loopback_cluster import LoopbackCluster, wait_until_listed
-from benchmarks.loopback_prometheus import Prometheus, loopback_prometheus
 from memagent_batch.wiring import TINY_MODEL
+from tests.faults.loopback.cluster import LoopbackCluster, wait_until_listed
+from tests.faults.loopback.prometheus import Prometheus, loopback_prometheus
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "infra" / "grafana" / "memagent.json").read_text())
 COLUMNS = 24
 """Of Grafana's grid."""
@@ -37,17 +37,18 @@ UNITS = {"short": "", "s": " s", "ops": " /s", "percentunit": "", "Bps": " B/s"}
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--picture", type=Path, default=ROOT / "docs" / "pictures" / "dashboard.png")
-    options.add_argument("--documents", type=int, default=90, help="documents of some 35 turns (default: 90)")
-    known = options.parse_args()
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--picture", type=Path, default=ROOT / "docs" / "pictures" / "dashboard.png")
+    parser.add_argument("--documents", type=int, default=90, help="documents of some 35 turns (default: 90)")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, LoopbackCluster(num_workers=1, worker_cpus=3) as cluster:
         folder = Path(name)
         wait_until_listed(cluster.scrape_targets, num_nodes=2)
         with loopback_prometheus(cluster, folder) as prometheus:
-            start, end = run_job(cluster, prometheus, folder, documents=known.documents)
-            draw(prometheus, known.picture, start=start, end=end)
-    print(json.dumps({"benchmark": "dashboard", "panels": len(DASHBOARD["panels"]), "seconds": round(end - start, 1)}))
+            start, end = run_job(cluster, prometheus, folder, documents=options.documents)
+            draw(prometheus, options.picture, start=start, end=end)
+    print(f"{len(DASHBOARD['panels'])} panels over {end - start:.0f} s: {options.picture}")
 
 
 def run_job(cluster: LoopbackCluster, prometheus: Prometheus, folder: Path, *, documents: int) -> tuple[float, float]:
@@ -57,7 +58,7 @@ def run_job(cluster: LoopbackCluster, prometheus: Prometheus, folder: Path, *, d
         RuntimeError: the job failed, or ended before its actor was killed.
     """
     start, killed_at = time.time(), None
-    command = [sys.executable, "-m", "jobs.answer", *make_arguments(folder, documents=documents)]
+    command = [sys.executable, "-m", "jobs.answer", *job_arguments(folder, documents=documents)]
     environment = cluster.environment | {"PYTHONPATH": os.fspath(ROOT)}
     with (folder / "console.txt").open("wb") as console:
         job = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=console, stderr=console)
@@ -75,7 +76,7 @@ def run_job(cluster: LoopbackCluster, prometheus: Prometheus, folder: Path, *, d
     return start, time.time()
 
 
-def make_arguments(folder: Path, *, documents: int) -> list[str]:
+def job_arguments(folder: Path, *, documents: int) -> list[str]:
     """Documents, and a question that is too long for one of them; the command's arguments."""
     texts = [f"{number} " + "the fox jumps over 12345 dogs. " * 90 for number in range(documents)]
     rows = [{"document_id": f"d{number}", "text": text} for number, text in enumerate(texts)]

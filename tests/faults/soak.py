@@ -1,7 +1,7 @@
 """A long run under random faults: many short readings and some long ones, struck again and again until they are done.
 
-The real job with the simulated engine. Every few seconds of reading, a random process is killed or told to leave; where
-it was the command, the command is given again. Prints one JSON line.
+The real job with the simulated engine. Every few seconds of reading, a random process is killed or asked to leave. A
+command that was struck is given again. Prints one JSON line.
 """
 
 import argparse
@@ -15,14 +15,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 import psutil
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from benchmarks.chaos_report import read_report
-from benchmarks.killed_job import GONE_SECONDS, KilledJob, Role
 from memagent_batch.files.location import Location
 from memagent_batch.log.writer import TURNS_FOLDER
-from memagent_batch.wiring import TINY_MODEL
+from tests.faults.corpus import make_corpus
+from tests.faults.killed_job import GONE_SECONDS, KilledJob, Role
+from tests.faults.report import make_report, read_results
 
 LONG_CHUNKS = 100
 """Chunks of a long document, about; a short one has one."""
@@ -38,15 +36,15 @@ STRIKES = (
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--short", type=int, default=10_000, help="short readings (default: 10000)")
-    options.add_argument("--long", type=int, default=50, help="long readings (default: 50)")
-    options.add_argument("--faults", type=int, default=6, help="most faults (default: 6)")
-    options.add_argument("--seed", type=int, default=0, help="seed of the faults (default: 0)")
-    known = options.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--short", type=int, default=10_000, help="short readings (default: 10000)")
+    parser.add_argument("--long", type=int, default=50, help="long readings (default: 50)")
+    parser.add_argument("--faults", type=int, default=6, help="most faults (default: 6)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the faults (default: 0)")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         report = soak(
-            Path(folder), short=known.short, long=known.long, faults=known.faults, rng=random.Random(known.seed)
+            Path(folder), short=options.short, long=options.long, faults=options.faults, rng=random.Random(options.seed)
         )
     print(json.dumps({"benchmark": "soak", **report}))
 
@@ -55,7 +53,7 @@ def soak(folder: Path, *, short: int, long: int, faults: int, rng: random.Random
     """Runs the job to its end, through at most so many faults; what it left, and what struck it."""
     output, began = Location(uri=str(folder / "run")), time.time()
     struck: Counter[str] = Counter()
-    with KilledJob(make_arguments(folder, short=short, long=long), output=folder / "run") as job:
+    with KilledJob(job_arguments(folder, short=short, long=long), output=folder / "run") as job:
         job.start()
         for _ in range(faults):
             files = len((output / TURNS_FOLDER).files())
@@ -72,10 +70,16 @@ def soak(folder: Path, *, short: int, long: int, faults: int, rng: random.Random
         if code := job.finish():
             raise RuntimeError(f"the run did not go on, exit code {code}: {job.last_words()}")
         _, left = job.wait_until_gone(patience=GONE_SECONDS)
-        report = read_report(
-            output, trouble="soak", asked=short + long, began=began, processes_left=left, said=job.last_words()
+        report = make_report(
+            read_results(output),
+            fault="soak",
+            asked=short + long,
+            began=began,
+            seconds_to_recover=[],
+            processes_left=left,
+            console=job.last_words(),
         )
-    kept = {name: value for name, value in asdict(report).items() if name not in ("said", "seconds_to_recover")}
+    kept = {name: value for name, value in asdict(report).items() if name not in ("console", "seconds_to_recover")}
     return {**kept, "struck": dict(struck)}
 
 
@@ -85,18 +89,12 @@ def _wait_for(job: KilledJob, role: Role) -> psutil.Process | None:
     return job.find(role)
 
 
-def make_arguments(folder: Path, *, short: int, long: int) -> list[str]:
+def job_arguments(folder: Path, *, short: int, long: int) -> list[str]:
     """Writes the documents; the command's arguments."""
-    sentence = "the fox jumps over lazy dogs and cats while it rains today again in town "
-    rows = [{"document_id": f"short{number}", "text": f"{number} {sentence}"} for number in range(short)]
-    long_text = sentence * LONG_CHUNKS
-    rows += [{"document_id": f"long{number}", "text": f"{number} {long_text}"} for number in range(long)]
-    pq.write_table(pa.Table.from_pylist(rows), folder / "documents.parquet")
+    corpus = make_corpus(folder, chunks=[*[1] * short, *[LONG_CHUNKS] * long])
     return [
-        *("--documents", str(folder / "documents.parquet"), "--ask", "Who?", "--output", str(folder / "run")),
-        *("--engine", "simulated", "--model", str(TINY_MODEL), "--window-tokens", "1000"),
-        *("--policy.chunk-tokens", "50", "--policy.question-tokens", "60", "--policy.memory-tokens", "40"),
-        *("--policy.answer-tokens", "40", "--simulated.turn-seconds", "0.4", "--log.flush-seconds", "1"),
+        *(*corpus.arguments(), "--output", str(folder / "run"), "--engine", "simulated"),
+        *("--simulated.turn-seconds", "0.4", "--log.flush-seconds", "1"),
     ]
 
 

@@ -25,7 +25,7 @@ SILENT_SECONDS = 60.0
 """Time for which a silent request gets no byte; clients give up before."""
 
 
-class Fault(StrEnum):
+class RequestFault(StrEnum):
     """What happens to a request."""
 
     INTERNAL_ERROR = "500"
@@ -47,10 +47,10 @@ class Fault(StrEnum):
 
 
 STATUS_LINES = {
-    Fault.INTERNAL_ERROR: ("500 Internal Server Error", "InternalError"),
-    Fault.UNAVAILABLE: ("503 Slow Down", "SlowDown"),
-    Fault.THROTTLED: ("429 Too Many Requests", "SlowDown"),
-    Fault.UNAUTHORIZED: ("401 Unauthorized", "InvalidKey"),
+    RequestFault.INTERNAL_ERROR: ("500 Internal Server Error", "InternalError"),
+    RequestFault.UNAVAILABLE: ("503 Slow Down", "SlowDown"),
+    RequestFault.THROTTLED: ("429 Too Many Requests", "SlowDown"),
+    RequestFault.UNAUTHORIZED: ("401 Unauthorized", "InvalidKey"),
 }
 
 
@@ -62,13 +62,13 @@ class FaultProxy:
     """URL of the real store or endpoint."""
     rng: random.Random = field(default_factory=lambda: random.Random(0))
     """Draws which requests fail, and how."""
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[RequestFault, ...] = ()
     """What may happen."""
     rate: float = 0.0
     """Share of requests that it happens to, 0 to 1."""
     slow_seconds: float = SLOW_SECONDS
     """Time before a slow answer."""
-    struck: Counter[Fault] = field(default_factory=Counter)
+    struck: Counter[RequestFault] = field(default_factory=Counter)
     """How often each did."""
     port: int = 0
     """Where it listens."""
@@ -96,7 +96,7 @@ class FaultProxy:
         if self._thread is not None:
             self._thread.join()
 
-    def strike(self, *faults: Fault, rate: float) -> None:
+    def strike(self, *faults: RequestFault, rate: float) -> None:
         """From now on, this share of requests meets one of these."""
         self.faults, self.rate = faults, rate
 
@@ -125,7 +125,7 @@ class FaultProxy:
             await self._answer(fault, request, writer)
         writer.close()
 
-    async def _answer(self, fault: Fault | None, request: bytes, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, fault: RequestFault | None, request: bytes, writer: asyncio.StreamWriter) -> None:
         if fault in STATUS_LINES:
             status, code = STATUS_LINES[fault]
             body = f"<Error><Code>{code}</Code><Message>{status}</Message></Error>".encode()
@@ -135,16 +135,16 @@ class FaultProxy:
                 f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
             )
             await writer.drain()
-        elif fault == Fault.SILENT:
+        elif fault == RequestFault.SILENT:
             await asyncio.sleep(SILENT_SECONDS)
-        elif fault == Fault.RESET:
+        elif fault == RequestFault.RESET:
             _reset(writer)
         else:
             response = await self._ask(request)
-            if fault == Fault.LOST_ANSWER:
+            if fault == RequestFault.LOST_ANSWER:
                 _reset(writer)
                 return
-            await asyncio.sleep(self.slow_seconds if fault == Fault.SLOW else 0)
+            await asyncio.sleep(self.slow_seconds if fault == RequestFault.SLOW else 0)
             writer.write(response)
             await writer.drain()
 
