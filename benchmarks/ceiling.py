@@ -1,7 +1,7 @@
 """How much of vLLM's own speed reaches the readings: turns a second of the real job over those of vLLM alone.
 
-The job is the real one: Ray Data, actor, turn log, tables. Then the very prompts that it asked, rebuilt from its log,
-go to vLLM's own batch call all at once, in the order in which the job asked them: no Ray, no reading loop, no log, and
+The job is the real one: Ray Data, actor, turn log, tables. Then the same prompts, rebuilt from its log, go to
+vLLM's own batch call all at once, in the order in which the job sent them: no Ray, no reading loop, no log, and
 never a pause for want of work. Both have the same engine arguments, at most as many turns in one engine step, and an
 engine of their own that has just started, with an empty prefix cache.
 
@@ -45,7 +45,7 @@ class Load:
 
 
 STEADY = (0.2, 0.8)
-"""Shares of the turns between whose ends the steady state is."""
+"""The steady state lies between the ends of these shares of the turns."""
 
 TINY = Load(
     documents=160,

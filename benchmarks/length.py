@@ -71,7 +71,9 @@ def _run(folder: Path, *, num_tokens: int, num_documents: int, engine: str) -> d
         raise RuntimeError(f"the job ended with exit code {job.returncode}")
     rows = pq.read_table(folder / "run" / "answers").to_pylist()
     if len(rows) != num_documents or any(row["status"] != "ok" for row in rows):
-        raise RuntimeError(f"{num_documents} readings were asked, these came: {[row['status'] for row in rows]}")
+        raise RuntimeError(
+            f"{num_documents} readings were requested, their statuses are {[row['status'] for row in rows]}"
+        )
     total = sum(row["num_document_tokens"] for row in rows)
     reading = sum((row["finished_at"] - row["started_at"]).total_seconds() for row in rows)
     return {

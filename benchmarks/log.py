@@ -260,8 +260,8 @@ def _plan(num_readings: int, reading_turns: int) -> Plan:
         }
         for number in range(num_readings)
     ]
-    asked = {"question_id": "q", "document_id": None, "question": QUESTION, "references": None}
-    questions = pa.Table.from_pylist([asked], schema=QUESTION_SCHEMA)
+    question = {"question_id": "q", "document_id": None, "question": QUESTION, "references": None}
+    questions = pa.Table.from_pylist([question], schema=QUESTION_SCHEMA)
     return Plan(pa.Table.from_pylist(rows, schema=INDEX_SCHEMA), questions, samples=1)
 
 

@@ -51,7 +51,7 @@ def _job(settings: Settings, output: Path, turns: int) -> float:
     rows = pq.read_table(output / "answers", columns=["started_at", "finished_at", "num_turns"])
     done = sum(rows["num_turns"].to_pylist())
     if done != turns:
-        raise RuntimeError(f"expected {turns} turns, the tables say {done}")
+        raise RuntimeError(f"expected {turns} turns, the tables hold {done}")
     began, ended = min(rows["started_at"].to_pylist()), max(rows["finished_at"].to_pylist())
     return float((ended - began).total_seconds() / turns * 1000)
 

@@ -1,6 +1,6 @@
 """Many questions over one document: prompt tokens that vLLM computes for each, in three ways of asking.
 
-The real job with real vLLM and the shipped policy: documents of one length, asked 1, 4 and 16 questions. `published`
+The real job with real vLLM and the shipped policy: documents of one length, with 1, 4 and 16 questions. `published`
 is the policy `overwrite` with the default prompt set, `section-first` the same with that prompt set, `shared` the
 policy of that name. Each question's fact stands in the document, so the answers are scored as well.
 """

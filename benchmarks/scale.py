@@ -1,9 +1,9 @@
 """From one replica to many on one machine: how much of the engines' time is used while the work grows with them.
 
-The real job with the simulated engine, whose turns are sleeps so long that all replicas together need little of the
+The real job with the simulated engine; its turns are sleeps so long that all replicas together need little of the
 cores. Efficiency is the time of the sleeps alone over the time from the first reading's start to the last one's end.
 The first wave is how long it takes until every place of every replica has had a reading: documents are handed out one
-after the other. Without it, efficiency tells what is lost once all replicas are at work.
+after the other. Without it, efficiency shows what is lost once all replicas are at work.
 """
 
 import argparse

@@ -152,7 +152,7 @@ def _time_of(event: str, lines: str) -> float:
 
 
 def _first_turn(output: Path) -> tuple[float, float]:
-    """When the run's first turn was asked and answered, seconds since 1970."""
+    """Start and end of the run's first turn, seconds since 1970."""
     rows = pq.read_table(output / "log" / "turns", columns=["finished_at", "engine_seconds"]).to_pylist()
     first = min(rows, key=lambda row: row["finished_at"])
     answered = first["finished_at"].timestamp()

@@ -1,4 +1,4 @@
-"""What the runs say together: times side by side, and whether the answers are the same."""
+"""Summary of the runs: times side by side, and the share of identical answers."""
 
 import statistics
 from collections.abc import Sequence

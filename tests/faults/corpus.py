@@ -90,7 +90,7 @@ def make_corpus(
 
 
 def _document(needle: Needle, tokenizer: Tokenizer, *, num_tokens: float, sentence_tokens: float) -> str:
-    """The fact in the middle of so many sentences that the document has about `num_tokens` tokens."""
+    """A document of about `num_tokens` tokens with the fact in its middle."""
     room = num_tokens - len(tokenizer.encode(needle.sentence))
     num_sentences = max(0, round(room / sentence_tokens))
     half = num_sentences // 2

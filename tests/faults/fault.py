@@ -7,7 +7,7 @@ from tests.faults.killed_job import Role
 
 
 class Fault(StrEnum):
-    """What strikes a run in mid-reading. The engine is simulated where the name says nothing else."""
+    """What strikes a run in mid-reading. The engine is simulated unless the name says otherwise."""
 
     DRIVER_KILLED = "driver: kill -9"
     """The same command is given again; so it is after every signal to the driver."""

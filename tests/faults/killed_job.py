@@ -72,7 +72,7 @@ class KilledJob:
         """Runs the command, once more if need be."""
         environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
         environment |= {MARK: self._mark, "RAY_TMPDIR": str(self._ray)}
-        environment["SPT_NOENV"] = "1"  # Ray and vLLM write their titles over the environment unless told not to
+        environment["SPT_NOENV"] = "1"  # Ray and vLLM write their titles over the environment without this
         environment["RAY_worker_niceness"] = "0"  # by default the engine would wait for all else on the machine
         with self.console.open("ab") as console:
             self._command = subprocess.Popen(
@@ -118,10 +118,10 @@ class KilledJob:
         return sum(pq.ParquetFile(path).metadata.num_rows for path in files)
 
     def wait_until(self, condition: Callable[[], bool]) -> bool:
-        """Waits until it holds, or the command ends: tells whether it holds.
+        """Waits until it holds, or the command ends; returns whether it holds.
 
         Raises:
-            TimeoutError: neither happened; the end of the console tells more.
+            TimeoutError: neither happened; the error shows the end of the console.
         """
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not condition():

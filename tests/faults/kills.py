@@ -153,7 +153,7 @@ def _calls_bound(role: Role, *runs: Results, moments: Sequence[Moment]) -> int:
 
 
 def _most_within(moments: Sequence[float], *, seconds: float) -> int:
-    """The most moments (sorted) that lie within so many seconds."""
+    """The most moments (sorted) that lie within an interval of this length."""
     return max((bisect_right(moments, moment + seconds) - index for index, moment in enumerate(moments)), default=0)
 
 

@@ -1,4 +1,4 @@
-"""What a process took at its peak."""
+"""Peak memory of a process."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ def peak_mib() -> float:
     """Resident memory of this process at its peak, MiB; not `ru_maxrss`, which counts the process that started it, too.
 
     Raises:
-        RuntimeError: the kernel does not say.
+        RuntimeError: the kernel does not report it.
     """
     peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
     if peak is None:

@@ -70,17 +70,17 @@ class FaultReport:
     fault: str
     """What struck."""
     asked: int
-    """Readings asked for."""
+    """Readings that the job was asked for."""
     ok: int
     """Rows with an answer."""
     failed: int
-    """Rows that say why there is none."""
+    """Rows with an error instead of an answer."""
     rows_lost: int
     """Readings without a row."""
     rows_doubled: int
     """Rows beyond one for a reading."""
     counts_close: bool
-    """Whether the manifest counts as many rows, and the tables' folders hold its files and no other."""
+    """Whether the manifest counts the same number of rows, and the tables' folders hold its files and no other."""
     turns: int
     """Turns of the whole job."""
     turns_logged_twice: int

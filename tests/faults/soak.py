@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def soak(folder: Path, *, short: int, long: int, faults: int, rng: random.Random) -> dict[str, object]:
-    """Runs the job to its end, through at most so many faults; what it left, and what struck it."""
+    """Runs the job to its end, through at most `faults` strikes; returns the report's figures, and the strikes."""
     output, began = Location(uri=str(folder / "run")), time.time()
     struck: Counter[str] = Counter()
     with KilledJob(job_arguments(folder, short=short, long=long), output=folder / "run") as job:
@@ -84,7 +84,7 @@ def soak(folder: Path, *, short: int, long: int, faults: int, rng: random.Random
 
 
 def _wait_for(job: KilledJob, role: Role) -> psutil.Process | None:
-    """The process in that role, once there is one; none where the command ends before."""
+    """The process in that role once there is one; None if the command ends before."""
     job.wait_until(lambda: job.find(role) is not None)
     return job.find(role)
 

@@ -84,7 +84,7 @@ def strike(
 
 
 def _start_reading(job: KilledJob, world: World, *, files: int) -> None:
-    """Starts the command and waits until the log holds so many files; Ray may need several starts on a busy machine."""
+    """Starts the command and waits for that many log files; Ray may need several starts on a busy machine."""
     for _ in range(START_TRIES):
         job.start()
         if job.wait_until(lambda: len((world.output / "log/turns").files()) >= files):

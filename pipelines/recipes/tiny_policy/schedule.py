@@ -30,7 +30,7 @@ GATED_UPDATES = {
     ExampleKind.NOTHING: 0.4,
     ExampleKind.CONFIRM: 0.06,
 }
-"""The same for gated turns: a memory that has its fact is kept by one word, whatever the chunk."""
+"""The same for gated turns: a memory that has its fact is kept by one word for every chunk."""
 
 GATED_SHARE = 0.5
 """Part of the turns with a chunk that are gated."""

@@ -100,7 +100,7 @@ def _note_of(distance: int) -> slice:
 
 
 def _look_back(attention: Any, head: int, turn: Tensor) -> None:
-    """Makes a head look a fixed number of tokens back, whatever the content: rotations of its biases meet there."""
+    """Makes a head look a fixed number of tokens back for any content: the rotations of its biases match there."""
     start, half = HEAD_SIZE * head, len(turn)
     attention.q_proj.weight[_rows_of(head)] *= SMALL
     attention.k_proj.weight[_rows_of(head)] *= SMALL

@@ -41,7 +41,7 @@ class ExampleKind(StrEnum):
     ANSWER = "answer"
     """The needle is noted: box its value."""
     UNANSWERED = "unanswered"
-    """Nothing is noted: say so."""
+    """Nothing is noted: box `NOT_STATED`."""
     DIRECT = "direct"
     """No memory, the needle is in the chunk: write it as a note, and box its value."""
     ABSENT = "absent"

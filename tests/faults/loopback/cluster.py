@@ -75,7 +75,7 @@ class LoopbackCluster:
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
             "RAY_AUTH_MODE": "token",
             "RAY_metrics_report_interval_ms": str(REPORT_MILLISECONDS),
-            "SPT_NOENV": "1",  # Ray writes its titles over the environment unless told not to
+            "SPT_NOENV": "1",  # Ray writes its titles over the environment without this
         }
 
     def __enter__(self) -> Self:
