@@ -98,9 +98,14 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def _apart(phase: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
     """Figures of a phase, and the memory that it took beyond its start, in a process of its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        before = pool.apply(peak_mib)
+        before = pool.apply(_peak_mib)
         figures = pool.apply(phase, arguments)
-        return {**figures, f"{phase.__name__[1:]}_mib": round(pool.apply(peak_mib) - before, 1)}
+        return {**figures, f"{phase.__name__[1:]}_mib": round(pool.apply(_peak_mib) - before, 1)}
+
+
+def _peak_mib() -> float:
+    """Peak memory of this process, which has imported this module when it gets here."""
+    return peak_mib()
 
 
 def _write(place: Location, num_readings: int, reading_turns: int, file_turns: int) -> dict[str, Any]:
