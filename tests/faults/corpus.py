@@ -1,7 +1,7 @@
 """The documents and questions that every job under faults reads, and the arguments of `memagent answer` for them."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 
 from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.evaluation.needles.facts import Needle, Split, make_needle
+from memagent_batch.evaluation.needles.tasks import Haystack, haystack_units
 from memagent_batch.wiring import TINY_MODEL
 
-SENTENCE = "The fox jumps over 12345 dogs. "
 QUESTION_TOKENS = 60
 """Budget of a question; the longest one takes about half of it."""
 SHARED_QUESTION = "What is the document about?"
@@ -48,7 +48,7 @@ class Corpus:
 def make_corpus(
     folder: Path, *, chunks: Sequence[int], chunk_tokens: int = 50, memory_tokens: int = 40, unreadable: bool = False
 ) -> Corpus:
-    """Writes the corpus.
+    """Writes the corpus; its documents differ throughout, so that no prompt profits from the prefix cache of another.
 
     Args:
         folder: where its two files are written.
@@ -58,10 +58,10 @@ def make_corpus(
         unreadable: adds a document without text, and a question about every document.
     """
     rng, tokenizer = random.Random(0), load_tokenizer(str(TINY_MODEL))
-    sentence_tokens = len(tokenizer.encode(SENTENCE * 100)) / 100
     needles = [make_needle(rng, split=Split.HELD_OUT) for _ in chunks]
+    sentences = haystack_units(rng, haystack=Haystack.MIXED, split=Split.HELD_OUT)
     texts = [
-        _document(needle, tokenizer, num_tokens=(count - 0.5) * chunk_tokens, sentence_tokens=sentence_tokens)
+        _document(needle, sentences, tokenizer, num_tokens=(count - 0.5) * chunk_tokens)
         for needle, count in zip(needles, chunks, strict=True)
     ]
     names = [f"d{number}" for number in range(len(texts))]
@@ -89,9 +89,12 @@ def make_corpus(
     )
 
 
-def _document(needle: Needle, tokenizer: Tokenizer, *, num_tokens: float, sentence_tokens: float) -> str:
+def _document(needle: Needle, sentences: Iterator[str], tokenizer: Tokenizer, *, num_tokens: float) -> str:
     """A document of about `num_tokens` tokens with the fact in its middle."""
     room = num_tokens - len(tokenizer.encode(needle.sentence))
-    num_sentences = max(0, round(room / sentence_tokens))
-    half = num_sentences // 2
-    return f"{SENTENCE * half}{needle.sentence} {SENTENCE * (num_sentences - half)}".strip()
+    parts: list[str] = []
+    while room > 0 and (size := len(tokenizer.encode(sentence := next(sentences)))) < 2 * room:
+        parts.append(sentence)
+        room -= size
+    half = len(parts) // 2
+    return "".join([*parts[:half], " ", needle.sentence, *parts[half:]]).strip()

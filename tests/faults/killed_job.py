@@ -4,6 +4,7 @@ Every process of the job carries a mark in its environment, so that it is found 
 job's process ever is.
 """
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -63,7 +64,8 @@ class KilledJob:
     ) -> None:
         """Ends all that is left of the job."""
         for process in self.processes():
-            process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         if self._command:
             self._command.wait()
         shutil.rmtree(self._ray, ignore_errors=True)
