@@ -52,9 +52,8 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         job = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         while job.poll() is None and endpoint.num_completions < options.readings * TURNS // 2:
             time.sleep(POLL_SECONDS)
-        endpoint.refuse() if options.how == "refused" else endpoint.answer_503()
-        time.sleep(options.down)
-        endpoint.come_back()
+        if job.poll() is None:
+            _leave(endpoint, options)
         exit_code = job.wait()
     return {
         "readings": options.readings,
@@ -68,6 +67,15 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         "outcomes": _outcomes(folder / "run"),
         "counts": _counts(folder / "run"),
     }
+
+
+def _leave(endpoint: LoopbackEndpoint, options: argparse.Namespace) -> None:
+    if options.how == "refused":
+        endpoint.refuse()
+    else:
+        endpoint.answer_503()
+    time.sleep(options.down)
+    endpoint.come_back()
 
 
 def _outcomes(run: Path) -> dict[str, int]:
