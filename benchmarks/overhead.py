@@ -6,17 +6,17 @@ reading loop alone on one event loop without Ray, log or tables.
 
 import argparse
 import asyncio
-import json
-import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from benchmarks.simulated_job import SENTENCE, simulated_settings, write_corpus
+from benchmarks.spread import spread
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.reading.documents import DocumentChunks
@@ -26,33 +26,23 @@ from memagent_batch.wiring import make_engine, make_policy, make_prompt_tokens, 
 from pipelines.answer import answer
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--documents", type=int, default=200, help="documents (default: 200)")
-    options.add_argument("--chunks", type=int, default=24, help="chunks of each document (default: 24)")
-    options.add_argument("--chunk-tokens", type=int, default=1024, help="tokens of a chunk (default: 1024)")
-    options.add_argument("--runs", type=int, default=5, help="runs of each (default: 5)")
-    options.add_argument("--json", action="store_true", help="JSON lines only")
-    known = options.parse_args()
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--documents", type=int, default=200, help="documents (default: 200)")
+    parser.add_argument("--chunks", type=int, default=24, help="chunks of each document (default: 24)")
+    parser.add_argument("--chunk-tokens", type=int, default=1024, help="tokens of a chunk (default: 1024)")
+
+
+def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder, ray_session():
         place = Path(folder)
-        settings = simulated_settings(place, chunk_tokens=known.chunk_tokens)
-        write_corpus(settings, [known.chunks] * known.documents)
-        turns = known.documents * (known.chunks + 1)
-        job = [_job(settings, place / f"run-{run}", turns) for run in range(known.runs)]
-        loop = [_loop(settings, known.documents, known.chunks) for _ in range(known.runs)]
+        settings = simulated_settings(place, chunk_tokens=arguments.chunk_tokens)
+        write_corpus(settings, [arguments.chunks] * arguments.documents)
+        turns = arguments.documents * (arguments.chunks + 1)
+        job = [_job(settings, place / f"run-{run}", turns) for run in range(arguments.runs)]
+        loop = [_loop(settings, arguments.documents, arguments.chunks) for _ in range(arguments.runs)]
     for name, seconds in (("job", job), ("loop", loop)):
-        figures = {
-            "benchmark": "overhead",
-            "what": name,
-            "turns": turns,
-            "runs": known.runs,
-            "seconds_per_1000_turns_median": round(statistics.median(seconds), 3),
-            "seconds_per_1000_turns_range": [round(min(seconds), 3), round(max(seconds), 3)],
-        }
-        print(json.dumps(figures))
-    if not known.json:
-        print(f"everything but the engine: {statistics.median(job):.2f} s per 1,000 turns")
+        figures = spread("seconds_per_1000_turns", seconds, digits=3)
+        yield {"what": name, "turns": turns, "runs": arguments.runs, **figures}
 
 
 def _job(settings: Settings, output: Path, turns: int) -> float:
@@ -61,7 +51,7 @@ def _job(settings: Settings, output: Path, turns: int) -> float:
     rows = pq.read_table(output / "answers", columns=["started_at", "finished_at", "num_turns"])
     done = sum(rows["num_turns"].to_pylist())
     if done != turns:
-        raise RuntimeError(f"expected {turns} turns, the tables say {done}")
+        raise RuntimeError(f"expected {turns} turns, the tables hold {done}")
     began, ended = min(rows["started_at"].to_pylist()), max(rows["finished_at"].to_pylist())
     return float((ended - began).total_seconds() / turns * 1000)
 
@@ -93,7 +83,3 @@ async def _read(
     ask = partial(engine_turn, make_engine(settings), address, seed=0)
     async with slots:
         await make_policy(settings).read(chunks, question, prompts=make_prompt_tokens(settings), generate=ask)
-
-
-if __name__ == "__main__":
-    main()

@@ -18,22 +18,22 @@ from memagent_batch.wiring import make_policy, make_prompt_tokens, make_tokenize
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedTurn:
-    """A turn as the run asked it."""
+    """A turn of the run."""
 
     prompt: Prompt
-    """What was asked."""
+    """Its prompt."""
     completion_token_ids: list[int]
     """What came back."""
     num_cached_tokens: int
     """Prompt tokens that the prefix cache held."""
     began_at: float
-    """When it was asked, seconds since 1970."""
+    """When the engine got it, seconds since 1970."""
     ended_at: float
     """When it was answered, seconds since 1970."""
 
 
 def recorded_turns(settings: Settings) -> list[RecordedTurn]:
-    """All turns of a run over one Parquet file with a question for each document, in the order they were asked."""
+    """All turns of a run over one Parquet file with a question for each document, in the order of their start."""
     logged: dict[str, dict[str, Any]] = {}
     for row in pq.read_table(f"{settings.output}/log/turns").to_pylist():
         logged.setdefault(row["document_hash"], {})[row["path"]] = row

@@ -24,7 +24,7 @@ SENTENCE = "The grass is green. The sky is blue. The sun is yellow. Here we go. 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingTime:
-    """What the log says of a reading stage."""
+    """Times of a reading stage, from the log."""
 
     seconds: float
     """From the first reading's start to the last one's end."""
@@ -77,7 +77,7 @@ def time_reading(
     metrics.close()
     rows: dict[str, list[Any]] = pq.read_table(Path(settings.output) / OUTCOMES_FOLDER).to_pydict()
     if len(rows["status"]) != plan.num_readings or set(rows["status"]) != {"ok"}:
-        raise RuntimeError(f"{plan.num_readings} readings were asked, the log holds {len(rows['status'])}")
+        raise RuntimeError(f"{plan.num_readings} readings were requested, the log holds {len(rows['status'])}")
     first = min(rows["started_at"])
     begun = [(started - first).total_seconds() for started in rows["started_at"]]
     ended = [(finished - first).total_seconds() for finished in rows["finished_at"]]

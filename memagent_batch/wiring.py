@@ -28,10 +28,7 @@ from memagent_batch.settings import EngineKind, Settings
 TINY_MODEL = Path(__file__).parent / "models" / "tiny"
 """The policy that comes with the project; `model: tiny` names it."""
 
-TINY_RL_MODEL = TINY_MODEL.with_name("tiny-rl")
-"""The same after it learnt from rewards, to compare with; `model: tiny-rl` names it."""
-
-SHIPPED_MODELS = {"tiny": TINY_MODEL, "tiny-rl": TINY_RL_MODEL}
+SHIPPED_MODELS = {"tiny": TINY_MODEL}
 """The policies that come with the project, by the names that `model` takes."""
 
 

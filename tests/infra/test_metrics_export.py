@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from benchmarks.loopback_cluster import LoopbackCluster, wait_until_listed
-from benchmarks.loopback_prometheus import RULES, Prometheus, loopback_prometheus
 from memagent_batch.ray_data.metrics import COUNTERS
+from tests.faults.loopback.cluster import LoopbackCluster, wait_until_listed
+from tests.faults.loopback.prometheus import RULES, Prometheus, loopback_prometheus
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1200)]
 

@@ -41,4 +41,4 @@ def test_another_model_is_not_warned_of(knobs: dict[str, str], capsys: pytest.Ca
 
 
 def test_taught_questions_are_not_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said_of(capsys, EXAMPLE, model="tiny-rl") == []
+    assert said_of(capsys, EXAMPLE) == []
