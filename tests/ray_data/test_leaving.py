@@ -10,9 +10,6 @@ import pytest
 
 from memagent_batch.errors import OutputError, StorageOutageError, TerminatedError
 from memagent_batch.ray_data.leaving import OrderlyLeave, terminable
-from memagent_batch.ray_data.progress import start_board
-
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
 LONGEST_SECONDS = 120.0
 """After which a block counts as deaf to the signal."""
@@ -20,7 +17,7 @@ LONGEST_SECONDS = 120.0
 
 def wait_for_the_signal(look: Callable[[], None], striker: threading.Thread) -> None:
     deadline = time.monotonic() + LONGEST_SECONDS
-    with terminable(), OrderlyLeave(start_board(), require_claim=look):
+    with terminable(), OrderlyLeave(require_claim=look):
         striker.start()
         while time.monotonic() < deadline:
             time.sleep(0.05)
