@@ -92,9 +92,9 @@ class OrderlyLeave:
     def __enter__(self) -> Self:
         """Begins to watch."""
         if threading.current_thread() is threading.main_thread():
+            self._thread.start()
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._handlers.enter_context(handling(number, self._interrupt))
-            self._thread.start()
         return self
 
     def __exit__(
@@ -115,10 +115,9 @@ class OrderlyLeave:
 
     def _watch(self) -> None:
         """Interrupts the main thread again at the next look where a library has swallowed what was raised in it."""
-        while not self._over.is_set():
+        while not self._over.wait(CLAIM_SECONDS):
             if self._cause is not None or self._is_superseded():
                 os.kill(os.getpid(), signal.SIGINT)
-            self._over.wait(CLAIM_SECONDS)
 
     def _is_superseded(self) -> bool:
         try:
