@@ -7,10 +7,10 @@ import pyarrow as pa
 import ray
 
 from memagent_batch.log.index import TurnIndex, scan_log
+from memagent_batch.ray_data.board import start_board
 from memagent_batch.ray_data.leaving import OrderlyLeave
-from memagent_batch.ray_data.metrics import RunMetrics
 from memagent_batch.ray_data.pool import actor_pool, replica_gpus
-from memagent_batch.ray_data.progress import ProgressLine, start_board
+from memagent_batch.ray_data.progress import Progress
 from memagent_batch.ray_data.reader import Reader, ReaderTask
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.stop import noted_stop
@@ -46,22 +46,22 @@ def answer_checked(checked: Checked) -> dict[str, Any]:
     output = make_output(settings)
     with ray_session():
         plan = make_plan(settings, inputs=checked.inputs)
-        metrics = RunMetrics(settings)
         run = begin_run(output, settings, reader=reader, plan=plan)
+        progress = Progress(run_id=run.run_id, asked=run.asked, model=settings.model, policy=settings.policy.kind)
         with noted_stop(output, run_id=run.run_id):
             before = keep_last_run(output)
-            metrics.start()
+            progress.begin()
             index = scan_log(output, reader_fingerprint=reader.fingerprint)
             bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
-            not_read = read_documents(bundles, settings=settings, run=run, metrics=metrics)
+            not_read = read_documents(bundles, settings=settings, run=run, progress=progress)
             index = scan_log(output, reader_fingerprint=reader.fingerprint)
             reports = write(plan, index, run=run, not_read=not_read)
             manifest = close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
-            metrics.close()
+            progress.close()
             return manifest
 
 
-def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, metrics: RunMetrics) -> pa.Table:
+def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, progress: Progress) -> pa.Table:
     """Reads what the log does not answer yet, in this order. All that was read is in the log when this returns.
 
     Returns the readings that could not be read now, as rows of `OUTCOME_LOG`.
@@ -92,15 +92,8 @@ def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, met
             num_gpus=replica_gpus(settings),
         )
     )
-    line = ProgressLine(
-        board,
-        metrics=metrics,
-        run_id=run.run_id,
-        asked=run.asked,
-        pending=count_pending(bundles),
-        starting=_starting(settings),
-    )
-    with line, OrderlyLeave(board, require_claim=partial(require_claim, run.output, run_id=run.run_id)):
+    shown = progress.shown(board, pending=count_pending(bundles), starting=_starting(settings))
+    with shown, OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
         return collect_not_read(rows.iter_batches(batch_size=None, batch_format="pyarrow"))
 
 

@@ -82,7 +82,7 @@ def require_references(checked: Checked) -> None:
     Raises:
         InputError: the question list has no references.
     """
-    references = make_plan(checked.settings, inputs=checked.inputs, tells=False).questions["references"]
+    references = make_plan(checked.settings, inputs=checked.inputs, logs_findings=False).questions["references"]
     if references.null_count == len(references):
         raise InputError(
             "no question has references, so nothing can be rewarded; add a column `references` (a text or a list of "
@@ -123,7 +123,7 @@ def _project(settings: Settings, *, run_id: str, inputs: Inputs | None) -> list[
     index = scan_log(output, reader_fingerprint=reader.fingerprint)
     parts = [
         part.append_column("part", pa.array([number] * part.num_rows, pa.int64()))
-        for number, part in enumerate(make_plan(settings, inputs=inputs, tells=False).parts(index))
+        for number, part in enumerate(make_plan(settings, inputs=inputs, logs_findings=False).parts(index))
     ]
     rows = ray.data.from_arrow(parts).map_batches(
         project_rollouts,

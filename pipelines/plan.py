@@ -9,8 +9,7 @@ import ray
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Cost, Policy
 from memagent_batch.errors import InputError, SettingsError
-from memagent_batch.evaluation.needles.taught import tell_untaught
-from memagent_batch.events import step
+from memagent_batch.evaluation.needles.taught import warn_of_untaught
 from memagent_batch.inputs.documents import (
     index_schema,
     require_readable,
@@ -22,10 +21,11 @@ from memagent_batch.inputs.questions import missing_documents
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.log.question_list import question_lists
+from memagent_batch.logs import step
 from memagent_batch.policies.shared import SharedPolicy
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import count_tokens, index_shards
-from memagent_batch.runs.findings import tell_bad_files, tell_documents, tell_missing
+from memagent_batch.runs.findings import log_documents, warn_of_bad_files, warn_of_missing
 from memagent_batch.runs.plan import Plan, count_pending
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_documents, make_output, make_policy, make_prompt_tokens, make_tokenizer
@@ -46,13 +46,13 @@ def plan_checked(checked: Checked) -> dict[str, Any]:
             return summarise_plan(plan, scan_log(output, reader_fingerprint=checked.reader.fingerprint), settings)
 
 
-def make_plan(settings: Settings, *, inputs: Inputs | None = None, tells: bool = True) -> Plan:
+def make_plan(settings: Settings, *, inputs: Inputs | None = None, logs_findings: bool = True) -> Plan:
     """Indexes the documents in parallel, and joins them with the questions.
 
     Args:
         settings: All knobs.
         inputs: What `read_inputs` found, where that is known.
-        tells: Whether what was found is told on stderr.
+        logs_findings: Whether to log what the inputs hold.
 
     Raises:
         InputError: a file, column or row can't be used; names it.
@@ -75,11 +75,11 @@ def make_plan(settings: Settings, *, inputs: Inputs | None = None, tells: bool =
         require_lists_fit(plan, settings)
     else:
         require_questions_fit(plan, settings)
-    if tells:
-        tell_documents(index, inputs.found)
-        tell_bad_files(index)
-        tell_missing(missing)
-        tell_untaught(plan.questions["question"].to_pylist(), settings=settings)
+    if logs_findings:
+        log_documents(index, inputs.found)
+        warn_of_bad_files(index)
+        warn_of_missing(missing)
+        warn_of_untaught(plan.questions["question"].to_pylist(), settings=settings)
     return plan
 
 

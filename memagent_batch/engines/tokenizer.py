@@ -80,7 +80,7 @@ class Tokenizer:
         self._places = BytePlaces.of(backend)
         self._inner = _inner_tokenizer(backend)
         self._control = _control_token_ids(backend, self._plain)
-        self._unsaid = _unsaid_token_ids(backend, self._control)
+        self._textless = _textless_token_ids(backend, self._control)
         self.has_thought_tags = any(token["content"] in (OPENING, CLOSING) for token in backend["added_tokens"])
 
     @property
@@ -128,9 +128,9 @@ class Tokenizer:
         It has no control tokens, but for the tags of thoughts. The last of the tokens before decide whether a word that
         comes next begins with a space.
         """
-        before = self._said(after[-CONTEXT_TOKENS:])
+        before = self._text_tokens(after[-CONTEXT_TOKENS:])
         decode = self._full.backend_tokenizer.decode
-        text = str(decode([*before, *self._said(token_ids)], skip_special_tokens=False))
+        text = str(decode([*before, *self._text_tokens(token_ids)], skip_special_tokens=False))
         return text[len(decode(before, skip_special_tokens=False)) :].rstrip("\ufffd")
 
     def prompt_tokens(
@@ -157,8 +157,8 @@ class Tokenizer:
             opens_thought=ends_in_thought(self.chat_template.render(mark, values=values).rpartition(mark)[2]),
         )
 
-    def _said(self, token_ids: Sequence[int]) -> list[int]:
-        return [token for token in token_ids if token not in self._unsaid]
+    def _text_tokens(self, token_ids: Sequence[int]) -> list[int]:
+        return [token for token in token_ids if token not in self._textless]
 
     def _encode_segment(self, segment: str, *, start: int) -> TokenisedText:
         try:
@@ -304,7 +304,7 @@ def _control_token_ids(backend: dict[str, Any], plain: "tokenizers.Tokenizer") -
     )
 
 
-def _unsaid_token_ids(backend: dict[str, Any], control: frozenset[int]) -> frozenset[int]:
+def _textless_token_ids(backend: dict[str, Any], control: frozenset[int]) -> frozenset[int]:
     """Control tokens that no text shows: all but the tags of thoughts, and white space."""
     shown = {
         token["id"]

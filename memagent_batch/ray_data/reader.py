@@ -29,13 +29,12 @@ from memagent_batch.errors import (
     StorageError,
     TextUnavailableError,
 )
-from memagent_batch.events import Event, EventKind
 from memagent_batch.log.index import ReadingKey, Row, read_turns, scan_turn_files
 from memagent_batch.log.question_list import LIST_HASH, first_questions, question_lists, read_asked
 from memagent_batch.log.writer import TurnLogWriter, require_outcome
+from memagent_batch.logs import EventKind
 from memagent_batch.policies.shared import SharedPolicy
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
-from memagent_batch.ray_data.progress import REPORT_SECONDS
 from memagent_batch.ray_data.reporter import Reporter, is_replacement
 from memagent_batch.reading.documents import DocumentChunks, PlannedDocument, planned_documents
 from memagent_batch.reading.generation import Numbering, Recording, Sharing, Tally
@@ -112,7 +111,13 @@ class Reader:
         self._log = TurnLogWriter(
             self._output, run_id=self._task.run_id, writer_id=self._writer_id, settings=settings.log
         )
-        self._reporter = Reporter(settings, board=self._task.board, log=self._log)
+        self._reporter = Reporter(
+            board=self._task.board,
+            log=self._log,
+            run_id=self._task.run_id,
+            model=settings.model,
+            policy=settings.policy.kind,
+        )
         self._suspects = Suspects(output=self._output, run_id=self._task.run_id)
         await asyncio.to_thread(self._suspects.load)
         self._run_files = await asyncio.to_thread(
@@ -126,11 +131,8 @@ class Reader:
             await engine.rejoin()
         else:
             await engine.start()
-        self._reporter.count_engine_start(engine, run_id=self._task.run_id)
-        self._background = [
-            asyncio.create_task(self._reporter.report()),
-            asyncio.create_task(self._flush_when_left()),
-        ]
+        self._reporter.count_engine_start(engine)
+        self._background = asyncio.create_task(self._reporter.report())
         return engine
 
     async def _is_under_way(self) -> bool:
@@ -138,8 +140,7 @@ class Reader:
         if is_replacement():
             return True
         with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
-            sums = await asyncio.wait_for(self._task.board.sums.remote(), BOARD_SECONDS)
-            return bool(sums["turns"])
+            return bool(await asyncio.wait_for(self._task.board.has_turns.remote(), BOARD_SECONDS))
         return False
 
     def _load(self) -> None:
@@ -195,7 +196,7 @@ class Reader:
     async def _ended(
         self, document: PlannedDocument, address: ReadingAddress, result: dict[str, Any], *, question: int
     ) -> Row:
-        """Keeps and tells how a reading ended; returns its row of `ENDED` when that and its turns are durable."""
+        """Keeps and reports how a reading ended; returns its row of `ENDED` when that and its turns are durable."""
         reporter, status = self._reporter, result["status"]
         read = status != Status.NOT_READ
         durable = asyncio.ensure_future(self._log.record_outcome(address, result) if read else self._log.settle())
@@ -204,7 +205,7 @@ class Reader:
         await durable
         reporter.count_reading(status)
         if status != Status.OK:
-            reporter.tell(self._without_answer(document, result, question=question, sample=address.sample))
+            self._report_failure(document, result, question=question, sample=address.sample)
         if reporter.in_flight == 0:
             await reporter.settle()
         row = None if read else {"run_id": self._task.run_id, **asdict(address), **result}
@@ -285,43 +286,25 @@ class Reader:
             )
         return token_ids
 
-    def _without_answer(
-        self, document: PlannedDocument, result: dict[str, Any], *, question: int, sample: int
-    ) -> Event:
+    def _report_failure(self, document: PlannedDocument, result: dict[str, Any], *, question: int, sample: int) -> None:
         question_id = self._questions["question_id"][question].as_py()
         error = f"{result['error_type']}: {result['error_message']}"
         not_read = result["status"] == Status.NOT_READ
         end = "not read" if not_read else "failed"
-        return Event(
-            kind=EventKind.READING_NOT_READ if not_read else EventKind.READING_FAILED,
-            message=f"reading {end}: document {document.document_id!r}, question {question_id!r}: {error}",
-            fields={
-                "run_id": self._task.run_id,
-                "document_id": document.document_id,
-                "question_id": question_id,
-                "sample": sample,
-                "error_type": result["error_type"],
-                "error_message": result["error_message"],
-            },
+        self._reporter.add_event(
+            EventKind.READING_NOT_READ if not_read else EventKind.READING_FAILED,
+            f"reading {end}: document {document.document_id!r}, question {question_id!r}: {error}",
+            document_id=document.document_id,
+            question_id=question_id,
+            sample=sample,
+            error_type=result["error_type"],
+            error_message=result["error_message"],
         )
 
     async def _keep(self) -> None:
-        """Before the run stops: has all readers flush their logs, as when the driver is about to leave."""
-        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
-            await asyncio.wait_for(self._task.board.leave.remote(), LAST_FLUSH_SECONDS)
+        """Flushes the log before the run stops."""
         with contextlib.suppress(StorageError, TimeoutError):  # the run stops for another reason, which is reported
             await asyncio.wait_for(self._log.flush(), LAST_FLUSH_SECONDS)
-
-    async def _flush_when_left(self) -> None:
-        """Keeps what is finished when the driver is about to leave, which ends this process."""
-        board, is_leaving = self._task.board, False
-        while not is_leaving:
-            try:
-                is_leaving = await board.is_leaving.remote(self._writer_id)
-            except ray.exceptions.RayError:  # the board restarts
-                await asyncio.sleep(REPORT_SECONDS)
-        await self._log.flush()
-        board.say_flushed.remote(self._writer_id)
 
     def _leave(self) -> None:
         """Called by SIGTERM, in the main thread."""
@@ -331,7 +314,7 @@ class Reader:
 
     async def _die(self, engine: Engine, error: EngineDeadError) -> None:
         """Keeps what is finished, and which turns were under way; then stops the engine and the process."""
-        self._reporter.count_engine_death(error, run_id=self._task.run_id)
+        self._reporter.count_engine_death(error)
         try:
             await asyncio.to_thread(self._suspects.save, writer_id=self._writer_id)
             await asyncio.wait_for(self._log.close(), timeout=LAST_FLUSH_SECONDS)

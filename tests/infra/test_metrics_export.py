@@ -78,8 +78,9 @@ def start_job(cluster: LoopbackCluster, arguments: list[str], output: Path) -> "
 
 
 def events_in(said: str) -> list[dict[str, Any]]:
-    """The log lines of a run; Ray's core writes warnings of its own between them."""
-    return [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    """The log lines of a run, but for those of Ray's own."""
+    events = [json.loads(line) for line in said.splitlines()]
+    return [event for event in events if event["event"] != "other"]
 
 
 def wait_until(holds: Callable[[], bool], *, what: Callable[[], object]) -> None:

@@ -17,15 +17,15 @@ from memagent_batch.domain.readings import Outcome
 from memagent_batch.domain.turns import Completion, Generate, Prompt
 from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.errors import EngineRefusedError, EngineUnavailableError, MemagentError, StorageError
-from memagent_batch.events import Event, EventKind
 from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.questions import read_questions
 from memagent_batch.inputs.shards import list_shards
 from memagent_batch.log.index import scan_log
 from memagent_batch.log.question_list import write_asked
+from memagent_batch.logs import EventKind
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.ray_data import reader
-from memagent_batch.ray_data.progress import ProgressBoard
+from memagent_batch.ray_data.board import Event, ProgressBoard, Report
 from memagent_batch.ray_data.reader import Reader, ReaderTask
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.batching import CALL_COLUMN
@@ -44,7 +44,7 @@ class Board(SilentBoard):
 
     def __init__(self) -> None:
         self.board = ProgressBoard()
-        self.add, self.tell = Method(self.board.add), Method(self.board.tell)  # type: ignore[assignment]
+        self.put = Method(self.board.put)  # type: ignore[assignment]
 
 
 class Method:
@@ -212,20 +212,21 @@ def test_reader_reading_that_the_log_cannot_hold_fails_alone(
     assert f"`{column}`" in failed["error_message"]
 
 
-def test_reader_tells_the_board_what_it_did_and_what_failed(
+def test_reader_reports_to_the_board_what_it_did_and_what_failed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "make_policy", cursed_policy)
     board = Board()
     read_pending(settings, board=board)
-    sums, turns = asyncio.run(board.board.sums()), pq.read_table(Path(settings.output) / "log" / "turns").to_pylist()
+    report = asyncio.run(board.board.take())
+    sums, turns = report.counts, pq.read_table(Path(settings.output) / "log" / "turns").to_pylist()
     files = [path for path in (Path(settings.output) / "log").glob("[to]*/*") if path.is_file()]
     assert (sums["readings"], sums["failed"], sums["turns"]) == (3, 1, len(turns))
     assert sums["prompt_tokens"] == sum(turn["num_prompt_tokens"] for turn in turns)
     assert sums["completion_tokens"] == sum(len(turn["token_ids"]) for turn in turns)
     assert sums["log_bytes"] == sum(path.stat().st_size for path in files)
     assert sums["engine_restarts"] == 0
-    (event,) = asyncio.run(board.board.take_events())
+    (event,) = report.events
     assert (event.kind, event.fields["document_id"], event.fields["run_id"]) == ("reading_failed", "cursed", RUN_ID)
     assert "ZeroDivisionError: a bug in the policy" in event.message
 
@@ -238,7 +239,8 @@ def test_reader_memories_cut_at_their_budget_are_counted(settings: Settings) -> 
     }
     read_pending(settings.model_copy(update=knobs), board=board)
     turns = pq.read_table(Path(settings.output) / "log" / "turns").to_pylist()
-    assert asyncio.run(board.board.sums())["memory_truncations"] == sum(turn["kind"] == "update" for turn in turns) > 0
+    sums = asyncio.run(board.board.take()).counts
+    assert sums["memory_truncations"] == sum(turn["kind"] == "update" for turn in turns) > 0
 
 
 def test_reader_retrying_after_the_policy_was_mended_reads_what_failed(
@@ -287,13 +289,13 @@ def test_reader_document_that_changed_since_the_plan_is_not_read_and_waits_for_t
     assert {outcome["document_hash"] for outcome in outcomes_of(settings)} == {
         text_hash(TEXTS[name]) for name in ("fine", "cursed")
     }
-    sums = asyncio.run(board.board.sums())
+    sums = asyncio.run(board.board.take()).counts
     assert (sums["readings"], sums["failed"], sums["not_read"]) == (2, 0, 1)
     assert statuses_in(read_pending(settings)) == ["ok"]
 
 
 def unfetched(document: str) -> Event:
-    """What a reader tells of a document that could not be fetched."""
+    """What a reader reports of a document that could not be fetched."""
     fields = {"error_type": "TextUnavailableError", "error_message": f"{document}: can't be fetched"}
     return Event(kind=EventKind.READING_NOT_READ, message=f"{document} not read", fields=fields)
 
@@ -301,9 +303,9 @@ def unfetched(document: str) -> Event:
 async def test_board_keeps_the_first_reading_not_read_for_each_reason_and_every_failed_one() -> None:
     board = ProgressBoard()
     failed = Event(kind=EventKind.READING_FAILED, message="failed")
-    await board.tell([unfetched("a/1.txt"), unfetched("a/2.txt"), failed])
-    await board.tell([unfetched("a/3.txt"), failed])
-    assert [event.message for event in await board.take_events()] == ["a/1.txt not read", "failed", "failed"]
+    await board.put(Report(counts={}, events=[unfetched("a/1.txt"), unfetched("a/2.txt"), failed]))
+    await board.put(Report(counts={}, events=[unfetched("a/3.txt"), failed]))
+    assert [event.message for event in (await board.take()).events] == ["a/1.txt not read", "failed", "failed"]
 
 
 class TroubledEngine(SimulatedEngine):

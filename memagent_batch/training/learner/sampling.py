@@ -1,6 +1,7 @@
 """Readings of the loop: on one engine in this process, with the main job's policies, addresses and seeds."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -10,8 +11,8 @@ from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.chunking import chunk_spans
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import QuestionTooLongError, ReadingError, RunFailedError
-from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.files.location import Location
+from memagent_batch.logs import EventKind
 from memagent_batch.reading.documents import DocumentChunks
 from memagent_batch.reading.generation import Recording
 from memagent_batch.reading.logged_turns import engine_turn
@@ -20,6 +21,8 @@ from memagent_batch.training.learner.tasks import Task
 from memagent_batch.training.rollouts.groups import Asked, GroupMaker, Sample
 from memagent_batch.training.rollouts.table import ROLLOUTS_FOLDER, write_record, write_rollouts
 from memagent_batch.wiring import identify_reader, make_policy, make_prompt_tokens, make_tokenizer
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +79,7 @@ class Sampler:
         try:
             chunks, question = self._chunks(task), self._question(task)
         except ReadingError as error:
-            tell_failed(task, error)
+            warn_of_failed(task, error)
         else:
             await asyncio.gather(*[self._sample(sample, task, chunks, question, slots) for sample in samples])
         asked = Asked(
@@ -96,7 +99,7 @@ class Sampler:
             try:
                 outcome = await self._policy.read(chunks, question, prompts=self._prompts, generate=generate)
             except ReadingError as error:
-                tell_failed(task, error)
+                warn_of_failed(task, error)
                 return
         sample.response = outcome.response
 
@@ -121,7 +124,7 @@ class Sampler:
         return DocumentChunks(tokens.token_ids, [asdict(span) for span in spans])
 
 
-def tell_failed(task: Task, error: ReadingError) -> None:
+def warn_of_failed(task: Task, error: ReadingError) -> None:
     """Says which reading failed and why; its samples have no response, and their rows say `failed`."""
     message = f"reading failed: document {task.document_id!r}, question {task.question_id!r}: {error}"
     fields = {
@@ -129,7 +132,7 @@ def tell_failed(task: Task, error: ReadingError) -> None:
         "question_id": task.question_id,
         "error_type": type(error).__name__,
     }
-    tell(Event(kind=EventKind.READING_FAILED, message=message, fields=fields))
+    log.warning(message, extra={"event": EventKind.READING_FAILED, **fields})
 
 
 def write_step_rollouts(
