@@ -12,24 +12,25 @@ import multiprocessing
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from benchmarks.needle_corpus import chunks_of, make_tasks
-from memagent_batch.domain.turns import Completion, Generate, Prompt
+from benchmarks.needle_corpus import document_of, make_tasks
+from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.document import Document
+from memagent_batch.domain.readings import Question
+from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.evaluation.needles.tasks import NeedleTask
-from memagent_batch.reading.documents import DocumentChunks
-from memagent_batch.reading.generation import Recording
+from memagent_batch.reading.agent import Agent, make_agent
+from memagent_batch.reading.read import read
+from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.settings import PolicySettings, Settings, Speculation, VllmSettings
-from memagent_batch.wiring import make_engine, make_policy, make_prompt_tokens, make_tokenizer
-
-Document = tuple[DocumentChunks, list[int]]
-"""A document's chunks and its question."""
+from memagent_batch.wiring import make_engine
 
 PLAIN = "none"
 LOADS = {1: (2, 16), 8: (16, 8), 64: (128, 6)}
@@ -142,7 +143,7 @@ def _begun() -> None:
 def _read(tasks: Sequence[NeedleTask], in_flight: int) -> Reading:
     """Reads the documents in this process."""
     settings: Settings = _HERE["settings"]
-    documents = [(chunks_of(task.document, settings), make_tokenizer(settings).encode(task.question)) for task in tasks]
+    documents = [(document_of(task.document, settings), task) for task in tasks]
     before = _guesses()
     token_ids: dict[str, list[int]] = {}
     began = time.monotonic()
@@ -153,23 +154,31 @@ def _read(tasks: Sequence[NeedleTask], in_flight: int) -> Reading:
 
 
 async def _read_all(
-    engine: Engine, settings: Settings, documents: Sequence[Document], in_flight: int, token_ids: dict[str, list[int]]
+    engine: Engine,
+    settings: Settings,
+    documents: Sequence[tuple[Document, NeedleTask]],
+    in_flight: int,
+    token_ids: dict[str, list[int]],
 ) -> None:
-    slots = asyncio.Semaphore(in_flight)
+    slots, agent = asyncio.Semaphore(in_flight), make_agent(settings)
     await asyncio.gather(
         *[
-            _read_one(settings, document, slots, Recording(generate=partial(engine.complete, seed=0), record=record))
-            for document, record in zip(
-                documents, [partial(_keep, token_ids, number) for number in range(len(documents))], strict=True
-            )
+            _read_one(document, task, agent, slots, _turns(engine, partial(_keep, token_ids, number)))
+            for number, (document, task) in enumerate(documents)
         ]
     )
 
 
-async def _read_one(settings: Settings, document: Document, slots: asyncio.Semaphore, generate: Generate) -> None:
-    chunks, question = document
+def _turns(engine: Engine, observe: Callable[[Prompt, Completion], None]) -> ReadingTurns:
+    address = ReadingAddress(document_hash="", question_hash="", sample=0, reader_fingerprint="")
+    return ReadingTurns(engine=engine, address=address, seed=0, observe=observe)
+
+
+async def _read_one(
+    document: Document, task: NeedleTask, agent: Agent, slots: asyncio.Semaphore, turns: ReadingTurns
+) -> None:
     async with slots:
-        await make_policy(settings).read(chunks, question, prompts=make_prompt_tokens(settings), generate=generate)
+        await read(document, Question(question_id="q", text=task.question), agent=agent, turns=turns)
 
 
 def _keep(token_ids: dict[str, list[int]], number: int, prompt: Prompt, completion: Completion) -> None:

@@ -19,9 +19,9 @@ from typing import Any
 from transformers import PreTrainedTokenizerFast
 
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
-from memagent_batch.domain.chunking import ChunkSpan
+from memagent_batch.domain.document import ChunkSpan
 from memagent_batch.domain.prompts import Slot
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.evaluation.needles.tasks import make_task
 from memagent_batch.files.location import Location
@@ -77,7 +77,7 @@ def _parts(num_tokens: int) -> dict[str, Work]:
     written, full = tokenizer.encode(WRITTEN), PreTrainedTokenizerFast.from_pretrained(TINY_MODEL)
     prompt = Prompt(
         path="update/7",
-        kind=TurnKind.UPDATE,
+        kind="update",
         token_ids=token_ids,
         max_tokens=64,
         span=ChunkSpan(index=7, token_start=0, token_end=num_tokens, char_start=0, char_end=len(text)),
