@@ -31,7 +31,7 @@ from moto.server import ThreadedMotoServer
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import INDEX_SCHEMA
 from memagent_batch.inputs.questions import QUESTION_SCHEMA
@@ -300,7 +300,7 @@ def _prompt(turn: int, reading_turns: int) -> Prompt:
     is_last = turn == reading_turns - 1
     return Prompt(
         path="answer" if is_last else f"update/{turn}",
-        kind=TurnKind.ANSWER if is_last else TurnKind.UPDATE,
+        kind="answer" if is_last else "update",
         token_ids=_PROMPT,
         max_tokens=COMPLETION_TOKENS,
     )

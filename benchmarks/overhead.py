@@ -8,8 +8,8 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,14 @@ import pyarrow.parquet as pq
 from benchmarks.simulated_job import SENTENCE, simulated_settings, write_corpus
 from benchmarks.spread import spread
 from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.document import Document
+from memagent_batch.domain.readings import Question
 from memagent_batch.ray_data.session import ray_session
-from memagent_batch.reading.documents import DocumentChunks
-from memagent_batch.reading.logged_turns import engine_turn
+from memagent_batch.reading.agent import Agent, make_agent
+from memagent_batch.reading.read import read
+from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.settings import Settings
-from memagent_batch.wiring import make_engine, make_policy, make_prompt_tokens, make_tokenizer
+from memagent_batch.wiring import make_engine, make_tokenizer
 from pipelines.answer import answer
 
 
@@ -58,28 +61,21 @@ def _job(settings: Settings, output: Path, turns: int) -> float:
 
 def _loop(settings: Settings, num_documents: int, num_chunks: int) -> float:
     """Seconds per 1,000 turns of the policy over the same engine, 64 readings at once, nothing else."""
-    tokenizer = make_tokenizer(settings)
     size = settings.policy.chunk_tokens
-    token_ids = tokenizer.encode_document(SENTENCE * num_chunks * size).token_ids[: num_chunks * size]
-    spans = [
-        {"index": index, "token_start": index * size, "token_end": (index + 1) * size, "char_start": 0, "char_end": 0}
-        for index in range(num_chunks)
-    ]
-    chunks = DocumentChunks(token_ids, spans)
+    text = make_tokenizer(settings).document(SENTENCE * num_chunks * size)
+    document = replace(text, token_ids=text.token_ids[: num_chunks * size])
     began = time.monotonic()
-    asyncio.run(_read_all(settings, chunks, tokenizer.encode(settings.ask[0]), num_documents))
+    asyncio.run(_read_all(settings, document, num_documents))
     return (time.monotonic() - began) / (num_documents * (num_chunks + 1)) * 1000
 
 
-async def _read_all(settings: Settings, chunks: DocumentChunks, question: Sequence[int], num_documents: int) -> None:
-    slots = asyncio.Semaphore(settings.pool.readings_in_flight)
-    await asyncio.gather(*[_read(settings, chunks, question, number, slots) for number in range(num_documents)])
+async def _read_all(settings: Settings, document: Document, num_documents: int) -> None:
+    slots, agent = asyncio.Semaphore(settings.pool.readings_in_flight), make_agent(settings)
+    await asyncio.gather(*[_read(settings, document, agent, number, slots) for number in range(num_documents)])
 
 
-async def _read(
-    settings: Settings, chunks: DocumentChunks, question: Sequence[int], number: int, slots: asyncio.Semaphore
-) -> None:
+async def _read(settings: Settings, document: Document, agent: Agent, number: int, slots: asyncio.Semaphore) -> None:
     address = ReadingAddress(document_hash=str(number), question_hash="", sample=0, reader_fingerprint="")
-    ask = partial(engine_turn, make_engine(settings), address, seed=0)
+    turns = ReadingTurns(engine=make_engine(settings), address=address, seed=0)
     async with slots:
-        await make_policy(settings).read(chunks, question, prompts=make_prompt_tokens(settings), generate=ask)
+        await read(document, Question(question_id="q", text=settings.ask[0]), agent=agent, turns=turns)

@@ -7,11 +7,12 @@ import pyarrow as pa
 import ray
 
 from memagent_batch.log.index import TurnIndex, scan_log
+from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.board import start_board
 from memagent_batch.ray_data.leaving import OrderlyLeave
 from memagent_batch.ray_data.pool import actor_pool, replica_gpus
 from memagent_batch.ray_data.progress import Progress
-from memagent_batch.ray_data.reader import Reader, ReaderTask
+from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.stop import noted_stop
 from memagent_batch.ray_data.tokenise import tokenise

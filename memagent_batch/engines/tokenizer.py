@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import (
     GAP,
     AnswerForm,
@@ -116,6 +117,15 @@ class Tokenizer:
                 "the tokeniser reads a part of the text as a control token; the model can't be used on it"
             )
         return TokenisedText(token_ids=token_ids, token_chars=np.concatenate([np.empty(0, np.int64), *chars]))
+
+    def document(self, text: str) -> Document:
+        """The text as a policy reads it.
+
+        Raises:
+            DocumentError: as `encode_document`.
+        """
+        tokens = self.encode_document(text)
+        return Document(token_ids=tokens.token_ids.data, token_chars=tokens.token_chars.data, num_chars=len(text))
 
     def decode(self, token_ids: list[int]) -> str:
         """Text of the tokens, without control tokens."""

@@ -8,7 +8,7 @@ from typing import Any
 import ray
 
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine, Outage, RemoteEngine
 from memagent_batch.errors import EngineDeadError
 from memagent_batch.log.writer import TurnLogWriter
@@ -94,7 +94,7 @@ class Reporter:
         self._counts["prompt_tokens"] += completion.num_prompt_tokens
         self._counts["cached_tokens"] += completion.num_cached_prompt_tokens
         self._counts["completion_tokens"] += len(completion.token_ids)
-        self._counts["memory_truncations"] += prompt.kind == TurnKind.UPDATE and cut
+        self._counts["memory_truncations"] += prompt.writes_memory and cut
         self._turn_histogram.observe(completion.engine_seconds)
 
     def count_reading(self, status: Status) -> None:

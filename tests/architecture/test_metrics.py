@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 
 import metrics
-from metrics import Figure, Source
+
+from tests.architecture.metrics import Figure, Source
 
 SETTINGS = """
 def takes(settings: Settings) -> None: ...

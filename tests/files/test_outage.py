@@ -13,7 +13,7 @@ import pytest
 
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import StorageError, StorageOutageError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import read_turns, scan_log
@@ -57,7 +57,7 @@ def address_of(document: str) -> ReadingAddress:
 
 
 def record(writer: TurnLogWriter, document: str, *, text: str = "memory") -> None:
-    prompt = Prompt(path="update/0", kind=TurnKind.UPDATE, token_ids=(1,), max_tokens=4)
+    prompt = Prompt(path="update/0", kind="update", token_ids=(1,), max_tokens=4)
     writer.record_turn(
         address_of(document), prompt, Completion(token_ids=(7,), text=text, finish_reason=FinishReason.STOP)
     )

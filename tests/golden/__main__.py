@@ -1,7 +1,7 @@
 """Golden tables: records what the command line writes, to compare another version of the code with it.
 
-    python tests/golden record DIR      runs the jobs with this checkout and keeps their tables in DIR
-    python tests/golden compare DIR     runs them again and says what differs from DIR; exit code 1 if anything does
+    python -m tests.golden record DIR      runs the jobs with this checkout and keeps their tables in DIR
+    python -m tests.golden compare DIR     runs them again and says what differs from DIR; exit code 1 if anything does
 
 Recordings hold on one machine only, since a model's numerics depend on its CPU.
 """
@@ -11,8 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from comparison import compare_recordings
-from golden_jobs import JOBS, record_jobs
+from tests.golden.comparison import compare_recordings
+from tests.golden.golden_jobs import JOBS, record_jobs
 
 NAMES = [job.__name__ for job in JOBS]
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -46,7 +46,7 @@ def _end(lines: list[str], *, good: str) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python tests/golden", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tests.golden", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=["record", "compare"])
     parser.add_argument("folder", type=Path, help="where the recordings are")

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from recording import LOG_FOLDERS, load
+
+from tests.golden.recording import LOG_FOLDERS, load
 
 CHANGING = {
     "started_at": "the clock",

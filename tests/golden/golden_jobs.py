@@ -15,7 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from recording import read_output, save
+
+from tests.golden.recording import read_output, save
 
 JOB_SECONDS = 1200
 """Longest time for one command; the demo takes a minute on two idle cores."""

@@ -7,8 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from comparison import CHANGING_SIDE_BY_SIDE, compare_recordings, compare_tables, compare_values
-from recording import load, read_output, save
+
+from tests.golden.comparison import CHANGING_SIDE_BY_SIDE, compare_recordings, compare_tables, compare_values
+from tests.golden.recording import load, read_output, save
 
 RUN_ID = "20260131T235959.123Z.07af"
 LATER_RUN_ID = "20260201T000000.000Z.0001"

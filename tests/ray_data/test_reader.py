@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -11,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.chunking import Chunk
+from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import PromptTokens
-from memagent_batch.domain.readings import Outcome
-from memagent_batch.domain.turns import Completion, Generate, Prompt
+from memagent_batch.domain.readings import Outcome, QuestionTokens
+from memagent_batch.domain.turns import Completion, Prompt, Turns
 from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.errors import EngineRefusedError, EngineUnavailableError, MemagentError, StorageError
 from memagent_batch.inputs.documents import index_shard
@@ -24,10 +25,12 @@ from memagent_batch.log.index import scan_log
 from memagent_batch.log.question_list import write_asked
 from memagent_batch.logs import EventKind
 from memagent_batch.policies.overwrite import OverwritePolicy
-from memagent_batch.ray_data import reader
+from memagent_batch.ray_data import actor
+from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.board import Event, ProgressBoard, Report
-from memagent_batch.ray_data.reader import Reader, ReaderTask
+from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
+from memagent_batch.reading import agent
 from memagent_batch.runs.batching import CALL_COLUMN
 from memagent_batch.runs.not_read import collect_not_read
 from memagent_batch.runs.plan import Plan
@@ -66,15 +69,15 @@ class CursedPolicy(OverwritePolicy):
     """Reads like `overwrite`, but breaks at a document of one chunk."""
 
     async def read(
-        self, chunks: Sequence[Chunk], question: Sequence[int], *, prompts: PromptTokens, generate: Generate
+        self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
     ) -> Outcome:
-        if len(chunks) == 1:
+        if len(document.chunks(self.chunk_tokens)) == 1:
             raise ZeroDivisionError("a bug in the policy")
-        return await OverwritePolicy.read(self, chunks, question, prompts=prompts, generate=generate)
+        return await OverwritePolicy.read(self, document, question, prompts=prompts, turns=turns)
 
 
 def cursed_policy(settings: Settings) -> CursedPolicy:
-    return CursedPolicy(chunk_tokens=30, memory_tokens=40, answer_tokens=40)
+    return CursedPolicy(chunk_tokens=settings.policy.chunk_tokens, memory_tokens=40, answer_tokens=40)
 
 
 @pytest.fixture
@@ -146,7 +149,7 @@ def outcomes_of(settings: Settings) -> list[dict[str, Any]]:
 def test_reader_policy_that_breaks_fails_that_reading_alone(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "make_policy", cursed_policy)
+    monkeypatch.setattr(agent, "make_policy", cursed_policy)
     results = read_pending(settings)
     assert sorted(statuses_in(results)) == ["failed", "ok", "ok"]
     (failed,) = [row for row in outcomes_of(settings) if row["status"] == "failed"]
@@ -160,7 +163,7 @@ def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(
     texts = {"fine": "1" * 31, "cursed": "2" * 16, "other": "3" * 31}  # a digit is a token
     rows = [{"document_id": name, "text": text} for name, text in texts.items()]
     pq.write_table(pa.Table.from_pylist(rows), settings.documents[0])
-    monkeypatch.setattr(reader, "make_policy", cursed_policy)
+    monkeypatch.setattr(agent, "make_policy", cursed_policy)
     knobs = {"policy": settings.policy.model_copy(update={"chunk_tokens": 20})}
     (call,) = read_pending(settings.model_copy(update=knobs), together=True)
     assert isinstance(call, pa.Table)
@@ -174,10 +177,10 @@ class IllegiblePolicy(OverwritePolicy):
     """Reads like `overwrite`, but answers a document of one chunk with what is no text."""
 
     async def read(
-        self, chunks: Sequence[Chunk], question: Sequence[int], *, prompts: PromptTokens, generate: Generate
+        self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
     ) -> Outcome:
-        outcome = await OverwritePolicy.read(self, chunks, question, prompts=prompts, generate=generate)
-        return replace(outcome, response="\ud800") if len(chunks) == 1 else outcome
+        outcome = await OverwritePolicy.read(self, document, question, prompts=prompts, turns=turns)
+        return replace(outcome, response="\ud800") if len(document.chunks(self.chunk_tokens)) == 1 else outcome
 
 
 def illegible_policy(settings: Settings) -> IllegiblePolicy:
@@ -199,13 +202,16 @@ def overflowing_engine(settings: Settings) -> OverflowingEngine:
 
 
 @pytest.mark.parametrize(
-    ("maker", "replacement", "column"),
-    [("make_policy", illegible_policy, "response"), ("make_engine", overflowing_engine, "token_ids")],
+    ("module", "maker", "replacement", "column"),
+    [
+        (agent, "make_policy", illegible_policy, "response"),
+        (actor, "make_engine", overflowing_engine, "token_ids"),
+    ],
 )
 def test_reader_reading_that_the_log_cannot_hold_fails_alone(
-    maker: str, replacement: Any, column: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType, maker: str, replacement: Any, column: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, maker, replacement)
+    monkeypatch.setattr(module, maker, replacement)
     assert sorted(statuses_in(read_pending(settings))) == ["failed", "ok", "ok"]
     (failed,) = [row for row in outcomes_of(settings) if row["status"] == "failed"]
     assert (failed["error_type"], failed["response"]) == ("LogRowError", None)
@@ -215,7 +221,7 @@ def test_reader_reading_that_the_log_cannot_hold_fails_alone(
 def test_reader_reports_to_the_board_what_it_did_and_what_failed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "make_policy", cursed_policy)
+    monkeypatch.setattr(agent, "make_policy", cursed_policy)
     board = Board()
     read_pending(settings, board=board)
     report = asyncio.run(board.board.take())
@@ -247,7 +253,7 @@ def test_reader_retrying_after_the_policy_was_mended_reads_what_failed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(reader, "make_policy", cursed_policy)
+        broken.setattr(agent, "make_policy", cursed_policy)
         read_pending(settings)
     assert read_pending(settings) == []
     assert statuses_in(read_pending(settings.model_copy(update={"retry_failed": True}))) == ["ok"]
@@ -333,7 +339,7 @@ def test_reader_whose_engine_is_away_keeps_the_turns_and_reads_the_rest_later(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as away:
-        away.setattr(reader, "make_engine", troubled(EngineUnavailableError("the endpoint is away")))
+        away.setattr(actor, "make_engine", troubled(EngineUnavailableError("the endpoint is away")))
         assert sorted(statuses_in(read_pending(settings))) == ["not_read", "not_read", "ok"]
     assert [row["status"] for row in outcomes_of(settings)] == ["ok"]
     turns = pq.read_table(Path(settings.output) / "log" / "turns").to_pylist()
@@ -345,7 +351,7 @@ def test_reader_whose_engine_is_away_keeps_the_turns_and_reads_the_rest_later(
 def test_reader_whose_engine_refuses_the_key_stops_and_keeps_what_is_finished(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "make_engine", troubled(EngineRefusedError("the endpoint answered 401")))
+    monkeypatch.setattr(actor, "make_engine", troubled(EngineRefusedError("the endpoint answered 401")))
     rows = [{"document_id": name, "text": TEXTS[name]} for name in ("fine", "other")]
     pq.write_table(pa.Table.from_pylist(rows), settings.documents[0])
     never = settings.model_copy(update={"log": settings.log.model_copy(update={"flush_seconds": 600})})

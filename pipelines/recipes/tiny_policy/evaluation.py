@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from memagent_batch.domain.answers import Extraction, extract_answer
-from memagent_batch.domain.chunking import token_windows
+from memagent_batch.domain.document import token_windows
 from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.evaluation.needles.facts import Split, make_needle
