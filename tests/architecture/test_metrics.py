@@ -4,8 +4,7 @@ import ast
 import json
 from pathlib import Path
 
-import metrics
-
+from tests.architecture import metrics
 from tests.architecture.metrics import Figure, Source
 
 SETTINGS = """
