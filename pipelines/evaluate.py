@@ -28,7 +28,7 @@ from memagent_batch.evaluation.suites.reader import is_suite, read_description, 
 from memagent_batch.evaluation.suites.schemas import DOCUMENTS_FOLDER, QUESTIONS_FILE, SUITE_FILE
 from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.files.location import Location
-from memagent_batch.log.writer import parquet_bytes
+from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.runs.manifest import MANIFEST_FILE, public_settings, read_json
 from memagent_batch.runs.verdict import require_read, require_success
 from memagent_batch.settings import InputSettings, Settings

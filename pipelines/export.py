@@ -7,8 +7,9 @@ from typing import Any
 
 from memagent_batch.domain.advantages import Advantage
 from memagent_batch.errors import InputError, OutputError, SettingsError
+from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
-from memagent_batch.runs.manifest import reaching, read_json, write_json
+from memagent_batch.runs.manifest import read_json, write_json
 from memagent_batch.training.bridges.bridge import OVERRIDES_FILE, Bridge, Exported
 from memagent_batch.training.bridges.exports import (
     EXPORT_FILE,
@@ -77,7 +78,7 @@ def _require_own(output: Location) -> None:
     Raises:
         OutputError: names what is there.
     """
-    with reaching(output):
+    with output_errors(output.uri):
         record = read_json(output / EXPORT_FILE)
         files = [] if record else output.files()
     if files:

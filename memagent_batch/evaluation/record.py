@@ -5,9 +5,10 @@ from typing import Any
 
 from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import OutputError
+from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
 from memagent_batch.masking import shown
-from memagent_batch.runs.manifest import reaching, read_json, write_json
+from memagent_batch.runs.manifest import read_json, write_json
 
 EVALUATION_FILE = "evaluation.json"
 EVALUATION_FORMAT = "memagent-evaluation/1"
@@ -76,7 +77,7 @@ def read_evaluation(output: Location) -> Evaluation | None:
     Raises:
         OutputError: it holds something else, or the evaluation of another version.
     """
-    with reaching(output):
+    with output_errors(output.uri):
         value = read_json(output / EVALUATION_FILE)
         files = [] if value else output.files()
     if value is None:

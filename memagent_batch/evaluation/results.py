@@ -1,19 +1,19 @@
 """What an evaluation left behind: the scores of its variants, and the rows that a run kept of chosen readings."""
 
 from collections.abc import Iterator, Set
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.errors import InputError, OutputError
+from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.record import EVALUATION_FILE, Evaluation, VariantRecord, read_evaluation
 from memagent_batch.evaluation.suites.schemas import SCORES
+from memagent_batch.files.errors import output_errors, table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
 from memagent_batch.inputs.columnar import GroupedFile, open_grouped
-from memagent_batch.runs.manifest import MANIFEST_FILE, reaching, table_locations
+from memagent_batch.runs.manifest import MANIFEST_FILE, table_locations
 from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 
 REMEDY = "run `evaluate run` again with the same arguments; finished readings are not read anew"
@@ -43,7 +43,7 @@ def open_evaluation(output: Location) -> Evaluation:
     Raises:
         OutputError: there is none, it is broken, another version or program wrote it, or no variant is there yet.
     """
-    with reaching(output):
+    with output_errors(output.uri):
         is_there = (output / EVALUATION_FILE).exists()
     if not is_there:
         raise OutputError(
@@ -83,26 +83,17 @@ def read_readings(run: Location, keys: Set[ReadingKey]) -> ReadingRows:
 def _read_scores(place: Location, variant: VariantRecord) -> pa.Table:
     if not place.exists():
         raise OutputError(f"the scores of variant {variant.name!r} are missing: there is no {place.uri}; {REMEDY}")
-    with _reading(place.uri):
+    with table_errors(place.uri, remedy=REMEDY):
         table = read_parquet(place).select(SCORES.names).cast(SCORES)
     if not table.num_rows:
         raise OutputError(f"the scores of variant {variant.name!r} are empty: {place.uri}; {REMEDY}")
     return table
 
 
-@contextmanager
-def _reading(path: str) -> Iterator[None]:
-    """Turns what pyarrow, file systems and readers raise while a table is read into an OutputError."""
-    try:
-        yield
-    except (pa.ArrowException, OSError, KeyError, InputError) as error:
-        raise OutputError(f"{path} can't be read: {' '.join(str(error).split())}; {REMEDY}") from error
-
-
 def _matching(run: Location, table: str, keys: Set[ReadingKey]) -> Iterator[Row]:
     """Rows of these readings in a table of a run; none where the run's folder is no longer there."""
     for place in table_locations(run, table) if keys and (run / MANIFEST_FILE).exists() else ():
-        with _reading(place.uri), open_grouped(place) as file:
+        with table_errors(place.uri, remedy=REMEDY), open_grouped(place) as file:
             for group in range(len(file.group_bytes)):
                 if any(places for _, places in _found(file, group, keys=keys, names=READING_COLUMNS)):
                     for batch, places in _found(file, group, keys=keys, names=file.schema.names):

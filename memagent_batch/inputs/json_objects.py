@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from memagent_batch.errors import InputError
+from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.lines import json_object, open_lines
-from memagent_batch.inputs.records import BOM, reading
+from memagent_batch.inputs.records import BOM
 
 _BLOCK_CHARS = 1024 * 1024
 """What is read at first, characters, and again with each step of a long object, doubled."""
@@ -38,7 +39,7 @@ def read_objects(location: Location) -> Iterator[JsonObject]:
     Raises:
         InputError: the file can't be read, or is malformed; names file, line and record.
     """
-    with reading(location.uri), location.fs.open(location.path, "rb") as stream:
+    with input_errors(location.uri), location.fs.open(location.path, "rb") as stream:
         start = stream.read(_BLOCK_CHARS).removeprefix(BOM).lstrip()
     if start.startswith(b"["):
         yield from _array_objects(location)
@@ -53,7 +54,7 @@ def read_objects(location: Location) -> Iterator[JsonObject]:
 
 
 def _array_objects(location: Location) -> Iterator[JsonObject]:
-    with reading(location.uri), location.fs.open(location.path, "rb") as stream:
+    with input_errors(location.uri), location.fs.open(location.path, "rb") as stream:
         characters = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8-sig")
         text = _Text(stream=characters, path=location.uri)
         text.take("[")

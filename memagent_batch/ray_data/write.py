@@ -9,7 +9,7 @@ import pyarrow as pa
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent
 from memagent_batch.errors import SupersededError
-from memagent_batch.files.location import storage_errors
+from memagent_batch.files.errors import storage_errors
 from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.not_read import detach_not_read
 from memagent_batch.runs.parts import KEY, part_key

@@ -13,7 +13,8 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.errors import CountsError, StorageError
 from memagent_batch.events import Event, EventKind, tell
-from memagent_batch.files.location import Location, storage_errors
+from memagent_batch.files.errors import storage_errors
+from memagent_batch.files.location import Location
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.question_list import read_asked, write_asked
 from memagent_batch.log.schemas import OUTCOME_LOG

@@ -16,13 +16,13 @@ import pyarrow.dataset as ds
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import DocumentError, OutputError
+from memagent_batch.files.errors import output_errors, table_errors
 from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import read_parquet
+from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.inputs.documents import CARRY_PREFIX
 from memagent_batch.log.index import Row, TurnIndex
 from memagent_batch.log.question_list import ASKED_FOLDER
-from memagent_batch.log.writer import parquet_bytes
-from memagent_batch.runs.manifest import MANIFEST_FILE, reaching, read_json, write_json
+from memagent_batch.runs.manifest import MANIFEST_FILE, read_json, write_json
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.schemas import ANSWERS, REMOVED, RUN_PLAN
 
@@ -99,7 +99,7 @@ def find_run(output: Location, name: str) -> PastRun:
     Raises:
         OutputError: there is no such run, or the output can't be reached; names the runs that there are.
     """
-    with reaching(output):
+    with output_errors(output.uri):
         runs = finished_runs(output)
     named = {LATEST: runs[-1:], PREVIOUS: runs[-2:-1]}.get(name, [run_id for run_id in runs if run_id == name])
     if named:
@@ -158,12 +158,8 @@ def write_record_manifest(past: PastRun) -> None:
 
 
 def _read_table(place: Location) -> pa.Table:
-    try:
+    with table_errors(place.uri, remedy="restore it, or choose another output to begin a new history"):
         return read_parquet(place)
-    except (OSError, pa.ArrowException) as error:
-        raise OutputError(
-            f"{place.uri} can't be read: {error}; restore it, or choose another output to begin a new history"
-        ) from error
 
 
 def _with_error_type(plan: pa.Table) -> pa.Table:

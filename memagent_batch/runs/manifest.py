@@ -3,16 +3,17 @@
 import json
 import os.path
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fsspec.utils import glob_translate
 
-from memagent_batch.errors import MemagentError, OutputError, StorageError
-from memagent_batch.files.location import Location, storage_errors
+from memagent_batch.errors import OutputError, StorageError
+from memagent_batch.files.errors import output_errors, storage_errors
+from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded, shown
 from memagent_batch.settings import Settings
 
@@ -56,30 +57,6 @@ class RunRecord:
     """Layout of the location."""
 
 
-@contextmanager
-def reaching(output: Location) -> Iterator[None]:
-    """The first touch of an output: what its file system raises becomes an OutputError.
-
-    Raises:
-        OutputError: there is no such file system, or it can't be reached with these options.
-    """
-    try:
-        yield
-    except StorageError as error:
-        raise _unreached(output, error.__cause__ or error) from error
-    except MemagentError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the boundary to every file system's own exceptions
-        raise _unreached(output, error) from output.cause(error)
-
-
-def _unreached(output: Location, cause: BaseException) -> OutputError:
-    return OutputError(
-        f"output: {output} can't be reached: {type(cause).__name__}: {' '.join(str(cause).split())}; check the "
-        "path, --storage-options and your rights"
-    )
-
-
 def claim_output(output: Location, settings: Settings) -> None:
     """Checks that a run may write here: an empty place, or one that the same job wrote before.
 
@@ -87,7 +64,7 @@ def claim_output(output: Location, settings: Settings) -> None:
         OutputError: the place holds something else, or lies among the documents; says what, and what to do.
     """
     require_apart(settings)
-    with reaching(output):
+    with output_errors(output.uri):
         record = read_json(output / RUN_FILE)
         files = [] if record else output.files()
     if record is None:

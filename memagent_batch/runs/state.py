@@ -7,9 +7,10 @@ import pyarrow.compute as pc
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
+from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log, scan_turns
-from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, reaching, read_json
+from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, read_json
 from memagent_batch.runs.stop_note import read_stop_note
 
 
@@ -19,7 +20,7 @@ def read_state(output: Location) -> dict[str, Any]:
     Raises:
         OutputError: there is no run.
     """
-    with reaching(output):
+    with output_errors(output.uri):
         record = read_json(output / RUN_FILE)
     if record is None:
         raise OutputError(f"output: there is no run at {output.uri} (no {RUN_FILE})")

@@ -1,8 +1,9 @@
 """Where the tables of an output lie now, for those who read them with a tool of their own."""
 
+from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
-from memagent_batch.runs.manifest import reaching, table_locations
+from memagent_batch.runs.manifest import table_locations
 
 
 def table_files(output: str, table: str, *, storage_options: Options | None = None) -> list[str]:
@@ -20,5 +21,5 @@ def table_files(output: str, table: str, *, storage_options: Options | None = No
         OutputError: the output can't be reached, no run has finished there, or there is no such table.
     """
     place = Location(uri=output, storage_options=storage_options or {})
-    with reaching(place):
+    with output_errors(place.uri):
         return [location.uri for location in table_locations(place, table)]

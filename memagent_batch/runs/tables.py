@@ -17,10 +17,10 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import FinishReason, TurnKind
 from memagent_batch.errors import DocumentError
 from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.documents import CARRY_PREFIX
 from memagent_batch.log.index import Row, read_outcomes, read_turns
 from memagent_batch.log.question_list import ASKED_COLUMN, LIST_HASH, asked_in
-from memagent_batch.log.writer import parquet_bytes
 from memagent_batch.runs.schemas import ANSWERS, MEMORIES
 from memagent_batch.settings import TableFormat
 

@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.documents import INDEX_SCHEMA, with_missing
 from memagent_batch.inputs.questions import QUESTION_SCHEMA, missing_documents
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.log.schemas import OUTCOME_LOG
-from memagent_batch.log.writer import OUTCOMES_FOLDER, parquet_bytes
+from memagent_batch.log.writer import OUTCOMES_FOLDER
 from memagent_batch.ray_data.write import REPORT, write_tables
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers
 from memagent_batch.runs.finalise import Run, begin_run, close_run

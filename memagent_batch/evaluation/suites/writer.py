@@ -1,23 +1,18 @@
 """The files of a suite: written as its samples are made, `suite.json` last."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from memagent_batch.errors import MemagentError, OutputError, StorageError
+from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.suites.schemas import (
     DOCUMENTS_FOLDER,
     QUESTIONS_FILE,
-    SUITE_DOCUMENTS,
     SUITE_FILE,
     SUITE_FORMAT,
-    SUITE_QUESTIONS,
 )
+from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
-from memagent_batch.runs.manifest import reaching, read_json, write_json
+from memagent_batch.runs.manifest import read_json, write_json
 
 ASKED = "asked"
 """Entry of `suite.json` that says all that decides what is in a suite."""
@@ -33,7 +28,7 @@ def claim_suite(output: Location, asked: Mapping[str, Any]) -> bool:
     Raises:
         OutputError: the place holds another suite, half a suite, or something else; says what to do.
     """
-    with reaching(output):
+    with output_errors(output.uri):
         record = read_json(output / SUITE_FILE)
         files = [] if record else output.files()
     if record is None:
@@ -65,59 +60,6 @@ def write_suite_record(output: Location, record: Mapping[str, Any]) -> None:
 
 def delete_unfinished(output: Location) -> None:
     """Removes the documents and questions of a suite that has no `suite.json`."""
-    with reaching(output):
+    with output_errors(output.uri):
         (output / DOCUMENTS_FOLDER).delete()
         (output / QUESTIONS_FILE).delete()
-
-
-class RowWriter:
-    """Appends to one Parquet file; each call is a row group of its own, so that one can be read without the others."""
-
-    def __init__(self, writer: pq.ParquetWriter, *, schema: pa.Schema) -> None:
-        """Writes rows of this schema."""
-        self._writer = writer
-        self._schema = schema
-
-    def write(self, rows: list[dict[str, Any]]) -> None:
-        """Writes the rows as one row group."""
-        self._writer.write_table(pa.Table.from_pylist(rows, schema=self._schema))
-
-
-@contextmanager
-def write_documents(output: Location, *, name: str) -> Iterator[RowWriter]:
-    """Opens one file of documents.
-
-    Raises:
-        StorageError: it can't be written; names the place and the cause.
-    """
-    with _writing(output / DOCUMENTS_FOLDER / f"{name}.parquet", schema=SUITE_DOCUMENTS) as rows:
-        yield rows
-
-
-@contextmanager
-def write_questions(output: Location) -> Iterator[RowWriter]:
-    """Opens the file of questions.
-
-    Raises:
-        StorageError: it can't be written; names the place and the cause.
-    """
-    with _writing(output / QUESTIONS_FILE, schema=SUITE_QUESTIONS) as rows:
-        yield rows
-
-
-@contextmanager
-def _writing(place: Location, *, schema: pa.Schema) -> Iterator[RowWriter]:
-    try:
-        if place.is_local:
-            place.fs.makedirs(place.path.rpartition("/")[0], exist_ok=True)
-        with (
-            place.fs.open(place.path, "wb") as stream,
-            pq.ParquetWriter(stream, schema, compression="zstd") as writer,
-        ):
-            yield RowWriter(writer, schema=schema)
-    except MemagentError:
-        raise
-    except (OSError, pa.ArrowException) as error:
-        raise StorageError(
-            f"{place.uri} can't be written: {type(error).__name__}: {error}; make room or mend its rights"
-        ) from error

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.errors import InputError
+from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.runs.manifest import read_json
 from memagent_batch.training.rollouts.table import ROLLOUTS, ROLLOUTS_FILE, ROLLOUTS_FORMAT
@@ -77,12 +78,14 @@ def read_samples(output: Location, *, files: Sequence[str]) -> Iterator[pa.Table
 def _batches(output: Location, files: Sequence[str], *, columns: Sequence[str]) -> Iterator[pa.Table]:
     schema = pa.schema([ROLLOUTS.field(name) for name in columns])
     for name in files:
-        try:
-            with (output / name).open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
-                for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=schema.names, use_threads=False):
-                    yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
-        except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-            raise InputError(f"{(output / name).uri} can't be read as rollouts: {error}; collect again") from error
+        place = output / name
+        with (
+            table_errors(place.uri, remedy="collect the rollouts again", kind=InputError),
+            place.open() as stream,
+            pq.ParquetFile(stream, pre_buffer=False) as file,
+        ):
+            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=schema.names, use_threads=False):
+                yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
 
 
 def _whole(batches: Iterable[pa.Table], *, by: Sequence[str]) -> Iterator[pa.Table]:

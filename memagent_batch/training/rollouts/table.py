@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from memagent_batch.files.columns import column
 from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.log.schemas import RUN_ID, SAMPLE
-from memagent_batch.log.writer import parquet_bytes
 from memagent_batch.runs.claim import TableSet
 from memagent_batch.runs.manifest import write_json
 from memagent_batch.runs.schemas import DOCUMENT_ID, QUESTION_ID
