@@ -27,9 +27,10 @@ from memagent_batch.evaluation.suites.foreign import ForeignFormat, detect_forma
 from memagent_batch.evaluation.suites.reader import is_suite, read_description, read_suite_questions
 from memagent_batch.evaluation.suites.schemas import DOCUMENTS_FOLDER, QUESTIONS_FILE, SUITE_FILE
 from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.runs.manifest import MANIFEST_FILE, public_settings, read_json
+from memagent_batch.runs.manifest import MANIFEST_FILE, public_settings
 from memagent_batch.runs.verdict import require_read, require_success
 from memagent_batch.settings import InputSettings, Settings
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_output

@@ -14,6 +14,7 @@ from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.errors import CountsError, StorageError
 from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.files.errors import storage_errors
+from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.question_list import read_asked, write_asked
@@ -31,7 +32,6 @@ from memagent_batch.runs.manifest import (
     asked_questions,
     package_versions,
     public_settings,
-    read_json,
     write_run_record,
 )
 from memagent_batch.runs.not_read import attach_not_read

@@ -17,12 +17,13 @@ import pyarrow.dataset as ds
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import DocumentError, OutputError
 from memagent_batch.files.errors import output_errors, table_errors
+from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.inputs.documents import CARRY_PREFIX
 from memagent_batch.log.index import Row, TurnIndex
 from memagent_batch.log.question_list import ASKED_FOLDER
-from memagent_batch.runs.manifest import MANIFEST_FILE, read_json, write_json
+from memagent_batch.runs.manifest import MANIFEST_FILE
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.schemas import ANSWERS, REMOVED, RUN_PLAN
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import CARRY_PREFIX
 from memagent_batch.log.question_list import asked_in
-from memagent_batch.runs.manifest import MANIFEST_FILE, read_json
+from memagent_batch.runs.manifest import MANIFEST_FILE
 from memagent_batch.runs.schemas import ANSWERS, MEMORIES
 from memagent_batch.runs.tables import Projection
 

@@ -8,9 +8,10 @@ import pyarrow.compute as pc
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import output_errors
+from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log, scan_turns
-from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, read_json
+from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
 from memagent_batch.runs.stop_note import read_stop_note
 
 

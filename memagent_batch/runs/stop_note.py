@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
 from memagent_batch.masking import printable
 from memagent_batch.runs.history import RUNS_FOLDER
-from memagent_batch.runs.manifest import read_json, write_json
 
 STOPPED_FILE = "stopped.json"
 WHY_CHARACTERS = 1000

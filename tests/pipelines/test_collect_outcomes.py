@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
+from memagent_batch.files.json_files import read_json
 from memagent_batch.log.index import scan_log
-from memagent_batch.runs.manifest import read_json
 from memagent_batch.settings import Settings
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output

@@ -23,10 +23,10 @@ from memagent_batch.evaluation.suites.schemas import (
     SUITE_QUESTIONS,
 )
 from memagent_batch.files.columns import column
+from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import open_row_groups, parquet_bytes
 from memagent_batch.masking import shown
-from memagent_batch.runs.manifest import read_json, write_json
 
 CONVERTED_QUESTIONS = pa.schema(
     [

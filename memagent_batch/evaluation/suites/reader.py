@@ -6,12 +6,12 @@ from typing import Any
 import pyarrow as pa
 
 from memagent_batch.domain.scores import Metric
-from memagent_batch.errors import InputError, OutputError
+from memagent_batch.errors import InputError
 from memagent_batch.evaluation.suites.schemas import QUESTIONS_FILE, SUITE_FILE, SUITE_FORMAT, SUITE_QUESTIONS
+from memagent_batch.files.claims import whole_record
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
-from memagent_batch.runs.manifest import read_json
 
 
 def is_suite(location: Location) -> bool:
@@ -26,21 +26,8 @@ def read_description(suite: Location) -> dict[str, Any]:
     Raises:
         InputError: it is not there, so the suite is not whole; or it is of another version.
     """
-    try:
-        with input_errors(suite.uri):
-            description = read_json(suite / SUITE_FILE)
-    except OutputError as error:
-        raise InputError(f"suite: {error}") from error
-    if description is None:
-        raise InputError(
-            f"suite: {suite.uri} has no {SUITE_FILE}, so it is not whole; run the command that was making it again"
-        )
-    if description.get("format") != SUITE_FORMAT:
-        raise InputError(
-            f"suite: {suite.uri} has the layout {description.get('format')!r}, this version reads {SUITE_FORMAT!r}; "
-            "make it again"
-        )
-    return description
+    missing = "run the command that was making it again"
+    return whole_record(suite, SUITE_FILE, layout=SUITE_FORMAT, missing=missing, remedy="make it again")
 
 
 def read_suite_questions(suite: Location) -> pa.Table:

@@ -10,9 +10,10 @@ from memagent_batch.evaluation.suites.schemas import (
     SUITE_FILE,
     SUITE_FORMAT,
 )
+from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.errors import output_errors
+from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
-from memagent_batch.runs.manifest import read_json, write_json
 
 ASKED = "asked"
 """Entry of `suite.json` that says all that decides what is in a suite."""
@@ -28,21 +29,10 @@ def claim_suite(output: Location, asked: Mapping[str, Any]) -> bool:
     Raises:
         OutputError: the place holds another suite, half a suite, or something else; says what to do.
     """
-    with output_errors(output.uri):
-        record = read_json(output / SUITE_FILE)
-        files = [] if record else output.files()
+    remedy = "delete them if they are of a suite that was not finished, or choose an empty folder"
+    record = claimed_record(output, SUITE_FILE, layout=SUITE_FORMAT, remedy=remedy)
     if record is None:
-        if files:
-            raise OutputError(
-                f"output: {output.uri} holds {len(files)} files ({files[0]}) and no {SUITE_FILE}: other files, or a "
-                "suite that was not finished; delete them or choose an empty folder"
-            )
         return False
-    if record.get("format") != SUITE_FORMAT:
-        raise OutputError(
-            f"output: {output.uri} has the layout {record.get('format')!r}, this version writes {SUITE_FORMAT!r}; "
-            "choose another folder"
-        )
     if record.get(ASKED) != asked:
         there = record.get(ASKED) or {}
         different = sorted(name for name in {*asked, *there} if asked.get(name) != there.get(name))

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.errors import InputError
+from memagent_batch.files.claims import whole_record
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
-from memagent_batch.runs.manifest import read_json
 from memagent_batch.training.rollouts.table import ROLLOUTS, ROLLOUTS_FILE, ROLLOUTS_FORMAT
 
 BATCH_ROWS = 1024
@@ -41,18 +41,15 @@ def read_rollouts_record(rollouts: Location) -> dict[str, Any]:
     Raises:
         InputError: there is none, or it is of another version.
     """
-    record = read_json(rollouts / ROLLOUTS_FILE)
-    if record is None:
-        raise InputError(
-            f"{rollouts.uri}: there is no {ROLLOUTS_FILE}, so its rollouts table is not whole; give the output of "
-            "`memagent collect`, or run that command again to its end: it goes on from where it stopped"
-        )
-    if record.get("format") != ROLLOUTS_FORMAT:
-        raise InputError(
-            f"{rollouts.uri}/{ROLLOUTS_FILE}: format {record.get('format')!r}, where this version reads "
-            f"{ROLLOUTS_FORMAT!r}; collect again with this version: the log answers, nothing is sampled anew"
-        )
-    return record
+    return whole_record(
+        rollouts,
+        ROLLOUTS_FILE,
+        layout=ROLLOUTS_FORMAT,
+        whole="its rollouts table",
+        missing="give the output of `memagent collect`, or run that command again to its end: it goes on from where it "
+        "stopped",
+        remedy="collect again with this version: the log answers, nothing is sampled again",
+    )
 
 
 def read_groups(output: Location, *, files: Sequence[str], columns: Sequence[str]) -> Iterator[pa.Table]:
