@@ -10,7 +10,8 @@ from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.columnar import open_grouped
 from memagent_batch.inputs.shards import list_files
-from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, table_locations
+from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
+from memagent_batch.runs.table_files import table_locations
 from memagent_batch.runs.tables import ANSWERS_FOLDER
 
 REQUIRED = ("document_id", "question_id", "answer")

@@ -13,7 +13,8 @@ from memagent_batch.files.errors import output_errors, table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
 from memagent_batch.inputs.columnar import GroupedFile, open_grouped
-from memagent_batch.runs.manifest import MANIFEST_FILE, table_locations
+from memagent_batch.runs.manifest import MANIFEST_FILE
+from memagent_batch.runs.table_files import table_locations
 from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 
 REMEDY = "run `evaluate run` again with the same arguments; finished readings are not read anew"

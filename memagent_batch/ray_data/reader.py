@@ -42,7 +42,7 @@ from memagent_batch.reading.generation import Numbering, Recording, Sharing, Tal
 from memagent_batch.reading.logged_turns import LoggedTurns, SharedTurns
 from memagent_batch.reading.once import Once
 from memagent_batch.reading.suspects import Suspects
-from memagent_batch.runs.not_read import ENDED
+from memagent_batch.runs.parts import ENDED
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import (
     make_engine,

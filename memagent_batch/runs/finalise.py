@@ -16,9 +16,7 @@ from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
-from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.question_list import read_asked, write_asked
-from memagent_batch.log.schemas import OUTCOME_LOG
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.masking import shown
 from memagent_batch.runs.changes import find_changes, removed_documents
@@ -34,7 +32,6 @@ from memagent_batch.runs.manifest import (
     public_settings,
     write_run_record,
 )
-from memagent_batch.runs.not_read import attach_not_read
 from memagent_batch.runs.parts import PARTS
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.tables import (
@@ -81,14 +78,6 @@ class Run:
     """The same on the monotonic clock of this process, which no correction of the wall clock moves."""
     projection: Projection
     """How rows are made of the log."""
-
-    def parts(self, plan: Plan, index: TurnIndex, *, not_read: pa.Table | None = None) -> list[pa.Table]:
-        """The plan in numbered parts, one for each file of the tables, with the readings that were not read."""
-        parts = attach_not_read(plan.parts(index), OUTCOME_LOG.empty_table() if not_read is None else not_read)
-        return [
-            part.append_column("part", pa.array([number] * part.num_rows, pa.int64()))
-            for number, part in enumerate(parts)
-        ]
 
 
 def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, plan: Plan) -> Run:

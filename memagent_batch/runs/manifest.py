@@ -12,7 +12,7 @@ from fsspec.utils import glob_translate
 
 from memagent_batch.errors import OutputError, StorageError
 from memagent_batch.files.claims import claimed_record
-from memagent_batch.files.json_files import json_bytes, read_json
+from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded, shown
 from memagent_batch.settings import Settings
@@ -172,19 +172,3 @@ def write_run_record(output: Location, record: RunRecord, *, version: str | None
         return (output / RUN_FILE).replace(json_bytes(asdict(record)), version=version)
     except StorageError as error:
         raise OutputError(f"output: {error}; choose another output, or mend its rights") from error
-
-
-def table_locations(output: Location, table: str) -> list[Location]:
-    """The files that hold a table of the last finished run, as its manifest names them.
-
-    Raises:
-        OutputError: there is no manifest, or no such table.
-    """
-    manifest = read_json(output / MANIFEST_FILE)
-    if manifest is None:
-        raise OutputError(
-            f"output: no run has finished at {output.uri} (no {MANIFEST_FILE}); run the same command to its end"
-        )
-    if table not in manifest["files"]:
-        raise OutputError(f"output: {output.uri} has no table {table!r}; it has {', '.join(sorted(manifest['files']))}")
-    return [output / name for name in manifest["files"][table]]
