@@ -17,7 +17,7 @@ from memagent_batch.runs.verdict import require_read, require_success
 from memagent_batch.settings import Settings
 from memagent_batch.training.rollouts.groups import COUNTS
 from memagent_batch.training.rollouts.rewarder import require_reward
-from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, make_record
+from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, rollouts_record
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer_plan
@@ -111,7 +111,7 @@ def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, settings: S
         counts = {name: sum(report[name] for report in reports) for name in (*COUNTS, "reward_sum")}
         _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
     files = [name for report in reports for name in report["files"]]
-    record = make_record(counts, files, settings=settings, run_id=run_id)
+    record = rollouts_record(counts, files, settings=settings, run_id=run_id)
     publish(output, record, tables=ROLLOUT_TABLES, run_id=run_id)
     return record
 

@@ -14,8 +14,8 @@ from memagent_batch.errors import MemagentError
 from memagent_batch.evaluation.answer_tables import read_answers
 from memagent_batch.evaluation.record import (
     CONVERTED_FOLDER,
-    RUNS_FOLDER,
     SCORES_FOLDER,
+    VARIANT_RUNS_FOLDER,
     VariantRecord,
     claim_evaluation,
     public_knobs,
@@ -110,7 +110,7 @@ def require_variants(variants: Sequence[Variant], *, output: Location) -> None:
         TooManyFailedError: one did; names it.
     """
     for variant in variants:
-        manifest = read_json(output / RUNS_FOLDER / variant.name / MANIFEST_FILE)
+        manifest = read_json(output / VARIANT_RUNS_FOLDER / variant.name / MANIFEST_FILE)
         with naming(variant):
             require_success(manifest or {}, max_failed_share=variant.settings.max_failed_share)
 
@@ -162,7 +162,7 @@ def place_variant(variant: Variant, *, suite: Suite, output: Location) -> Varian
             "questions": (suite.place / QUESTIONS_FILE).uri,
             "ask": (),
             "input": InputSettings(),
-            "output": (output / RUNS_FOLDER / variant.name).uri,
+            "output": (output / VARIANT_RUNS_FOLDER / variant.name).uri,
         }
     )
     return Variant(name=variant.name, knobs=variant.knobs, settings=fitted(settings))
@@ -195,7 +195,7 @@ def read_variant(variant: Variant, *, suite: Suite, before: VariantRecord | None
     spent = before.seconds if before and before.reader_fingerprint == manifest["reader_fingerprint"] else 0.0
     return VariantRecord(
         name=variant.name,
-        run=f"{RUNS_FOLDER}/{variant.name}",
+        run=f"{VARIANT_RUNS_FOLDER}/{variant.name}",
         scores=f"{SCORES_FOLDER}/{variant.name}.parquet",
         model=variant.settings.model,
         policy=variant.settings.policy.kind,

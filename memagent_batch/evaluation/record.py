@@ -14,7 +14,7 @@ EVALUATION_FILE = "evaluation.json"
 EVALUATION_FORMAT = "memagent-evaluation/1"
 """Changes with every change of layout that an older version can't read."""
 
-RUNS_FOLDER = "runs"
+VARIANT_RUNS_FOLDER = "runs"
 SCORES_FOLDER = "scores"
 CONVERTED_FOLDER = "suite"
 """Where a foreign suite lies in this project's layout."""
@@ -98,7 +98,7 @@ def claim_evaluation(output: Location, *, suite: Location, is_foreign: bool) -> 
     """
     named = shown(suite.fs.unstrip_protocol(suite.path))
     there = read_evaluation(output)
-    if there is not None and there.suite != named and (output / RUNS_FOLDER).files():
+    if there is not None and there.suite != named and (output / VARIANT_RUNS_FOLDER).files():
         raise OutputError(
             f"output: {output.uri} belongs to an evaluation over the suite {there.suite}, not {named}; choose another "
             "output"

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -13,6 +12,7 @@ from memagent_batch.files.errors import output_errors, table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
 from memagent_batch.inputs.columnar import GroupedFile, open_grouped
+from memagent_batch.log.index import Row
 from memagent_batch.runs.manifest import MANIFEST_FILE
 from memagent_batch.runs.table_files import table_locations
 from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
@@ -23,18 +23,17 @@ REMEDY = "run `evaluate run` again with the same arguments; finished readings ar
 READING_COLUMNS = ("document_id", "question_id", "sample")
 """What names a reading inside a run."""
 
-ReadingKey = tuple[str, str, int]
+ReadingIds = tuple[str, str, int]
 """Values of `READING_COLUMNS`."""
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingRows:
     """What a run kept of some readings."""
 
-    answers: dict[ReadingKey, Row]
+    answers: dict[ReadingIds, Row]
     """Their rows of `answers`."""
-    memories: dict[ReadingKey, list[Row]]
+    memories: dict[ReadingIds, list[Row]]
     """Their rows of `memories`, in the order of their turns; none for a reading that failed before its first."""
 
 
@@ -66,13 +65,13 @@ def read_scores(output: Location, evaluation: Evaluation) -> pa.Table:
     return pa.concat_tables([_read_scores(output / variant.scores, variant) for variant in evaluation.variants])
 
 
-def read_readings(run: Location, keys: Set[ReadingKey]) -> ReadingRows:
+def read_readings(run: Location, keys: Set[ReadingIds]) -> ReadingRows:
     """What the run in this folder kept of some readings. Holds one batch of rows at a time, beside what it returns.
 
     Raises:
         OutputError: a table can't be read; names the file.
     """
-    memories: dict[ReadingKey, list[Row]] = {}
+    memories: dict[ReadingIds, list[Row]] = {}
     for row in _matching(run, MEMORIES_FOLDER, keys):
         memories.setdefault(_key(row), []).append(row)
     return ReadingRows(
@@ -91,7 +90,7 @@ def _read_scores(place: Location, variant: VariantRecord) -> pa.Table:
     return table
 
 
-def _matching(run: Location, table: str, keys: Set[ReadingKey]) -> Iterator[Row]:
+def _matching(run: Location, table: str, keys: Set[ReadingIds]) -> Iterator[Row]:
     """Rows of these readings in a table of a run; none where the run's folder is no longer there."""
     for place in table_locations(run, table) if keys and (run / MANIFEST_FILE).exists() else ():
         with table_errors(place.uri, remedy=REMEDY), open_grouped(place) as file:
@@ -102,7 +101,7 @@ def _matching(run: Location, table: str, keys: Set[ReadingKey]) -> Iterator[Row]
 
 
 def _found(
-    file: GroupedFile, group: int, *, keys: Set[ReadingKey], names: tuple[str, ...] | list[str]
+    file: GroupedFile, group: int, *, keys: Set[ReadingIds], names: tuple[str, ...] | list[str]
 ) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
     """Batches of a row group, with the places of the rows that are looked for."""
     for batch in file.batches(group, names=names):
@@ -110,6 +109,6 @@ def _found(
         yield batch, [place for place, key in enumerate(zip(*columns, strict=True)) if key in keys]
 
 
-def _key(row: Row) -> ReadingKey:
+def _key(row: Row) -> ReadingIds:
     document_id, question_id, sample = (row[name] for name in READING_COLUMNS)
     return document_id, question_id, sample

@@ -31,7 +31,7 @@ TurnsKey = tuple[str, str]
 """Document hash, and question hash (or the hash of the list that the turns are shared by): where turns stand."""
 
 Row = dict[str, Any]
-"""A log row by column name."""
+"""A row of a table by column name."""
 
 Rank = tuple[bool, str, float]
 """Order among outcomes of one address, the one that stands last: a class, the run's id, seconds inside the run."""

@@ -9,8 +9,7 @@ from typing import Any
 from memagent_batch.domain.turns import FinishReason, TurnKind
 from memagent_batch.evaluation.report.text_diff import Change, Piece, differences
 from memagent_batch.evaluation.report.visible import shorten
-
-Row = dict[str, Any]
+from memagent_batch.log.index import Row
 
 MAX_STEPS = 36
 """Turns of a trace whose memory is shown; the rest is said to be left out."""

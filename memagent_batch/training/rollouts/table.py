@@ -94,13 +94,15 @@ def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, r
 def write_record(
     output: Location, counts: Mapping[str, Any], files: Sequence[str], *, settings: Settings, run_id: str
 ) -> dict[str, Any]:
-    """Writes `rollouts.json` into a place where nobody else writes, and returns what it says; see `make_record`."""
-    record = make_record(counts, files, settings=settings, run_id=run_id)
+    """Writes `rollouts.json` into a place where nobody else writes, and returns what it says; see `rollouts_record`."""
+    record = rollouts_record(counts, files, settings=settings, run_id=run_id)
     write_json(output / ROLLOUTS_FILE, record)
     return record
 
 
-def make_record(counts: Mapping[str, Any], files: Sequence[str], *, settings: Settings, run_id: str) -> dict[str, Any]:
+def rollouts_record(
+    counts: Mapping[str, Any], files: Sequence[str], *, settings: Settings, run_id: str
+) -> dict[str, Any]:
     """What `rollouts.json` says, without which the table is not whole.
 
     Args:
