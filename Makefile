@@ -8,7 +8,7 @@ TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend
 
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: setup tools fmt check test test-fast test-chaos test-bridges demo bench bench-peers docs lock train-tiny train-tiny-rl
+.PHONY: setup tools fmt check test test-fast test-chaos test-bridges metrics demo bench bench-peers docs lock train-tiny train-tiny-rl
 
 setup: .venv/.done
 
@@ -60,25 +60,22 @@ fmt: setup
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
+# How large the product is, how full its folders, how deep its stacks. `--root DIR DIR` compares checkouts.
+metrics: setup
+	$(PYTHON) tests/architecture/metrics.py
+
+# A few minutes' selection; `python -m benchmarks` lists all measurements.
 bench: setup
-	$(PYTHON) -m benchmarks.overhead
-	$(PYTHON) -m benchmarks.memory
-	$(PYTHON) -m benchmarks.suites
-	$(PYTHON) -m benchmarks.ceiling
-	$(PYTHON) -m benchmarks.speculation
-	$(PYTHON) -m benchmarks.start
-	$(PYTHON) -m benchmarks.turn_cost
-	$(PYTHON) -m benchmarks.questions
-	$(PYTHON) -m benchmarks.tail --documents 120 --turn-seconds 0.5 --runs 1
-	$(PYTHON) -m benchmarks.small_documents
-	$(PYTHON) -m benchmarks.backlog --runs 1
-	$(PYTHON) -m benchmarks.scale --replicas 8 32 --turn-seconds 4 --chunks 9
-	$(PYTHON) -m benchmarks.length --tokens 10000 1000000
-	$(PYTHON) -m benchmarks.log --turns 20000
+	$(PYTHON) -m benchmarks overhead --runs 1 --documents 50
+	$(PYTHON) -m benchmarks start --runs 1
+	$(PYTHON) -m benchmarks tail --documents 120 --turn-seconds 0.5 --runs 1
+	$(PYTHON) -m benchmarks scale --replicas 8 --turn-seconds 4 --chunks 9
+	$(PYTHON) -m benchmarks length --tokens 10000 1000000
+	$(PYTHON) -m benchmarks log --turns 20000
 
 bench-peers: setup .venv-peers/.done
-	$(PYTHON) -m benchmarks.peers
-	$(PYTHON) -m benchmarks.peers --modes same --corpora even
+	$(PYTHON) -m benchmarks peers
+	$(PYTHON) -m benchmarks peers --modes same --corpora even
 
 .venv-peers/.done: requirements/peers.txt
 	test -x .venv-peers/bin/python || $(UV) venv --quiet --python 3.11 .venv-peers
@@ -86,17 +83,18 @@ bench-peers: setup .venv-peers/.done
 	touch $@
 
 docs: setup
-	$(PYTHON) -m pipelines.tables_page
+	$(PYTHON) -m infra.docs.tables_page
 	.venv/bin/mkdocs build --strict -f infra/mkdocs.yml
 
+RECIPE := pipelines.recipes.tiny_policy
 train-tiny: setup
-	$(PYTHON) -m pipelines.train_tiny --output memagent_batch/models/tiny
+	$(PYTHON) -m $(RECIPE).supervise --output memagent_batch/models/tiny --log pipelines/recipes/tiny_policy/record/supervised.jsonl
 
-# The shipped policy, gone on with by reinforcement as models/tiny-rl was: RL_OUT/overwrite/model is the new one.
+# Trains the shipped policy further by rewards (docs/learning.md): RL_OUT/overwrite/model is the result.
 RL_OUT ?= tiny-rl
 train-tiny-rl: setup
-	$(PYTHON) -m pipelines.train_tiny_rl --policy gated --steps 10 --seed 5 --output $(RL_OUT)/gated
-	$(PYTHON) -m pipelines.train_tiny_rl --policy overwrite --steps 8 --seed 6 --model $(RL_OUT)/gated/model --output $(RL_OUT)/overwrite
+	$(PYTHON) -m $(RECIPE).reinforce --policy gated --steps 10 --seed 5 --output $(RL_OUT)/gated
+	$(PYTHON) -m $(RECIPE).reinforce --policy overwrite --steps 8 --seed 6 --model $(RL_OUT)/gated/model --output $(RL_OUT)/overwrite
 
 lock:
 	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 --extra cpu --extra dev pyproject.toml -o requirements/cpu.txt

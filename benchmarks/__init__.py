@@ -1,4 +1,4 @@
-"""Measurements, each a module with a command line: `python -m benchmarks.NAME --json`."""
+"""Measurements: `python -m benchmarks NAME [options]`; `python -m benchmarks` lists them."""
 
 import os
 

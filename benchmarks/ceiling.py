@@ -1,7 +1,7 @@
 """How much of vLLM's own speed reaches the readings: turns a second of the real job over those of vLLM alone.
 
-The job is the real one: Ray Data, actor, turn log, tables. Then the very prompts that it asked, rebuilt from its log,
-go to vLLM's own batch call all at once, in the order in which the job asked them: no Ray, no reading loop, no log, and
+The job is the real one: Ray Data, actor, turn log, tables. Then the same prompts, rebuilt from its log, go to
+vLLM's own batch call all at once, in the order in which the job sent them: no Ray, no reading loop, no log, and
 never a pause for want of work. Both have the same engine arguments, at most as many turns in one engine step, and an
 engine of their own that has just started, with an empty prefix cache.
 
@@ -11,11 +11,10 @@ the end of its last one, as the turn log has them; of vLLM alone from the call t
 """
 
 import argparse
-import json
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from typing import Any
 from benchmarks.needle_corpus import make_tasks, write_corpus
 from benchmarks.random_model import save_random_model
 from benchmarks.recorded_prompts import RecordedTurn, recorded_turns
+from benchmarks.spread import spread
 from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.engines.vllm.start import engine_arguments, engine_environment
 from memagent_batch.settings import PolicySettings, PoolSettings, Settings, VllmSettings
@@ -32,7 +32,7 @@ from pipelines.answer import answer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What one model is measured with."""
+    """Documents and budgets for one model."""
 
     documents: int
     """Documents, all of one length, so that no long one is left over at the end."""
@@ -45,7 +45,7 @@ class Load:
 
 
 STEADY = (0.2, 0.8)
-"""Shares of the turns between whose ends the steady state is."""
+"""The steady state lies between the ends of these shares of the turns."""
 
 TINY = Load(
     documents=160,
@@ -75,22 +75,17 @@ class Speed:
     """Tokens written."""
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--runs", type=int, default=3, help="rounds of job and vLLM alone, a model (default: 3)")
-    options.add_argument("--models", nargs="+", choices=["tiny", "big"], default=["tiny", "big"], help="models")
-    options.add_argument("--documents", type=int, help="documents of each model (default: 160 and 64)")
-    options.add_argument("--json", action="store_true", help="JSON lines only")
-    known = options.parse_args()
-    for name in known.models:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--models", nargs="+", choices=["tiny", "big"], default=["tiny", "big"], help="models")
+    parser.add_argument("--documents", type=int, help="documents of each model (default: 160 and 64)")
+
+
+def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for name in arguments.models:
         with tempfile.TemporaryDirectory() as folder:
             load = TINY if name == "tiny" else BIG
-            settings = _settings(Path(folder), name, load=load, num_documents=known.documents or load.documents)
-            figures = _measure(settings, runs=known.runs)
-        print(json.dumps({"benchmark": "ceiling", "model": name, **figures}), flush=True)
-        if not known.json:
-            share = figures["share_median"]
-            print(f"{name}: the job runs {share:.1%} of the turns a second that vLLM alone does", flush=True)
+            settings = _settings(Path(folder), name, load=load, num_documents=arguments.documents or load.documents)
+            yield {"model": name, **_compare(settings, runs=arguments.runs)}
 
 
 def _settings(folder: Path, name: str, *, load: Load, num_documents: int) -> Settings:
@@ -108,7 +103,7 @@ def _settings(folder: Path, name: str, *, load: Load, num_documents: int) -> Set
     )
 
 
-def _measure(settings: Settings, *, runs: int) -> dict[str, Any]:
+def _compare(settings: Settings, *, runs: int) -> dict[str, Any]:
     """Rounds of the job and of vLLM alone, one after the other; each round's share is of its own two sides."""
     jobs, alone, same = [], [], []
     for number in range(runs):
@@ -125,10 +120,8 @@ def _measure(settings: Settings, *, runs: int) -> dict[str, Any]:
     return {
         "turns": len(turns),
         "runs": runs,
-        "share_median": round(statistics.median(shares), 3),
-        "share_range": [round(min(shares), 3), round(max(shares), 3)],
-        "share_whole_median": round(statistics.median(whole), 3),
-        "share_whole_range": [round(min(whole), 3), round(max(whole), 3)],
+        **spread("share", shares, digits=3),
+        **spread("share_whole", whole, digits=3),
         **{f"job_{name}": value for name, value in _summary(jobs).items()},
         **{f"vllm_{name}": value for name, value in _summary(alone).items()},
         "same_completions_share": round(statistics.median(same), 3),
@@ -136,10 +129,8 @@ def _measure(settings: Settings, *, runs: int) -> dict[str, Any]:
 
 
 def _summary(sides: Sequence[Speed]) -> dict[str, Any]:
-    rates = [side.turns_per_second for side in sides]
     return {
-        "turns_per_second_median": round(statistics.median(rates), 2),
-        "turns_per_second_range": [round(min(rates), 2), round(max(rates), 2)],
+        **spread("turns_per_second", [side.turns_per_second for side in sides], digits=2),
         "cached_share": round(statistics.median(side.cached_share for side in sides), 3),
         "completion_tokens": round(statistics.median(side.completion_tokens for side in sides)),
     }
@@ -178,7 +169,7 @@ def _vllm_alone(settings: Settings, turns: Sequence[RecordedTurn]) -> tuple[Spee
     params = [SamplingParams(temperature=0, max_tokens=turn.prompt.max_tokens, detokenize=False) for turn in turns]
     failure_file = Path(settings.output) / "failure.txt"
     with orphan_guard.environment(engine_environment() | orphan_guard.guarded(failure_file)):
-        llm = LLM(**(arguments | {"disable_log_stats": False}))  # else it does not say when a request ended
+        llm = LLM(**(arguments | {"disable_log_stats": False}))  # without statistics it reports no ends of requests
     try:
         began = time.monotonic()
         outputs = llm.generate(prompts, params, use_tqdm=False)
@@ -196,7 +187,3 @@ def _vllm_alone(settings: Settings, turns: Sequence[RecordedTurn]) -> tuple[Spee
     return speed, sum(
         token_ids == list(turn.completion_token_ids) for token_ids, turn in zip(written, turns, strict=True)
     )
-
-
-if __name__ == "__main__":
-    main()

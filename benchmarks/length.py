@@ -1,17 +1,19 @@
 """Documents from 10 thousand to 10 million tokens: seconds per million tokens, and peak memory of driver and actor.
 
 The real job in a process of its own, one reading at a time. With the simulated engine, which answers at once, the time
-is all that is not the engine: tokenising, and the reading loop with replay and turn log. With `--engine vllm` it is a
-reading's whole time with the shipped policy. A length has as many documents as make a million tokens, at least one.
+is everything that is not the engine: tokenising, and the reading loop with replay and turn log. With `--engine vllm` it
+is a reading's whole time with the shipped policy. A length has as many documents as make a million tokens, at least
+one.
 """
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,25 +37,23 @@ ID_BYTES = 4
 """Of a token id in an Arrow column."""
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
     lengths = [10_000, 100_000, MILLION, 10 * MILLION]
-    options.add_argument("--tokens", type=int, nargs="+", default=lengths, help="lengths (default: 10 K to 10 M)")
-    options.add_argument("--total", type=int, default=MILLION, help="tokens of a length, at least (default: 1 M)")
-    options.add_argument("--engine", choices=["simulated", "vllm"], default="simulated", help="default: simulated")
-    options.add_argument("--json", action="store_true", help="JSON lines only")
-    known = options.parse_args()
-    for num_tokens in known.tokens:
+    parser.add_argument("--tokens", type=int, nargs="+", default=lengths, help="lengths (default: 10 K to 10 M)")
+    parser.add_argument("--total", type=int, default=MILLION, help="tokens of a length, at least (default: 1 M)")
+    parser.add_argument("--engine", choices=["simulated", "vllm"], default="simulated", help="default: simulated")
+
+
+def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for num_tokens in arguments.tokens:
         with tempfile.TemporaryDirectory() as folder:
             figures = _run(
                 Path(folder),
                 num_tokens=num_tokens,
-                num_documents=max(known.total // num_tokens, 1),
-                engine=known.engine,
+                num_documents=max(arguments.total // num_tokens, 1),
+                engine=arguments.engine,
             )
-        print(json.dumps({"benchmark": "length", "engine": known.engine, **figures}), flush=True)
-        if not known.json:
-            print(f"{num_tokens:,} tokens: {figures['reading_seconds_per_million_tokens']} s per million to read")
+        yield {"engine": arguments.engine, **figures}
 
 
 def _run(folder: Path, *, num_tokens: int, num_documents: int, engine: str) -> dict[str, float]:
@@ -71,7 +71,9 @@ def _run(folder: Path, *, num_tokens: int, num_documents: int, engine: str) -> d
         raise RuntimeError(f"the job ended with exit code {job.returncode}")
     rows = pq.read_table(folder / "run" / "answers").to_pylist()
     if len(rows) != num_documents or any(row["status"] != "ok" for row in rows):
-        raise RuntimeError(f"{num_documents} readings were asked, these came: {[row['status'] for row in rows]}")
+        raise RuntimeError(
+            f"{num_documents} readings were requested, their statuses are {[row['status'] for row in rows]}"
+        )
     total = sum(row["num_document_tokens"] for row in rows)
     reading = sum((row["finished_at"] - row["started_at"]).total_seconds() for row in rows)
     return {
@@ -106,7 +108,3 @@ def _tokenising_seconds(folder: Path) -> float:
         for _ in tokenise(bundle, settings=settings):
             pass
     return time.monotonic() - began
-
-
-if __name__ == "__main__":
-    main()

@@ -7,7 +7,6 @@ peak memory is its own. On a local disk, and with `--store s3` on an S3 API serv
 
 import argparse
 import asyncio
-import json
 import logging
 import math
 import multiprocessing
@@ -29,12 +28,10 @@ from typing import Any
 import pyarrow as pa
 from moto.server import ThreadedMotoServer
 
-from benchmarks.fault_proxy import Fault, FaultProxy
-from benchmarks.peak_memory import peak_mib
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.documents import INDEX_SCHEMA
@@ -45,6 +42,8 @@ from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWrit
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.tables import Projection, project
 from memagent_batch.settings import LogSettings, TableFormat
+from tests.faults.loopback.proxy import FaultProxy, RequestFault
+from tests.faults.peak_memory import peak_mib
 
 FINGERPRINT = text_hash("a reader")
 QUESTION = "What colour is the sky?"
@@ -63,51 +62,51 @@ NEVER_SECONDS = 3600.0
 """The benchmark flushes by itself, so that a file holds a known number of turns."""
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--turns", type=int, nargs="+", default=[20_000, 100_000], help="default: 20000 100000")
-    options.add_argument("--reading-turns", type=int, default=20, help="turns of a reading (default: 20)")
-    options.add_argument("--file-turns", type=int, default=1000, help="turns of a log file (default: 1000)")
-    options.add_argument("--parts", type=int, default=3, help="parts of the tables that are projected (default: 3)")
-    options.add_argument(
-        "--nights",
-        type=int,
-        nargs="+",
-        default=[],
-        help="instead: scan a log of so many small files, as nights leave",
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--turns", type=int, nargs="+", default=[20_000, 100_000], help="default: 20000 100000")
+    parser.add_argument("--reading-turns", type=int, default=20, help="turns of a reading (default: 20)")
+    parser.add_argument("--file-turns", type=int, default=1000, help="turns of a log file (default: 1000)")
+    parser.add_argument("--parts", type=int, default=3, help="parts of the tables that are projected (default: 3)")
+    parser.add_argument(
+        "--nights", type=int, nargs="+", default=[], help="instead: scan logs of so many small files, as nights leave"
     )
-    options.add_argument("--store", choices=["disk", "s3"], default="disk", help="where the log lies (default: disk)")
-    options.add_argument("--delay", type=float, default=0.0, help="seconds that each request to S3 takes longer")
-    options.add_argument("--json", action="store_true", help="JSON lines only")
-    known = options.parse_args()
-    for files in known.nights:
-        with _store(known.store, delay_seconds=known.delay) as (place, direct):
+    parser.add_argument("--store", choices=["disk", "s3"], default="disk", help="where the log lies (default: disk)")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds that each request to S3 takes longer")
+
+
+def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    about = {"store": arguments.store, "delay_seconds": arguments.delay}
+    for files in arguments.nights:
+        with _store(arguments.store, delay_seconds=arguments.delay) as (place, direct):
             figures = {**_apart(_write_nights, direct, files), **_apart(_scan_nights, place, files)}
-        log = {"store": known.store, "delay_seconds": known.delay, "files": files}
-        print(json.dumps({"benchmark": "log_nights", **log, **figures}), flush=True)
-        if not known.json:
-            print(f"{files:,} log files: scanned in {figures['scan_nights_seconds']} s")
-    for turns in () if known.nights else known.turns:
-        with _store(known.store, delay_seconds=known.delay) as (place, _), tempfile.NamedTemporaryFile() as parts:
-            shape = (place, turns // known.reading_turns, known.reading_turns)
+        yield {"what": "nights", **about, "files": files, **figures}
+    for turns in () if arguments.nights else arguments.turns:
+        with (
+            _store(arguments.store, delay_seconds=arguments.delay) as (place, _),
+            tempfile.NamedTemporaryFile() as parts,
+        ):
+            shape = (place, turns // arguments.reading_turns, arguments.reading_turns)
             figures = {
-                **_apart(_write, *shape, known.file_turns),
+                **_apart(_write, *shape, arguments.file_turns),
                 **_apart(_scan, *shape),
                 **_apart(_resume, *shape),
-                **_apart(_part, *shape, known.parts, parts.name),
+                **_apart(_part, *shape, arguments.parts, parts.name),
                 **_apart(_project, place, parts.name),
             }
-        print(json.dumps({"benchmark": "log", "store": known.store, "turns": turns, **figures}), flush=True)
-        if not known.json:
-            print(f"{turns:,} turns: scan {figures['scan_seconds']} s, a resume {figures['resume_seconds_median']} s")
+        yield {"what": "turns", **about, "turns": turns, **figures}
 
 
 def _apart(phase: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """What a phase tells, and the memory that it took beyond its start, in a process of its own."""
+    """Figures of a phase, and the memory that it took beyond its start, in a process of its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        before = pool.apply(peak_mib)
+        before = pool.apply(_peak_mib)
         figures = pool.apply(phase, arguments)
-        return {**figures, f"{phase.__name__[1:]}_mib": round(pool.apply(peak_mib) - before, 1)}
+        return {**figures, f"{phase.__name__[1:]}_mib": round(pool.apply(_peak_mib) - before, 1)}
+
+
+def _peak_mib() -> float:
+    """Peak memory of this process, which has imported this module when it gets here."""
+    return peak_mib()
 
 
 def _write(place: Location, num_readings: int, reading_turns: int, file_turns: int) -> dict[str, Any]:
@@ -183,7 +182,9 @@ def _scan_nights(place: Location, num_files: int) -> dict[str, Any]:
     timer = _Timer()
     index = scan_log(place, reader_fingerprint=FINGERPRINT)
     if len(index.outcomes) != num_files // 2 * NIGHT_READINGS:
-        raise RuntimeError(f"{num_files // 2 * NIGHT_READINGS} readings were logged, {len(index.outcomes)} found")
+        raise RuntimeError(
+            f"{num_files // 2 * NIGHT_READINGS} readings were logged, the scan found {len(index.outcomes)}"
+        )
     figures = timer.figures("scan_nights")
     return {**figures, "files_per_second": round(num_files / figures["scan_nights_seconds"])}
 
@@ -265,8 +266,8 @@ def _plan(num_readings: int, reading_turns: int) -> Plan:
         }
         for number in range(num_readings)
     ]
-    asked = {"question_id": "q", "document_id": None, "question": QUESTION, "references": None}
-    questions = pa.Table.from_pylist([asked], schema=QUESTION_SCHEMA)
+    question = {"question_id": "q", "document_id": None, "question": QUESTION, "references": None}
+    questions = pa.Table.from_pylist([question], schema=QUESTION_SCHEMA)
     return Plan(pa.Table.from_pylist(rows, schema=INDEX_SCHEMA), questions, samples=1)
 
 
@@ -300,7 +301,7 @@ def _prompt(turn: int, reading_turns: int) -> Prompt:
     is_last = turn == reading_turns - 1
     return Prompt(
         path="answer" if is_last else f"update/{turn}",
-        kind=TurnKind.ANSWER if is_last else TurnKind.UPDATE,
+        kind="answer" if is_last else "update",
         token_ids=_PROMPT,
         max_tokens=COMPLETION_TOKENS,
     )
@@ -362,7 +363,7 @@ def _store(kind: str, *, delay_seconds: float) -> Iterator[tuple[Location, Locat
     try:
         direct.fs.mkdir("log")
         with FaultProxy(upstream=url, slow_seconds=delay_seconds) as proxy:
-            proxy.strike(Fault.SLOW, rate=1.0)
+            proxy.strike(RequestFault.SLOW, rate=1.0)
             yield replace(direct, storage_options=_options(proxy.url)) if delay_seconds else direct, direct
     finally:
         server.stop()
@@ -370,7 +371,3 @@ def _store(kind: str, *, delay_seconds: float) -> Iterator[tuple[Location, Locat
 
 def _options(url: str) -> dict[str, Any]:
     return {"key": "test", "secret": "test", "client_kwargs": {"endpoint_url": url}}
-
-
-if __name__ == "__main__":
-    main()

@@ -5,7 +5,6 @@ sampled from outside. `uss` is private memory, `rss` counts shared pages (the ob
 """
 
 import argparse
-import json
 import random
 import subprocess
 import sys
@@ -28,22 +27,15 @@ ROLES = ("driver", "actor", "engine")
 KINDS = ("uss", "rss")
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--tokens", type=int, default=1_000_000, help="tokens of a document (default: 1,000,000)")
-    options.add_argument("--documents", type=int, nargs="+", default=[1, 10], help="corpus sizes (default: 1 10)")
-    options.add_argument("--json", action="store_true", help="JSON lines only")
-    known = options.parse_args()
-    peaks = []
-    for num_documents in known.documents:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tokens", type=int, default=1_000_000, help="tokens of a document (default: 1,000,000)")
+    parser.add_argument("--documents", type=int, nargs="+", default=[1, 10], help="corpus sizes (default: 1 10)")
+
+
+def measure(arguments: argparse.Namespace) -> Iterator[dict[str, float]]:
+    for num_documents in arguments.documents:
         with tempfile.TemporaryDirectory() as folder:
-            figures = _run(Path(folder), num_documents=num_documents, num_tokens=known.tokens)
-        print(json.dumps({"benchmark": "memory", **figures}), flush=True)
-        peaks.append(figures)
-    if not known.json:
-        for role in ROLES:
-            first, last = (peaks[index][f"{role}_uss_mib"] for index in (0, -1))
-            print(f"{role}: {first} MiB -> {last} MiB private at its peak ({last / first - 1:+.1%})")
+            yield _run(Path(folder), num_documents=num_documents, num_tokens=arguments.tokens)
 
 
 def _run(folder: Path, *, num_documents: int, num_tokens: int) -> dict[str, float]:
@@ -124,7 +116,3 @@ def _processes(pid: int) -> Iterator[tuple[str, psutil.Process]]:
             yield "actor", process
         elif "EngineCore" in title:
             yield "engine", process
-
-
-if __name__ == "__main__":
-    main()

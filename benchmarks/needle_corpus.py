@@ -1,16 +1,14 @@
 """Needle documents of one length, with a question each: the corpus of the benchmarks that run a real engine."""
 
 import random
-from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.domain.chunking import chunk_spans
+from memagent_batch.domain.document import Document
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_task
-from memagent_batch.reading.documents import DocumentChunks
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import TINY_MODEL, make_tokenizer
 
@@ -39,13 +37,6 @@ def write_corpus(folder: Path, tasks: list[NeedleTask]) -> None:
     pq.write_table(pa.Table.from_pylist(questions), folder / "questions.parquet")
 
 
-def chunks_of(text: str, settings: Settings) -> DocumentChunks:
-    """The text as the job cuts it."""
-    tokens = make_tokenizer(settings).encode_document(text)
-    spans = chunk_spans(
-        tokens.token_chars.data,
-        num_chars=len(text),
-        chunk_tokens=settings.policy.chunk_tokens,
-        overlap_tokens=settings.policy.overlap_tokens,
-    )
-    return DocumentChunks(tokens.token_ids, [asdict(span) for span in spans])
+def document_of(text: str, settings: Settings) -> Document:
+    """The text as the job tokenises it."""
+    return make_tokenizer(settings).document(text)

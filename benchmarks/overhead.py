@@ -6,53 +6,46 @@ reading loop alone on one event loop without Ray, log or tables.
 
 import argparse
 import asyncio
-import json
-import statistics
 import tempfile
 import time
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from benchmarks.simulated_job import SENTENCE, simulated_settings, write_corpus
+from benchmarks.spread import spread
 from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.document import Document
+from memagent_batch.domain.readings import Question
 from memagent_batch.ray_data.session import ray_session
-from memagent_batch.reading.documents import DocumentChunks
-from memagent_batch.reading.logged_turns import engine_turn
+from memagent_batch.reading.agent import Agent, make_agent
+from memagent_batch.reading.read import read
+from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.settings import Settings
-from memagent_batch.wiring import make_engine, make_policy, make_prompt_tokens, make_tokenizer
+from memagent_batch.wiring import make_engine, make_tokenizer
 from pipelines.answer import answer
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--documents", type=int, default=200, help="documents (default: 200)")
-    options.add_argument("--chunks", type=int, default=24, help="chunks of each document (default: 24)")
-    options.add_argument("--chunk-tokens", type=int, default=1024, help="tokens of a chunk (default: 1024)")
-    options.add_argument("--runs", type=int, default=5, help="runs of each (default: 5)")
-    options.add_argument("--json", action="store_true", help="JSON lines only")
-    known = options.parse_args()
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--documents", type=int, default=200, help="documents (default: 200)")
+    parser.add_argument("--chunks", type=int, default=24, help="chunks of each document (default: 24)")
+    parser.add_argument("--chunk-tokens", type=int, default=1024, help="tokens of a chunk (default: 1024)")
+
+
+def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder, ray_session():
         place = Path(folder)
-        settings = simulated_settings(place, chunk_tokens=known.chunk_tokens)
-        write_corpus(settings, [known.chunks] * known.documents)
-        turns = known.documents * (known.chunks + 1)
-        job = [_job(settings, place / f"run-{run}", turns) for run in range(known.runs)]
-        loop = [_loop(settings, known.documents, known.chunks) for _ in range(known.runs)]
+        settings = simulated_settings(place, chunk_tokens=arguments.chunk_tokens)
+        write_corpus(settings, [arguments.chunks] * arguments.documents)
+        turns = arguments.documents * (arguments.chunks + 1)
+        job = [_job(settings, place / f"run-{run}", turns) for run in range(arguments.runs)]
+        loop = [_loop(settings, arguments.documents, arguments.chunks) for _ in range(arguments.runs)]
     for name, seconds in (("job", job), ("loop", loop)):
-        figures = {
-            "benchmark": "overhead",
-            "what": name,
-            "turns": turns,
-            "runs": known.runs,
-            "seconds_per_1000_turns_median": round(statistics.median(seconds), 3),
-            "seconds_per_1000_turns_range": [round(min(seconds), 3), round(max(seconds), 3)],
-        }
-        print(json.dumps(figures))
-    if not known.json:
-        print(f"everything but the engine: {statistics.median(job):.2f} s per 1,000 turns")
+        figures = spread("seconds_per_1000_turns", seconds, digits=3)
+        yield {"what": name, "turns": turns, "runs": arguments.runs, **figures}
 
 
 def _job(settings: Settings, output: Path, turns: int) -> float:
@@ -61,39 +54,28 @@ def _job(settings: Settings, output: Path, turns: int) -> float:
     rows = pq.read_table(output / "answers", columns=["started_at", "finished_at", "num_turns"])
     done = sum(rows["num_turns"].to_pylist())
     if done != turns:
-        raise RuntimeError(f"expected {turns} turns, the tables say {done}")
+        raise RuntimeError(f"expected {turns} turns, the tables hold {done}")
     began, ended = min(rows["started_at"].to_pylist()), max(rows["finished_at"].to_pylist())
     return float((ended - began).total_seconds() / turns * 1000)
 
 
 def _loop(settings: Settings, num_documents: int, num_chunks: int) -> float:
     """Seconds per 1,000 turns of the policy over the same engine, 64 readings at once, nothing else."""
-    tokenizer = make_tokenizer(settings)
     size = settings.policy.chunk_tokens
-    token_ids = tokenizer.encode_document(SENTENCE * num_chunks * size).token_ids[: num_chunks * size]
-    spans = [
-        {"index": index, "token_start": index * size, "token_end": (index + 1) * size, "char_start": 0, "char_end": 0}
-        for index in range(num_chunks)
-    ]
-    chunks = DocumentChunks(token_ids, spans)
+    text = make_tokenizer(settings).document(SENTENCE * num_chunks * size)
+    document = replace(text, token_ids=text.token_ids[: num_chunks * size])
     began = time.monotonic()
-    asyncio.run(_read_all(settings, chunks, tokenizer.encode(settings.ask[0]), num_documents))
+    asyncio.run(_read_all(settings, document, num_documents))
     return (time.monotonic() - began) / (num_documents * (num_chunks + 1)) * 1000
 
 
-async def _read_all(settings: Settings, chunks: DocumentChunks, question: Sequence[int], num_documents: int) -> None:
-    slots = asyncio.Semaphore(settings.pool.readings_in_flight)
-    await asyncio.gather(*[_read(settings, chunks, question, number, slots) for number in range(num_documents)])
+async def _read_all(settings: Settings, document: Document, num_documents: int) -> None:
+    slots, agent = asyncio.Semaphore(settings.pool.readings_in_flight), make_agent(settings)
+    await asyncio.gather(*[_read(settings, document, agent, number, slots) for number in range(num_documents)])
 
 
-async def _read(
-    settings: Settings, chunks: DocumentChunks, question: Sequence[int], number: int, slots: asyncio.Semaphore
-) -> None:
+async def _read(settings: Settings, document: Document, agent: Agent, number: int, slots: asyncio.Semaphore) -> None:
     address = ReadingAddress(document_hash=str(number), question_hash="", sample=0, reader_fingerprint="")
-    ask = partial(engine_turn, make_engine(settings), address, seed=0)
+    turns = ReadingTurns(engine=make_engine(settings), address=address, seed=0)
     async with slots:
-        await make_policy(settings).read(chunks, question, prompts=make_prompt_tokens(settings), generate=ask)
-
-
-if __name__ == "__main__":
-    main()
+        await read(document, Question(question_id="q", text=settings.ask[0]), agent=agent, turns=turns)

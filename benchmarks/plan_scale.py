@@ -6,7 +6,6 @@ its own, so that its peak memory is its own; Ray's workers are not in it. Nothin
 """
 
 import argparse
-import json
 import multiprocessing
 import os
 import tempfile
@@ -19,13 +18,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.peak_memory import peak_mib
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.runs.plan import group_documents
 from memagent_batch.settings import InputSettings, Settings
 from memagent_batch.wiring import TINY_MODEL
 from pipelines.plan import make_plan
+from tests.faults.peak_memory import peak_mib
 
 FOLDER_FILES = 10_000
 """Files of a folder, as an upload by day or customer leaves them."""
@@ -35,27 +34,24 @@ ROW_GROUP_ROWS = 1_048_576
 """What pyarrow writes by default."""
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--files", type=int, nargs="+", default=[], help="text files, one document each")
-    options.add_argument(
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--files", type=int, nargs="+", default=[], help="text files, one document each")
+    parser.add_argument(
         "--inline", type=int, nargs="+", default=[], help="rows of one Parquet file, each with a question"
     )
-    options.add_argument("--folder", default=None, help="where the corpus is written (default: the system's)")
-    options.add_argument("--json", action="store_true", help="JSON lines only")
-    known = options.parse_args()
-    for kind, write, sizes in (("files", _write_files, known.files), ("inline", _write_inline, known.inline)):
-        for size in sizes or ([] if known.files or known.inline else [10_000]):
-            with tempfile.TemporaryDirectory(dir=known.folder) as folder:
+    parser.add_argument("--folder", default=None, help="where the corpus is written (default: the system's)")
+
+
+def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for kind, write, sizes in (("files", _write_files, arguments.files), ("inline", _write_inline, arguments.inline)):
+        for size in sizes or ([] if arguments.files or arguments.inline else [10_000]):
+            with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
                 began = time.monotonic()
                 write(Path(folder) / "documents", size)
                 written = round(time.monotonic() - began, 1)
                 with multiprocessing.get_context("spawn").Pool(1) as pool:
                     figures = pool.apply(_plan, (folder, kind))
-            line = {"benchmark": "plan_scale", "kind": kind, "documents": size, "write_seconds": written, **figures}
-            print(json.dumps(line), flush=True)
-            if not known.json:
-                print(f"{size:,} {kind}: {figures['plan_seconds']} s, driver {figures['peak_mib']} MiB at its peak")
+            yield {"kind": kind, "documents": size, "write_seconds": written, **figures}
 
 
 def _plan(folder: str, kind: str) -> dict[str, Any]:
@@ -123,7 +119,3 @@ def _text(index: int) -> str:
 
 
 _FILLER = " ".join(f"clause{number % 89}" for number in range(TEXT_WORDS))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,11 @@
 """Many questions over one document: prompt tokens that vLLM computes for each, in three ways of asking.
 
-The real job with real vLLM and the shipped policy: documents of one length, asked 1, 4 and 16 questions. `published`
+The real job with real vLLM and the shipped policy: documents of one length, with 1, 4 and 16 questions. `published`
 is the policy `overwrite` with the default prompt set, `section-first` the same with that prompt set, `shared` the
 policy of that name. Each question's fact stands in the document, so the answers are scored as well.
 """
 
 import argparse
-import json
 import random
 import subprocess
 import sys
@@ -30,30 +29,25 @@ WAYS = {
     "section-first": ("--prompt-set", "section-first"),
     "shared": ("--policy.kind", "shared"),
 }
-"""Names, and the knobs that set them apart."""
+"""The knobs of each way."""
 LIST_TOKENS = 512
 """Room for the longest question list; the same in all ways."""
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--questions", type=int, nargs="+", default=[1, 4, 16], help="of a document (default: 1 4 16)")
-    options.add_argument("--tokens", type=int, default=12_000, help="tokens of a document, at least (default: 12,000)")
-    options.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="ways of asking (default: all)")
-    options.add_argument("--knobs", default="", help="further knobs of the job, such as '--pool.readings-in-flight 8'")
-    options.add_argument("--json", action="store_true", help="JSON lines only")
-    known = options.parse_args()
-    found = []
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--questions", type=int, nargs="+", default=[1, 4, 16], help="of a document (default: 1 4 16)")
+    parser.add_argument("--tokens", type=int, default=12_000, help="tokens of a document, at least (default: 12,000)")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="ways of asking (default: all)")
+    parser.add_argument("--knobs", default="", help="further knobs of the job, such as '--pool.readings-in-flight 8'")
+
+
+def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
-        references = _corpus(Path(folder), known.questions, num_tokens=known.tokens)
-        for way in known.ways:
-            seconds = _run(Path(folder), way, knobs=known.knobs.split())
+        references = _corpus(Path(folder), arguments.questions, num_tokens=arguments.tokens)
+        for way in arguments.ways:
+            seconds = _run(Path(folder), way, knobs=arguments.knobs.split())
             rows = pq.read_table(Path(folder, way, "answers")).to_pylist()
-            found += list(_figures(way, rows, references=references, seconds=seconds))
-            for figures in found[-len(known.questions) :]:
-                print(json.dumps(figures), flush=True)
-    if not known.json:
-        _say(found)
+            yield from _figures(way, rows, references=references, seconds=seconds)
 
 
 def _corpus(folder: Path, numbers: Sequence[int], *, num_tokens: int) -> dict[tuple[str, str], str]:
@@ -102,7 +96,6 @@ def _figures(
         own = [row for row in rows if row["document_id"] == document_id]
         prompt, cached = (sum(row[name] for row in own) for name in ("num_prompt_tokens", "num_cached_prompt_tokens"))
         yield {
-            "benchmark": "questions",
             "way": way,
             "questions": len(own),
             "document_tokens": own[0]["num_document_tokens"],
@@ -120,17 +113,3 @@ def _figures(
             "memory_truncations": sum(row["memory_truncations"] for row in own),
             "seconds_of_the_run": round(seconds, 1),
         }
-
-
-def _say(found: Sequence[dict[str, Any]]) -> None:
-    alone = found[0]["computed_per_question_and_document_token"]
-    for figures in found:
-        share = figures["computed_per_question_and_document_token"] / alone
-        print(
-            f"{figures['way']}, {figures['questions']} questions: {share:.1%} of the first line's computed prompt "
-            f"tokens for each, {figures['right']} right"
-        )
-
-
-if __name__ == "__main__":
-    main()

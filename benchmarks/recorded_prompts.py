@@ -7,33 +7,35 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from benchmarks.needle_corpus import chunks_of
-from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.reading.generation import Recording, Replaying
-from memagent_batch.reading.logged_turns import held_turn
+from benchmarks.needle_corpus import document_of
+from memagent_batch.domain.addresses import ReadingAddress, text_hash
+from memagent_batch.domain.readings import Question
+from memagent_batch.domain.turns import Prompt
+from memagent_batch.log.index import reading_key
+from memagent_batch.reading.agent import make_agent
+from memagent_batch.reading.read import read
+from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.settings import Settings
-from memagent_batch.wiring import make_policy, make_prompt_tokens, make_tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedTurn:
-    """A turn as the run asked it."""
+    """A turn of the run."""
 
     prompt: Prompt
-    """What was asked."""
+    """Its prompt."""
     completion_token_ids: list[int]
     """What came back."""
     num_cached_tokens: int
     """Prompt tokens that the prefix cache held."""
     began_at: float
-    """When it was asked, seconds since 1970."""
+    """When the engine got it, seconds since 1970."""
     ended_at: float
     """When it was answered, seconds since 1970."""
 
 
 def recorded_turns(settings: Settings) -> list[RecordedTurn]:
-    """All turns of a run over one Parquet file with a question for each document, in the order they were asked."""
+    """All turns of a run over one Parquet file with a question for each document, in the order of their start."""
     logged: dict[str, dict[str, Any]] = {}
     for row in pq.read_table(f"{settings.output}/log/turns").to_pylist():
         logged.setdefault(row["document_hash"], {})[row["path"]] = row
@@ -51,16 +53,16 @@ def recorded_turns(settings: Settings) -> list[RecordedTurn]:
 async def _asked(settings: Settings, text: str, question: str, *, rows: Mapping[str, dict[str, Any]]) -> list[Prompt]:
     """Prompts of one reading."""
     prompts: list[Prompt] = []
-    generate = Recording(
-        generate=Replaying(generate=_refuse, held={path: held_turn(row) for path, row in rows.items()}),
-        record=lambda prompt, _: prompts.append(prompt),
+    address = ReadingAddress(document_hash="", question_hash="", sample=0, reader_fingerprint="")
+    turns = ReadingTurns(
+        engine=ReplayOnly(),
+        address=address,
+        seed=0,
+        held={reading_key(address): rows},
+        observe=lambda prompt, _: prompts.append(prompt),
     )
-    await make_policy(settings).read(
-        chunks_of(text, settings),
-        make_tokenizer(settings).encode(question),
-        prompts=make_prompt_tokens(settings),
-        generate=generate,
-    )
+    asked = Question(question_id="", text=question)
+    await read(document_of(text, settings), asked, agent=make_agent(settings), turns=turns)
     return prompts
 
 
@@ -73,7 +75,3 @@ def _recorded(prompt: Prompt, row: Mapping[str, Any]) -> RecordedTurn:
         began_at=ended_at - row["engine_seconds"],
         ended_at=ended_at,
     )
-
-
-async def _refuse(prompt: Prompt) -> Completion:
-    raise RuntimeError(f"the log does not hold turn {prompt.path} of this prompt")

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.writer import OUTCOMES_FOLDER
-from memagent_batch.ray_data.metrics import RunMetrics
+from memagent_batch.ray_data.progress import Progress
 from memagent_batch.runs.finalise import begin_run
 from memagent_batch.runs.manifest import claim_output
 from memagent_batch.settings import EngineKind, PolicySettings, Settings
@@ -24,7 +24,7 @@ SENTENCE = "The grass is green. The sky is blue. The sun is yellow. Here we go. 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingTime:
-    """What the log says of a reading stage."""
+    """Times of a reading stage, from the log."""
 
     seconds: float
     """From the first reading's start to the last one's end."""
@@ -69,15 +69,16 @@ def time_reading(
     """Reads the documents into a new output, in the plan's order or as `arrange` changes it."""
     output, reader = make_output(settings), identify_reader(settings)
     claim_output(output, settings)
-    plan, metrics = make_plan(settings), RunMetrics(settings)
+    plan = make_plan(settings)
     run = begin_run(output, settings, reader=reader, plan=plan)
-    metrics.start()
+    progress = Progress(run_id=run.run_id, asked=run.asked, model=settings.model, policy=settings.policy.kind)
+    progress.begin()
     bundles = list(plan.pending(TurnIndex(reader_fingerprint=reader.fingerprint), retry_failed=False))
-    read_documents(arrange(bundles), settings=settings, run=run, metrics=metrics)
-    metrics.close()
+    read_documents(arrange(bundles), settings=settings, run=run, progress=progress)
+    progress.close()
     rows: dict[str, list[Any]] = pq.read_table(Path(settings.output) / OUTCOMES_FOLDER).to_pydict()
     if len(rows["status"]) != plan.num_readings or set(rows["status"]) != {"ok"}:
-        raise RuntimeError(f"{plan.num_readings} readings were asked, the log holds {len(rows['status'])}")
+        raise RuntimeError(f"{plan.num_readings} readings were requested, the log holds {len(rows['status'])}")
     first = min(rows["started_at"])
     begun = [(started - first).total_seconds() for started in rows["started_at"]]
     ended = [(finished - first).total_seconds() for finished in rows["finished_at"]]

@@ -5,7 +5,7 @@ Every run is a process of its own, with a Ray of its own. Its parts, one after t
 - import: the interpreter, and everything that the driver imports
 - ray: Ray's start on this machine
 - plan: settings, tokeniser and inputs, until the run is recorded
-- processes: the actor and vLLM's engine process start and import vLLM; all that the next two do not say
+- processes: the actor and vLLM's engine process start and import vLLM; all but what the next two count
 - model: vLLM builds the model and loads the weights (its own log lines)
 - warm_up: vLLM makes the KV cache and warms up (its own log lines)
 - first_turn: from asking the engine to its last token
@@ -17,17 +17,19 @@ import argparse
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from benchmarks.needle_corpus import make_tasks, write_corpus
+from benchmarks.spread import spread
 
 CONFIG = Path(__file__).parent.parent / "jobs" / "configs" / "tiny.yaml"
 
@@ -40,7 +42,7 @@ _CHILD = (
     "    print(json.dumps({'imported': imported, 'ray': time.time()}), flush=True)\n"
     "    sys.exit(jobs.answer.main(sys.argv[1:]))\n"
 )
-"""The command, with Ray started before it, so that its start can be told from the plan."""
+"""The command, with Ray started before it, so that its start is measured apart from the plan."""
 
 REFUSED = {
     "knob": ["--window-tokens", "wide"],
@@ -54,51 +56,42 @@ PARTS = ("import", "ray", "plan", "processes", "model", "warm_up", "first_turn")
 
 MODEL_LINE = re.compile(r"(?:Initializing model|Loading weights) took ([\d.]+) seconds")
 WARM_UP_LINE = re.compile(r"init engine .* took ([\d.]+) s")
-"""What vLLM 0.32 says of its start."""
+"""What vLLM 0.32 logs of its start."""
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--runs", type=int, default=3, help="runs (default: 3)")
-    options.add_argument("--json", action="store_true", help="JSON lines only")
-    options.add_argument("--messages", action="store_true", help="the first message, and runs that are refused")
-    options.add_argument("--checkout", type=Path, default=Path(__file__).parent.parent, help="whose messages")
-    known = options.parse_args()
-    if known.messages:
-        _tell_messages(runs=known.runs, checkout=known.checkout)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--messages", action="store_true", help="the first message, and runs that are refused")
+    parser.add_argument("--checkout", type=Path, default=Path(__file__).parent.parent, help="code under --messages")
+
+
+def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    if arguments.messages:
+        yield from _messages(runs=arguments.runs, checkout=arguments.checkout)
         return
     runs = []
-    for _ in range(known.runs):
+    for _ in range(arguments.runs):
         with tempfile.TemporaryDirectory(prefix="start-") as folder:  # short: Ray's sockets lie below it
             runs.append(_run(Path(folder)))
     for part in ("total", *PARTS):
         seconds = [sum(run.values()) if part == "total" else run[part] for run in runs]
-        figures = {
-            "benchmark": "start",
-            "part": part,
-            "runs": known.runs,
-            "seconds_median": round(statistics.median(seconds), 2),
-            "seconds_range": [round(min(seconds), 2), round(max(seconds), 2)],
-        }
-        print(json.dumps(figures), flush=True)
-    if not known.json:
-        total = statistics.median(sum(run.values()) for run in runs)
-        print(f"from the command to the end of its first turn: {total:.1f} s")
+        yield {"part": part, "runs": arguments.runs, **spread("seconds", seconds, digits=2)}
 
 
-def _tell_messages(*, runs: int, checkout: Path) -> None:
-    """Prints a line for each kind of refused run."""
+def _messages(*, runs: int, checkout: Path) -> Iterator[dict[str, Any]]:
+    """Seconds to the first message and to the end, for each kind of refused run."""
     with tempfile.TemporaryDirectory(prefix="start-") as name:
         folder = Path(name)
         (folder / "rows.jsonl").write_text(json.dumps({"document_id": "a", "text": "a text"}))
         for refused, arguments in REFUSED.items():
-            given = ["--ask", "Who?", "--output", "run", "--documents", "rows.jsonl", *arguments]
-            seconds = [_refused(given, folder=folder, checkout=checkout) for _ in range(runs)]
-            figures = {"benchmark": "start_messages", "refused": refused, "runs": runs}
-            for moment, values in zip(("first_message", "end"), zip(*seconds, strict=True), strict=True):
-                figures[f"{moment}_seconds_median"] = round(statistics.median(values), 2)
-                figures[f"{moment}_seconds_range"] = [round(min(values), 2), round(max(values), 2)]
-            print(json.dumps(figures), flush=True)
+            command = ["--ask", "Who?", "--output", "run", "--documents", "rows.jsonl", *arguments]
+            seconds = [_refused(command, folder=folder, checkout=checkout) for _ in range(runs)]
+            first_message, end = zip(*seconds, strict=True)
+            yield {
+                "refused": refused,
+                "runs": runs,
+                **spread("first_message_seconds", first_message, digits=2),
+                **spread("end_seconds", end, digits=2),
+            }
 
 
 def _refused(arguments: list[str], *, folder: Path, checkout: Path) -> tuple[float, float]:
@@ -112,10 +105,10 @@ def _refused(arguments: list[str], *, folder: Path, checkout: Path) -> tuple[flo
         env=os.environ | {"PYTHONPATH": str(checkout.resolve()), "RAY_TMPDIR": str(folder)},
     ) as job:
         if job.stderr is None or not job.stderr.read(1):
-            raise RuntimeError("the command said nothing")
-        said = time.monotonic() - began
+            raise RuntimeError("the command printed nothing")
+        first_message = time.monotonic() - began
         job.stderr.read()
-    return said, time.monotonic() - began
+    return first_message, time.monotonic() - began
 
 
 def _run(folder: Path) -> dict[str, float]:
@@ -135,7 +128,7 @@ def _run(folder: Path) -> dict[str, float]:
     )
     marks = json.loads(job.stdout.splitlines()[0])
     planned = _time_of("run_started", job.stderr)
-    asked, answered = _first_turn(folder / "run")
+    began_turn, answered = _first_turn(folder / "run")
     log = "\n".join(path.read_text(errors="replace") for path in folder.glob("ray/session_2*/logs/worker-*"))
     model = sum(float(seconds) for seconds in MODEL_LINE.findall(log))
     warm_up = sum(float(seconds) for seconds in WARM_UP_LINE.findall(log))
@@ -145,26 +138,22 @@ def _run(folder: Path) -> dict[str, float]:
         "import": marks["imported"] - began,
         "ray": marks["ray"] - marks["imported"],
         "plan": planned - marks["ray"],
-        "processes": asked - planned - model - warm_up,
+        "processes": began_turn - planned - model - warm_up,
         "model": model,
         "warm_up": warm_up,
-        "first_turn": answered - asked,
+        "first_turn": answered - began_turn,
     }
 
 
 def _time_of(event: str, lines: str) -> float:
-    """When the run told the event, seconds since 1970."""
-    told = [json.loads(line) for line in lines.splitlines() if line.startswith("{")]
-    return next(datetime.fromisoformat(line["time"]).timestamp() for line in told if line["event"] == event)
+    """When the run logged the event, seconds since 1970."""
+    records = [json.loads(line) for line in lines.splitlines() if line.startswith("{")]
+    return next(datetime.fromisoformat(line["time"]).timestamp() for line in records if line["event"] == event)
 
 
 def _first_turn(output: Path) -> tuple[float, float]:
-    """When the run's first turn was asked and answered, seconds since 1970."""
+    """Start and end of the run's first turn, seconds since 1970."""
     rows = pq.read_table(output / "log" / "turns", columns=["finished_at", "engine_seconds"]).to_pylist()
     first = min(rows, key=lambda row: row["finished_at"])
     answered = first["finished_at"].timestamp()
     return answered - first["engine_seconds"], answered
-
-
-if __name__ == "__main__":
-    main()

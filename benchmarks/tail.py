@@ -7,18 +7,19 @@ which share of the time the places of the readings in flight were filled.
 """
 
 import argparse
-import json
 import math
 import random
 import statistics
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from benchmarks.simulated_job import ReadingTime, simulated_settings, time_reading, write_corpus
+from benchmarks.spread import spread
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.settings import PoolSettings, Settings, SimulatedSettings
 
@@ -28,46 +29,40 @@ PARETO_SHAPE = 1.1
 """Exponent of the lengths' tail: the longest of 250 documents is some 60 times the shortest."""
 SHORTEST_CHUNKS = 2
 
-Order = Callable[..., list[pa.Table]]
+Arrangement = Callable[..., list[pa.Table]]
+"""Puts the bundles of documents in an order."""
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--documents", type=int, default=250, help="documents (default: 250)")
-    options.add_argument("--turn-seconds", type=float, default=0.1, help="time of a turn (default: 0.1)")
-    options.add_argument("--runs", type=int, default=3, help="runs of each order (default: 3)")
-    options.add_argument("--json", action="store_true", help="JSON lines only")
-    known = options.parse_args()
-    found: dict[str, list[ReadingTime]] = {name: [] for name in ORDERS}
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--documents", type=int, default=250, help="documents (default: 250)")
+    parser.add_argument("--turn-seconds", type=float, default=0.1, help="time of a turn (default: 0.1)")
+
+
+def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    times: dict[str, list[ReadingTime]] = {name: [] for name in ORDERS}
     least: list[float] = []
     with tempfile.TemporaryDirectory() as folder, ray_session():
-        for run in range(known.runs):
+        for run in range(arguments.runs):
             rng = random.Random(run)
-            settings = _settings(Path(folder), known.turn_seconds)
-            chunks = _lengths(rng, num_documents=known.documents)
+            settings = _settings(Path(folder), arguments.turn_seconds)
+            chunks = _lengths(rng, num_documents=arguments.documents)
             write_corpus(settings, chunks)
-            least.append(_least_seconds(chunks, known.turn_seconds))
-            for name, order in ORDERS.items():
+            least.append(_least_seconds(chunks, arguments.turn_seconds))
+            for name, arrange in ORDERS.items():
                 place = settings.model_copy(update={"output": str(Path(folder) / f"{name}-{run}")})
-                found[name].append(time_reading(place, arrange=partial(order, rng=rng)))
-    for name, times in found.items():
-        ratios = [time.seconds / bound for time, bound in zip(times, least, strict=True)]
-        overruns = [time.inside / (time.num_turns * known.turn_seconds) for time in times]
-        filled = [time.inside / (time.seconds * REPLICAS * READINGS_IN_FLIGHT) for time in times]
-        figures = {
-            "benchmark": "tail",
+                times[name].append(time_reading(place, arrange=partial(arrange, rng=rng)))
+    for name, runs in times.items():
+        overruns = [run.inside / (run.num_turns * arguments.turn_seconds) for run in runs]
+        filled = [run.inside / (run.seconds * REPLICAS * READINGS_IN_FLIGHT) for run in runs]
+        yield {
             "order": name,
-            "documents": known.documents,
-            "turn_seconds": known.turn_seconds,
-            "runs": known.runs,
-            "over_least_median": round(statistics.median(ratios), 3),
-            "over_least_range": [round(min(ratios), 3), round(max(ratios), 3)],
+            "documents": arguments.documents,
+            "turn_seconds": arguments.turn_seconds,
+            "runs": arguments.runs,
+            **spread("over_least", [run.seconds / bound for run, bound in zip(runs, least, strict=True)], digits=3),
             "over_sleeps_median": round(statistics.median(overruns), 3),
             "places_filled_median": round(statistics.median(filled), 3),
         }
-        print(json.dumps(figures), flush=True)
-        if not known.json:
-            print(f"{name}: {statistics.median(ratios):.2f} times the least time")
 
 
 def _settings(place: Path, turn_seconds: float) -> Settings:
@@ -105,8 +100,4 @@ def _shuffled(bundles: list[pa.Table], *, rng: random.Random) -> list[pa.Table]:
     return rng.sample(documents, len(documents))
 
 
-ORDERS: dict[str, Order] = {"longest-first": _as_planned, "file": _as_filed, "shuffled": _shuffled}
-
-
-if __name__ == "__main__":
-    main()
+ORDERS: dict[str, Arrangement] = {"longest-first": _as_planned, "file": _as_filed, "shuffled": _shuffled}

@@ -8,7 +8,7 @@ from shutil import get_terminal_size
 
 from jobs.arguments import parse_settings, run_command
 from jobs.manuals import ANSWER
-from memagent_batch.events import step
+from memagent_batch.logs import step
 from memagent_batch.masking import shown
 
 

@@ -1,5 +1,7 @@
 """Settings of a job from its YAML file, the environment and the command line; errors as a user reads them."""
 
+import contextlib
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +25,7 @@ from memagent_batch.errors import (
     TooManyFailedError,
     UsageError,
 )
-from memagent_batch.events import Event, EventKind, begin_log, tell
+from memagent_batch.logs import EventKind, as_json, begin_log, end_log, rewritten_stderr
 from memagent_batch.sections import JobSettings, LogFormat
 from memagent_batch.settings import Settings
 
@@ -39,7 +41,17 @@ EXIT_INTERRUPTED = 130
 """SIGINT, as shells count it; the same command goes on."""
 EXIT_TERMINATED = 143
 """SIGTERM, as shells count it; the same command goes on."""
+ENDS: dict[type[Exception], tuple[str, int]] = {
+    UsageError: ("error", EXIT_USAGE),
+    SupersededError: ("superseded", EXIT_SUPERSEDED),
+    TerminatedError: ("stopped", EXIT_TERMINATED),
+    TooManyFailedError: ("failed", EXIT_TOO_MANY_FAILED),
+    Exception: ("failed", EXIT_FAILED),
+}
+"""The first word of a command's last line and its exit code, by the error that ends it; the first that fits."""
 ENV_PREFIX = "MEMAGENT_"
+
+log = logging.getLogger(__name__)
 
 NO_MANUAL = Manual()
 
@@ -81,13 +93,24 @@ def parse_knobs(
 
 
 def _asks_for_json(arguments: Sequence[str]) -> bool:
-    """Whether what is wrong with the other settings is to be told as JSON too."""
-    option = "--log-format"
-    given = [os.environ.get(f"{ENV_PREFIX}LOG_FORMAT", "")]
-    for name, value in zip(arguments, [*arguments[1:], ""], strict=True):
-        name, equals, its_value = name.replace("_", "-").partition("=")
-        given += [its_value if equals else value] if name == option else []
-    return given[-1] == LogFormat.JSON
+    """Whether log lines are to be JSON, by command line, environment or job file; mistakes in these are found later."""
+    values = [os.environ.get(f"{ENV_PREFIX}LOG_FORMAT", ""), *_values_of("--log-format", arguments)]
+    configs = _values_of("--config", arguments)
+    if not any(values) and configs:
+        with contextlib.suppress(SettingsError):
+            job = read_yaml(Path(configs[-1]), option="--config")
+            values = [job.get("log_format", "")] if isinstance(job, dict) else values
+    return values[-1] == LogFormat.JSON
+
+
+def _values_of(option: str, arguments: Sequence[str]) -> list[str]:
+    """The values that an option has on the command line, as `--option value` or `--option=value`."""
+    values = []
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
+        name, equals, value = argument.partition("=")
+        if name.replace("_", "-") == option:
+            values.append(value if equals else following)
+    return values
 
 
 def run_named(
@@ -104,52 +127,58 @@ def run_named(
     lines = [f"  {name:<10}{text}" for name, text in names.items()]
     usage = "\n".join([f"usage: {command} NAME [--help] ...", "", *lines])
     if not arguments:
-        sys.stderr.write(f"error: say what to do: {command} NAME\n{usage}\n")
-        return EXIT_USAGE
+        return _refuse(f"error: say what to do: {command} NAME\n{usage}", arguments)
     name, *rest = arguments
     if name in HELP:
         print(usage)
         return 0
     if name not in names:
-        said = remedy(name, names, see=f"{command} --help")
-        sys.stderr.write(f"error: there is no command {name!r} of {command}; {said}\n")
-        return EXIT_USAGE
+        message = f"error: there is no command {name!r} of {command}; {remedy(name, names, see=f'{command} --help')}"
+        return _refuse(message, arguments)
     return main_of(name)(rest)
+
+
+def _refuse(message: str, arguments: Sequence[str]) -> int:
+    """Logs that no command is named; returns the exit code."""
+    begin_log(as_json=_asks_for_json(arguments))
+    log.error(message, extra={"event": EventKind.RUN_STOPPED, "exit_code": EXIT_USAGE})
+    end_log()
+    return EXIT_USAGE
 
 
 def run_command(command: Callable[[], object]) -> int:
     """Runs a command and returns its exit code; a known error is one line on stderr, without a traceback."""
+    is_json = _asks_for_json(sys.argv[1:])
+    begin_log(as_json=is_json)
+    try:
+        with rewritten_stderr(as_json) if is_json else contextlib.nullcontext():
+            return _exit_code(command)
+    finally:
+        end_log()
+
+
+def _exit_code(command: Callable[[], object]) -> int:
     try:
         command()
-    except UsageError as error:
-        _tell_end(f"error: {error}", error, exit_code=EXIT_USAGE)
-        return EXIT_USAGE
-    except SupersededError as error:
-        _tell_end(f"superseded: {error}", error, exit_code=EXIT_SUPERSEDED)
-        return EXIT_SUPERSEDED
-    except TerminatedError as error:
-        _tell_end(f"stopped: {error}", error, exit_code=EXIT_TERMINATED)
-        return EXIT_TERMINATED
-    except TooManyFailedError as error:
-        _tell_end(f"failed: {error}", error, exit_code=EXIT_TOO_MANY_FAILED)
-        return EXIT_TOO_MANY_FAILED
-    except MemagentError as error:
-        _tell_end(f"failed: {error}", error, exit_code=EXIT_FAILED)
-        return EXIT_FAILED
     except BrokenPipeError:
-        sys.stdout = None  # the reader of our output has gone, as in `| head`; nothing is left to say
-        return 0
+        sys.stdout = None  # the reader of our output has gone, as in `| head`; nothing is left to print
     except KeyboardInterrupt:
-        fields = {"exit_code": EXIT_INTERRUPTED}
-        message = "stopped; the same command goes on from here"
-        tell(Event(kind=EventKind.RUN_STOPPED, message=message, fields=fields))
+        fields = {"event": EventKind.RUN_STOPPED, "exit_code": EXIT_INTERRUPTED}
+        log.error("stopped; the same command goes on from here", extra=fields)
         return EXIT_INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - each error gets its exit code here
+        return _log_end(error)
     return 0
 
 
-def _tell_end(message: str, error: MemagentError, *, exit_code: int) -> None:
-    fields = {"error_type": type(error).__name__, "exit_code": exit_code}
-    tell(Event(kind=EventKind.RUN_STOPPED, message=message, fields=fields))
+def _log_end(error: Exception) -> int:
+    """Logs the error that ends a command; returns its exit code."""
+    word, exit_code = next(end for kind, end in ENDS.items() if isinstance(error, kind))
+    is_known = isinstance(error, MemagentError)
+    fields = {"event": EventKind.RUN_STOPPED, "error_type": type(error).__name__, "exit_code": exit_code}
+    message = f"{word}: {error}" if is_known else f"{word}: {type(error).__name__}: {error}"
+    log.error(message, extra=fields, exc_info=None if is_known else error)
+    return exit_code
 
 
 def _job(kind: type[Knobs], *, config: str | None) -> type[Knobs]:

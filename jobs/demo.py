@@ -1,20 +1,38 @@
-"""`make demo`: makes a small corpus, runs the main job over it with the shipped policy, and shows what came out."""
+"""`make demo`: makes a small corpus, runs the main job over it with the shipped policy, and shows the answers.
+
+Documents of 2 K to 200 K tokens hide a needle each, of words, keys and texts that the policy was not trained on.
+"""
 
 import argparse
 import json
+import random
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from jobs.answer import main as answer
+from memagent_batch.engines.tokenizer import load_tokenizer
+from memagent_batch.evaluation.needles.facts import Split
+from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_task
+from memagent_batch.wiring import TINY_MODEL
 
 CONFIG = Path(__file__).parent / "configs" / "tiny.yaml"
+NUM_DOCUMENTS = 24
+NUM_SHARDS = 4
+SHORTEST_TOKENS = 2_000
+LONGEST_TOKENS = 200_000
+NUM_DISTRACTORS = 3
+"""Other needles in each document: four keys in all, as in RULER's first multi-key task."""
+SEED = 20_260_101
 
 
 def main() -> int:
     """Makes the corpus if it is not there, runs `memagent answer`, prints a table; returns the exit code."""
-    from pipelines.demo import make_corpus  # here, so that --help needs no tokeniser
-
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--output", type=Path, default=Path("demo"), help="folder to write to (default: demo)")
     folder: Path = options.parse_args().output
@@ -35,9 +53,41 @@ def main() -> int:
     return code
 
 
-def _show(folder: Path) -> None:
-    from pipelines.demo import score
+def make_corpus(folder: Path) -> None:
+    """Writes `documents/*.parquet` and `questions.parquet`; every shard has short and long documents."""
+    tasks = list(_tasks())
+    (folder / "documents").mkdir(parents=True)
+    for shard in range(NUM_SHARDS):
+        rows = [
+            {"document_id": _document_id(number), "text": task.document}
+            for number, task in enumerate(tasks)
+            if number % NUM_SHARDS == shard
+        ]
+        pq.write_table(pa.Table.from_pylist(rows), folder / "documents" / f"shard-{shard}.parquet")
+    questions = [
+        {
+            "question_id": f"q-{number:02d}",
+            "document_id": _document_id(number),
+            "question": task.question,
+            "references": [task.answer],
+        }
+        for number, task in enumerate(tasks)
+    ]
+    pq.write_table(pa.Table.from_pylist(questions), folder / "questions.parquet")
 
+
+def score(folder: Path) -> list[dict[str, Any]]:
+    """The rows of `answers` in order of length, with `references` and whether the answer is `right`."""
+    questions = pq.read_table(folder / "questions.parquet").to_pylist()
+    references = {(row["document_id"], row["question_id"]): row["references"] for row in questions}
+    rows = pq.read_table(folder / "run" / "answers").to_pylist()
+    for row in rows:
+        row["references"] = references[(row["document_id"], row["question_id"])]
+        row["right"] = row["answer"] in row["references"]
+    return sorted(rows, key=lambda row: row["num_document_tokens"] or 0)
+
+
+def _show(folder: Path) -> None:
     rows = score(folder)
     print(f"\n{'document':<13}{'tokens':>9}{'turns':>7}{'prompt tokens':>15}{'seconds':>9}  {'answer':<14}reference")
     for row in rows:
@@ -53,6 +103,28 @@ def _show(folder: Path) -> None:
     ends = f"ok {counts['ok']} + failed {counts['failed']} + not read {counts['not_read']}"
     print(f"asked {counts['asked']} = {ends}; rows: {counts['answers_rows']}")
     print(f"answers {folder}/run/answers, memories {folder}/run/memories, manifest {folder}/run/manifest.json")
+
+
+def _tasks() -> Iterator[NeedleTask]:
+    """Documents whose lengths grow geometrically."""
+    rng = random.Random(SEED)
+    tokenizer = load_tokenizer(str(TINY_MODEL))
+    growth = (LONGEST_TOKENS / SHORTEST_TOKENS) ** (1 / (NUM_DOCUMENTS - 1))
+    haystacks = list(Haystack)
+    for number in range(NUM_DOCUMENTS):
+        length = round(SHORTEST_TOKENS * growth**number)
+        yield make_task(
+            rng,
+            length=length,
+            length_of=lambda text: len(tokenizer.encode_document(text).token_ids),
+            haystack=haystacks[number % len(haystacks)],
+            num_distractors=NUM_DISTRACTORS,
+            split=Split.HELD_OUT,
+        )
+
+
+def _document_id(number: int) -> str:
+    return f"document-{number:02d}"
 
 
 if __name__ == "__main__":

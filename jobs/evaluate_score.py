@@ -1,6 +1,7 @@
 """`memagent evaluate score`: scores any answers table against a suite."""
 
 import json
+import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -8,6 +9,8 @@ from functools import partial
 
 from jobs.arguments import run_command
 from jobs.options import OptionParser
+
+log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,7 +44,7 @@ def _score(arguments: Sequence[str]) -> None:
     else:
         print(score_table(scored.scores))
     if scored.num_strangers:
-        sys.stderr.write(f"left out: {scored.num_strangers} answers to questions that the suite does not ask\n")
+        log.warning(f"left out: {scored.num_strangers} answers to questions that the suite does not ask")
 
 
 def _options() -> OptionParser:

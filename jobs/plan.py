@@ -12,7 +12,7 @@ from jobs.arguments import parse_settings, run_command
 from jobs.manuals import ANSWER, PLAN_UNUSED
 from jobs.options import OptionParser
 from memagent_batch.errors import SettingsError
-from memagent_batch.events import step
+from memagent_batch.logs import step
 from memagent_batch.runs.estimate import Rates, estimate
 from memagent_batch.settings import Settings
 

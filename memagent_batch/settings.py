@@ -228,8 +228,7 @@ class Settings(JobSettings):
     """Where texts and questions stand in the input."""
 
     model: str = "tiny"
-    """Model folder or hub name; `tiny` is the policy that comes with the project, `tiny-rl` the same after it
-    learnt from rewards. For an endpoint: the name served."""
+    """Model folder or hub name; `tiny` is the policy that comes with the project. For an endpoint: the name served."""
     tokenizer: str | None = None
     """Folder or hub name of the tokeniser, where it is not the model's."""
     weights_version: str = ""

@@ -16,7 +16,6 @@ from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded
 from memagent_batch.policies.bm25 import Bm25
-from memagent_batch.policies.direct import DirectTurn
 from memagent_batch.policies.gated import GatedPolicy
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.policies.retrieve import RetrievePolicy
@@ -28,10 +27,7 @@ from memagent_batch.settings import EngineKind, Settings
 TINY_MODEL = Path(__file__).parent / "models" / "tiny"
 """The policy that comes with the project; `model: tiny` names it."""
 
-TINY_RL_MODEL = TINY_MODEL.with_name("tiny-rl")
-"""The same after it learnt from rewards, to compare with; `model: tiny-rl` names it."""
-
-SHIPPED_MODELS = {"tiny": TINY_MODEL, "tiny-rl": TINY_RL_MODEL}
+SHIPPED_MODELS = {"tiny": TINY_MODEL}
 """The policies that come with the project, by the names that `model` takes."""
 
 
@@ -88,21 +84,15 @@ def make_prompt_tokens(settings: Settings) -> PromptTokens:
 def make_policy(settings: Settings) -> Policy:
     """The policy with its knobs."""
     knobs = settings.policy
-    direct = DirectTurn(chunk_tokens=knobs.chunk_tokens, answer_tokens=knobs.answer_tokens)
+    sizes = knobs.model_dump(include={"chunk_tokens", "overlap_tokens", "answer_tokens"})
     match knobs.kind:
-        case "truncate":
-            return TruncatePolicy(turn=direct)
-        case "retrieve":
-            return RetrievePolicy(
-                turn=direct,
-                passage_tokens=knobs.passage_tokens,
-                overlap_tokens=knobs.overlap_tokens,
-                rank=Bm25(decode=make_tokenizer(settings).decode),
-            )
+        case TruncatePolicy.kind:
+            return TruncatePolicy(**sizes)
+        case RetrievePolicy.kind:
+            rank = Bm25(decode=make_tokenizer(settings).decode)
+            return RetrievePolicy(**sizes, passage_tokens=knobs.passage_tokens, rank=rank)
     memory_agents = {policy.kind: policy for policy in (OverwritePolicy, GatedPolicy, SharedPolicy)}
-    return memory_agents[knobs.kind](
-        chunk_tokens=knobs.chunk_tokens, memory_tokens=knobs.memory_tokens, answer_tokens=knobs.answer_tokens
-    )
+    return memory_agents[knobs.kind](**sizes, memory_tokens=knobs.memory_tokens)
 
 
 def make_engine(settings: Settings) -> Engine:

@@ -7,11 +7,12 @@ import pyarrow as pa
 import ray
 
 from memagent_batch.log.index import TurnIndex, scan_log
+from memagent_batch.ray_data.actor import ReaderTask
+from memagent_batch.ray_data.board import start_board
 from memagent_batch.ray_data.leaving import OrderlyLeave
-from memagent_batch.ray_data.metrics import RunMetrics
 from memagent_batch.ray_data.pool import actor_pool, replica_gpus
-from memagent_batch.ray_data.progress import ProgressLine, start_board
-from memagent_batch.ray_data.reader import Reader, ReaderTask
+from memagent_batch.ray_data.progress import Progress
+from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.stop import noted_stop
 from memagent_batch.ray_data.tokenise import tokenise
@@ -47,22 +48,23 @@ def answer_checked(checked: Checked) -> dict[str, Any]:
 def answer_plan(plan: Plan, checked: Checked) -> dict[str, Any]:
     """The same for the plan of a run that was checked, inside a `ray_session`."""
     settings, reader = checked.settings, checked.reader
-    output, metrics = make_output(settings), RunMetrics(settings)
+    output = make_output(settings)
     run = begin_run(output, settings, reader=reader, plan=plan)
+    progress = Progress(run_id=run.run_id, asked=run.asked, model=settings.model, policy=settings.policy.kind)
     with noted_stop(output, run_id=run.run_id):
         before = keep_last_run(output)
-        metrics.start()
+        progress.begin()
         index = scan_log(output, reader_fingerprint=reader.fingerprint)
         bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
-        not_read = read_documents(bundles, settings=settings, run=run, metrics=metrics)
+        not_read = read_documents(bundles, settings=settings, run=run, progress=progress)
         index = scan_log(output, reader_fingerprint=reader.fingerprint)
         reports = write(plan, index, run=run, not_read=not_read)
         manifest = close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
-        metrics.close()
+        progress.close()
         return manifest
 
 
-def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, metrics: RunMetrics) -> pa.Table:
+def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, progress: Progress) -> pa.Table:
     """Reads what the log does not answer yet, in this order. All that was read is in the log when this returns.
 
     Returns the readings that could not be read now, as rows of `OUTCOME_LOG`.
@@ -93,15 +95,8 @@ def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, met
             num_gpus=replica_gpus(settings),
         )
     )
-    line = ProgressLine(
-        board,
-        metrics=metrics,
-        run_id=run.run_id,
-        asked=run.asked,
-        pending=count_pending(bundles),
-        starting=_starting(settings),
-    )
-    with line, OrderlyLeave(board, require_claim=partial(require_claim, run.output, run_id=run.run_id)):
+    shown = progress.shown(board, pending=count_pending(bundles), starting=_starting(settings))
+    with shown, OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
         return collect_not_read(rows.iter_batches(batch_size=None, batch_format="pyarrow"))
 
 

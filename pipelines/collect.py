@@ -8,7 +8,6 @@ import ray
 from memagent_batch.budgets import fitted
 from memagent_batch.errors import CountsError, InputError, SettingsError
 from memagent_batch.log.index import scan_log
-from memagent_batch.policies.shared import SharedPolicy
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.runs.claim import publish, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.finalise import SHOWN_MISSING
@@ -19,7 +18,7 @@ from memagent_batch.training.rollouts.groups import COUNTS
 from memagent_batch.training.rollouts.rewarder import require_reward
 from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, rollouts_record
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
-from memagent_batch.wiring import identify_reader, make_output
+from memagent_batch.wiring import identify_reader, make_output, make_policy
 from pipelines.answer import answer_plan
 from pipelines.check import check
 from pipelines.plan import make_plan
@@ -55,7 +54,7 @@ def sampled_settings(settings: Settings) -> Settings:
         SettingsError: other sampling was asked for; what is learnt from must be drawn from the policy itself. Or the
             policy shares turns between questions.
     """
-    if settings.policy.kind == SharedPolicy.kind:
+    if make_policy(settings).reads_lists:
         raise SettingsError(
             "policy.kind: the turns of 'shared' belong to several questions, so no reward is theirs; collect with "
             "'overwrite' or 'gated'"

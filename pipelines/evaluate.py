@@ -1,6 +1,7 @@
 """`evaluate run`: a suite, read by each variant with the main job, and scored. The same command goes on."""
 
 import hashlib
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,15 +27,17 @@ from memagent_batch.evaluation.suites.conversion import convert_suite
 from memagent_batch.evaluation.suites.foreign import ForeignFormat, detect_format
 from memagent_batch.evaluation.suites.reader import is_suite, read_description, read_suite_questions
 from memagent_batch.evaluation.suites.schemas import DOCUMENTS_FOLDER, QUESTIONS_FILE, SUITE_FILE
-from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
+from memagent_batch.logs import EventKind
 from memagent_batch.runs.manifest import MANIFEST_FILE, public_settings
 from memagent_batch.runs.verdict import require_read, require_success
 from memagent_batch.settings import InputSettings, Settings
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_output
 from pipelines.answer import answer
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +91,12 @@ def evaluate(
     variants = [place_variant(variant, suite=ready, output=output) for variant in variants]
     readers = [identify_reader(variant.settings) for variant in variants]
     for variant, reader in zip(variants, readers, strict=True):
-        tell_tokenizer(variant, suite=ready, reader=reader)
+        warn_of_tokenizer(variant, suite=ready, reader=reader)
     scores = []
     for number, (variant, reader) in enumerate(zip(variants, readers, strict=True), start=1):
         known = evaluation.of(variant.name)
         message = f"variant {number} of {len(variants)}: {variant.name}"
-        tell(Event(kind=EventKind.PROGRESS, message=message, fields={"variant": variant.name}))
+        log.info(message, extra={"event": EventKind.PROGRESS, "variant": variant.name})
         if known is None or not is_finished(known, variant, fingerprint=reader.fingerprint, suite=ready):
             known = read_variant(variant, suite=ready, before=known)
         scores.append(score_variant(variant, suite=ready, place=output / known.scores, score_on=score_on))
@@ -140,7 +143,7 @@ def load_suite(place: Location) -> Suite:
     )
 
 
-def tell_tokenizer(variant: Variant, *, suite: Suite, reader: ReaderIdentity) -> None:
+def warn_of_tokenizer(variant: Variant, *, suite: Suite, reader: ReaderIdentity) -> None:
     """Warns where a variant counts other tokens than the suite: its lengths are labels, so scores stay right."""
     if suite.tokenizer is None or suite.tokenizer["sha256"] == reader.parts["tokenizer_sha256"]:
         return
@@ -151,7 +154,7 @@ def tell_tokenizer(variant: Variant, *, suite: Suite, reader: ReaderIdentity) ->
         f"with --model {model}"
     )
     fields = {"variant": variant.name, "suite_tokenizer": suite.tokenizer["name"], "tokenizer": model}
-    tell(Event(kind=EventKind.TOKENIZERS_DIFFER, message=message, fields=fields))
+    log.warning(message, extra={"event": EventKind.TOKENIZERS_DIFFER, **fields})
 
 
 def place_variant(variant: Variant, *, suite: Suite, output: Location) -> Variant:

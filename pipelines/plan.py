@@ -9,8 +9,7 @@ import ray
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Cost, Policy
 from memagent_batch.errors import InputError, SettingsError
-from memagent_batch.evaluation.needles.taught import tell_untaught
-from memagent_batch.events import step
+from memagent_batch.evaluation.needles.taught import warn_of_untaught
 from memagent_batch.inputs.documents import (
     index_schema,
     require_readable,
@@ -18,12 +17,12 @@ from memagent_batch.inputs.documents import (
     require_unique_ids,
     with_missing,
 )
-from memagent_batch.inputs.findings import tell_bad_files, tell_documents, tell_missing
+from memagent_batch.inputs.findings import log_documents, warn_of_bad_files, warn_of_missing
 from memagent_batch.inputs.questions import missing_documents
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.log.question_list import question_lists
-from memagent_batch.policies.shared import SharedPolicy
+from memagent_batch.logs import step
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import count_tokens, index_shards
 from memagent_batch.runs.plan import Plan, count_pending
@@ -66,18 +65,18 @@ def make_plan(settings: Settings, *, inputs: Inputs | None = None) -> Plan:
         with_missing(index, missing),
         questions,
         samples=settings.sampling.samples,
-        as_lists=settings.policy.kind == SharedPolicy.kind,
+        as_lists=make_policy(settings).reads_lists,
     )
     if not plan.questions.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")
-    if settings.policy.kind == SharedPolicy.kind:
+    if make_policy(settings).reads_lists:
         require_lists_fit(plan, settings)
     else:
         require_questions_fit(plan, settings)
-    tell_documents(index, inputs.found)
-    tell_bad_files(index)
-    tell_missing(missing)
-    tell_untaught(plan.questions["question"].to_pylist(), settings=settings)
+    log_documents(index, inputs.found)
+    warn_of_bad_files(index)
+    warn_of_missing(missing)
+    warn_of_untaught(plan.questions["question"].to_pylist(), settings=settings)
     return plan
 
 
@@ -192,7 +191,7 @@ def _lengths(bundles: list[pa.Table], settings: Settings) -> list[dict[str, Any]
 
 def _costs(plan: Plan, row: dict[str, Any], *, policy: Policy, prompts: PromptTokens) -> list[tuple[int, Cost]]:
     """What the readings of a document cost, and how many cost that: after a shared pass the others only answer."""
-    whole = policy.cost(prompts, num_chunks=row["num_chunks"], num_chunk_tokens=row["num_chunk_tokens"])
-    answer = policy.cost(prompts, num_chunks=0, num_chunk_tokens=0)
+    whole = policy.cost(prompts, num_tokens=row["num_tokens"])
+    answer = policy.cost(prompts, num_tokens=0)
     num_passes = min(plan.num_passes(row["document_id"]), row["num_readings"])
     return [(num_passes, whole), (row["num_readings"] - num_passes, answer)]

@@ -1,6 +1,7 @@
 """`memagent train`: one epoch of Multi-Conv DAPO over a rollouts table; a whole model folder comes out."""
 
 import json
+import logging
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -14,8 +15,8 @@ import pyarrow.compute as pc
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.engines.weights import model_sha256, weights_version
 from memagent_batch.errors import InputError, LearningError, OutputError, SettingsError
-from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.files.location import Location
+from memagent_batch.logs import EventKind
 from memagent_batch.masking import recorded, shown
 from memagent_batch.runs.manifest import package_versions
 from memagent_batch.training.bridges.exports import require_logprobs
@@ -25,6 +26,8 @@ from memagent_batch.training.learner.network import sync, write_model
 from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
 from memagent_batch.training.settings import TrainSettings
 from memagent_batch.wiring import resolve_model
+
+log = logging.getLogger(__name__)
 
 TRAINING_FORMAT = "memagent-training/1"
 METRICS_FILE = "metrics.jsonl"
@@ -109,9 +112,9 @@ def take_step(learner: Learner, groups: Sequence[pa.Table], *, metrics: Path, do
     line = step_line(learner, groups)
     if line is None:
         return 0
-    with metrics.open("a", encoding="utf-8") as log:
-        log.write(json.dumps(line) + "\n")
-    tell(Event(kind=EventKind.PROGRESS, message=f"step {line['step']}: {told(line)}; {done}", fields=line))
+    with metrics.open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(line) + "\n")
+    log.info(f"step {line['step']}: {step_text(line)}; {done}", extra={"event": EventKind.PROGRESS, **line})
     return int(line["num_teaching_conversations"])
 
 
@@ -134,7 +137,7 @@ def rounded(figures: StepFigures) -> dict[str, Any]:
     return {name: round(value, 9) if isinstance(value, float) else value for name, value in asdict(figures).items()}
 
 
-def told(line: dict[str, Any]) -> str:
+def step_text(line: dict[str, Any]) -> str:
     """A step's figures in one line, for people."""
     kl = "" if line["kl"] is None else f", kl {line['kl']:.5f}"
     equal = "" if line["num_teaching_conversations"] else "; rewards of every question are equal, which teaches nothing"

@@ -1,6 +1,7 @@
 """`memagent train loop`: collect, update, give the engine the new weights, and again. Every step is durable."""
 
 import asyncio
+import logging
 import shutil
 import time
 from collections.abc import Sequence
@@ -14,9 +15,9 @@ from memagent_batch.budgets import fitted
 from memagent_batch.engines.engine import RenewableEngine
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.report.learning_curve import draw_curve
-from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.files.location import Location
 from memagent_batch.log.writer import new_run_id
+from memagent_batch.logs import EventKind
 from memagent_batch.settings import Settings
 from memagent_batch.training.learner.batches import COLUMNS
 from memagent_batch.training.learner.learner import Learner, StepFigures, choose_device, load_learner, together
@@ -37,7 +38,9 @@ from memagent_batch.training.rollouts.rewarder import require_reward
 from memagent_batch.training.settings import TrainLoopSettings
 from memagent_batch.wiring import identify_reader, make_renewable_engine
 from pipelines.collect import sampled_settings
-from pipelines.train import TRAINING_FORMAT, learn_from, local_folder, model_folder, rounded, told
+from pipelines.train import TRAINING_FORMAT, learn_from, local_folder, model_folder, rounded, step_text
+
+log = logging.getLogger(__name__)
 
 MOST_DIFFERENCE = {True: 0.01, False: 1.0}
 """Of a drawn token's log-probability, learner against engine, that rounding explains: in float32, and otherwise."""
@@ -129,7 +132,7 @@ async def collect_step(
     sampler = Sampler(engine.with_sampling(drawn.sampling), drawn)
     read = await sampler.read(tasks)
     write_step_rollouts(step.place, read, settings=drawn, sampler=sampler, run_id=new_run_id())
-    _tell(step, f"collected in {time.monotonic() - began:.0f} s", {})
+    _log_step(step, f"collected in {time.monotonic() - began:.0f} s", {})
 
 
 def update_step(settings: TrainLoopSettings, learner: Learner, step: Step, *, began: float) -> None:
@@ -156,9 +159,9 @@ def update_step(settings: TrainLoopSettings, learner: Learner, step: Step, *, be
     }
     step.write_update(line)
     if not figures:
-        _tell(step, "no group taught anything", line)
+        _log_step(step, "no group taught anything", line)
     else:
-        _tell(step, told(line), line)
+        _log_step(step, step_text(line), line)
         _warn_of_difference(settings, step, figures[0].max_logprob_change)
 
 
@@ -172,7 +175,7 @@ def optimiser_steps(learner: Learner, groups: Sequence[pa.Table], *, size: int) 
 
 
 def _warn_of_difference(settings: TrainLoopSettings, step: Step, difference: float) -> None:
-    """Says so where learner and engine do not compute the same, as with stale weights: what is learnt is then wrong."""
+    """Warns where learner and engine do not compute the same, as with stale weights: what is learnt is then wrong."""
     in_float32 = settings.vllm.dtype == "float32" and not settings.learner.bf16
     if difference > MOST_DIFFERENCE[in_float32]:
         message = (
@@ -181,7 +184,7 @@ def _warn_of_difference(settings: TrainLoopSettings, step: Step, difference: flo
             "sampling before you use what is learnt"
         )
         fields = {"step": step.number, "engine_difference": difference}
-        tell(Event(kind=EventKind.PROBABILITIES_DIFFER, message=message, fields=fields))
+        log.warning(message, extra={"event": EventKind.PROBABILITIES_DIFFER, **fields})
 
 
 async def evaluate(
@@ -198,7 +201,7 @@ async def evaluate(
     reward = mean_reward_of(await sampler.read(held_out), settings=greedily, sampler=sampler)
     seconds = round(time.monotonic() - began, 3)
     step.write_evaluation({"held_out_reward": reward, "held_out": len(held_out), "evaluation_seconds": seconds})
-    _tell(step, f"held-out reward {reward:.3f}", {"held_out_reward": reward})
+    _log_step(step, f"held-out reward {reward:.3f}", {"held_out_reward": reward})
 
 
 def report(folder: Path) -> dict[str, Any] | None:
@@ -222,7 +225,5 @@ def at_step(settings: TrainLoopSettings, step: Step) -> Settings:
     return settings.model_copy(update=changed)
 
 
-def _tell(step: Step, message: str, fields: dict[str, Any]) -> None:
-    tell(
-        Event(kind=EventKind.PROGRESS, message=f"step {step.number}: {message}", fields={"step": step.number, **fields})
-    )
+def _log_step(step: Step, message: str, fields: dict[str, Any]) -> None:
+    log.info(f"step {step.number}: {message}", extra={"event": EventKind.PROGRESS, "step": step.number, **fields})

@@ -23,6 +23,7 @@ from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.files.location import Location
+from memagent_batch.logs import end_log
 from memagent_batch.settings import OpenAISettings, SamplingSettings, SimulatedSettings, VllmSettings
 from memagent_batch.wiring import TINY_MODEL
 
@@ -37,6 +38,13 @@ WINDOW_TOKENS = 1024
 GREEDY = SamplingSettings(logprobs=True)
 SAMPLED = SamplingSettings(temperature=2.0, logprobs=True)
 """Hot, so that seeds differ even where the policy is sure of itself."""
+
+
+@pytest.fixture(autouse=True)
+def fresh_log() -> Iterator[None]:
+    """No test sees the log lines' form that another one chose."""
+    yield
+    end_log()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,10 @@
+import os
+import shutil
+from pathlib import Path
+
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.settings import EngineKind, OpenAISettings, Settings, Speculation, VllmSettings
-from memagent_batch.wiring import ReaderIdentity, identify_reader
+from memagent_batch.wiring import TINY_MODEL, ReaderIdentity, identify_reader
 
 
 def fingerprint_of(**vllm: str) -> str:
@@ -8,8 +12,13 @@ def fingerprint_of(**vllm: str) -> str:
     return identify_reader(settings).fingerprint
 
 
-def test_policies_that_come_with_the_project_are_two_and_read_alike() -> None:
-    settings = [Settings(documents="docs", ask=("Who?",), output="run", model=name) for name in ("tiny", "tiny-rl")]
+def test_reader_fingerprint_of_other_weights_differs_in_the_model_alone(tmp_path: Path) -> None:
+    shutil.copytree(TINY_MODEL, tmp_path / "tiny")
+    with (tmp_path / "tiny" / "model.safetensors").open("r+b") as weights:
+        weights.seek(-1, os.SEEK_END)
+        weights.write(b"!")
+    models = ("tiny", str(tmp_path / "tiny"))
+    settings = [Settings(documents="docs", ask=("Who?",), output="run", model=model) for model in models]
     parts = [identify_reader(each).parts for each in settings]
     assert {name for name in parts[0] if parts[0][name] != parts[1][name]} == {"model", "model_sha256"}
 

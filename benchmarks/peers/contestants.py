@@ -1,4 +1,4 @@
-"""Who is compared, under which settings, and how one run of each is made."""
+"""The contestants, their settings, and one run of each."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 
 
 class Mode(StrEnum):
-    """Whose settings the engines have."""
+    """Settings of the engines."""
 
     SAME = "same"
     """The job's for all: engine arguments, environment, requests in flight; no speculation, prefix cache on."""
@@ -57,7 +57,7 @@ SAME_ENGINE = '{"speculative_config": null, "max_num_batched_tokens": 4096}'
 """Engine arguments that vLLM or the job would choose by where the engine runs; tokens of one engine step."""
 
 MODE_ARGUMENTS = {Mode.SAME: ("--vllm.engine-args", SAME_ENGINE), Mode.SHIPPED: ()}
-"""What the job is told beside its job file."""
+"""Arguments of the job beside its job file."""
 
 QUIET_RAY = {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 """By default Ray's workers, and the engine below them, wait for everything else that the machine does; it also reports
@@ -83,13 +83,13 @@ def job_arguments(mode: Mode, made: MadeCorpus, *, output: Path) -> list[str]:
 
 
 def job_settings(mode: Mode) -> Settings:
-    """The job's knobs, for whatever it reads."""
+    """The job's knobs, apart from documents, questions and output."""
     places = ("--documents", "documents", "--ask", "Who?", "--output", "run")
     return parse_settings(["--config", str(CONFIG), *MODE_ARGUMENTS[mode], *places], command="peers", description="")
 
 
 def run_job(mode: Mode, made: MadeCorpus, *, output: Path) -> JobRun:
-    """Runs the real job in a process of its own; its tables tell what came of it."""
+    """Runs the real job in a process of its own; the result is read from its tables."""
     began = time.time()
     _run(
         [sys.executable, "-m", "jobs.answer", *job_arguments(mode, made, output=output)], log=output.with_suffix(".log")
@@ -109,7 +109,7 @@ def run_job(mode: Mode, made: MadeCorpus, *, output: Path) -> JobRun:
 
 
 def run_peer(peer: Peer, mode: Mode, made: MadeCorpus, *, server: VllmServer, output: Path) -> PeerResult:
-    """Runs a peer in a process of its own against the server, whose prefix cache is emptied before."""
+    """Runs a peer in a process of its own against the server, after its prefix cache is emptied."""
     server.forget()
     python = PEERS_PYTHON if peer == Peer.DATATROVE else Path(sys.executable)
     options = ["--work", str(made.work), "--url", server.url, "--model", server.model, "--output", str(output)]
@@ -155,10 +155,10 @@ def engine_of(settings: Settings) -> tuple[dict[str, Any], Mapping[str, str]]:
 
 
 def _run(command: Sequence[str], *, log: Path) -> None:
-    """Runs a command to its end; what it says goes to the log, and into the error where it fails."""
+    """Runs a command to its end; its output goes to the log, and into the error if it fails."""
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     environment |= {"PYTHONPATH": str(ROOT), **QUIET_RAY}
-    with log.open("wb") as said:
-        done = subprocess.run(command, stdout=said, stderr=said, env=environment, cwd=ROOT, check=False)
+    with log.open("wb") as output:
+        done = subprocess.run(command, stdout=output, stderr=output, env=environment, cwd=ROOT, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed ({done.returncode}): {log.read_text(errors='replace')[-3000:]}")

@@ -63,16 +63,16 @@ async def _complete(generate: Generate, message: str, max_tokens: int) -> str:
 
 
 def main() -> None:
-    known = peer_options(__doc__)
+    options = peer_options(__doc__)
     with tempfile.TemporaryDirectory() as folder:
         result = run(
-            load_work(known.work),
-            url=known.url,
-            model=known.model,
-            concurrency=known.concurrency,
+            load_work(options.work),
+            url=options.url,
+            model=options.model,
+            concurrency=options.concurrency,
             folder=Path(folder),
         )
-    save(result, known.output)
+    save(result, options.output)
 
 
 if __name__ == "__main__":

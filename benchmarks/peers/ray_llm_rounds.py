@@ -2,7 +2,7 @@
 
 A processor is a fixed chain of stages, so the loop is driven from outside: round k is one execution over all documents
 that still have a k-th chunk. Its stage is the one that sends HTTP requests: the stage with vLLM inside starts its
-engine anew in each execution, by its source.
+engine again in each execution, by its source.
 """
 
 import os
@@ -32,13 +32,13 @@ def run(work: Work, *, url: str, model: str, concurrency: int | None) -> PeerRes
     memories = {document.document_id: work.first_memory for document in work.documents}
     for index in range(max(len(document.chunks) for document in work.documents)):
         left = [document for document in work.documents if index < len(document.chunks)]
-        asked = [_update(work, document, index, memories[document.document_id]) for document in left]
-        written = _round(processor, asked)
+        requests = [_update(work, document, index, memories[document.document_id]) for document in left]
+        written = _round(processor, requests)
         memories |= {name: remember(memories[name], text) for name, text in written.items()}
-        num_turns += len(asked)
-    asked = [_answer(work, document, memories[document.document_id]) for document in work.documents]
-    responses = _round(processor, asked)
-    return PeerResult(seconds=time.time() - began, num_turns=num_turns + len(asked), responses=responses)
+        num_turns += len(requests)
+    requests = [_answer(work, document, memories[document.document_id]) for document in work.documents]
+    responses = _round(processor, requests)
+    return PeerResult(seconds=time.time() - began, num_turns=num_turns + len(requests), responses=responses)
 
 
 def _update(work: Work, document: TextDocument, index: int, memory: str) -> tuple[str, str, int]:
@@ -49,9 +49,9 @@ def _answer(work: Work, document: TextDocument, memory: str) -> tuple[str, str, 
     return document.document_id, work.answer_message(document, memory), work.answer_tokens
 
 
-def _round(processor: Any, asked: list[tuple[str, str, int]]) -> dict[str, str]:
+def _round(processor: Any, requests: list[tuple[str, str, int]]) -> dict[str, str]:
     """One execution over the documents of a round: what was written, by document id."""
-    rows = [{"document_id": name, "message": message, "max_tokens": tokens} for name, message, tokens in asked]
+    rows = [{"document_id": name, "message": message, "max_tokens": tokens} for name, message, tokens in requests]
     done = processor(ray.data.from_items(rows, override_num_blocks=1)).take_all()
     return {row["document_id"]: row["text"] for row in done}
 
@@ -71,13 +71,13 @@ def _response(row: Row) -> Row:
 
 
 def main() -> None:
-    known = peer_options(__doc__)
+    options = peer_options(__doc__)
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     ray.init(include_dashboard=False, log_to_driver=False)
     DataContext.get_current().enable_progress_bars = False
-    result = run(load_work(known.work), url=known.url, model=known.model, concurrency=known.concurrency)
+    result = run(load_work(options.work), url=options.url, model=options.model, concurrency=options.concurrency)
     ray.shutdown()
-    save(result, known.output)
+    save(result, options.output)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the runs say together: times side by side, and whether the answers are the same."""
+"""Summary of the runs: times side by side, and the share of identical answers."""
 
 import statistics
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.peers.text_loop import PeerResult
+from benchmarks.spread import spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,17 +32,10 @@ class Round:
 
 def summarise(rounds: Sequence[Round]) -> dict[str, Any]:
     """Medians and ranges over the rounds."""
-    ratios = [pair.times_as_fast for pair in rounds]
     return {
         "runs": len(rounds),
-        "job_seconds": spread([pair.job.seconds for pair in rounds]),
-        "peer_seconds": spread([pair.peer.seconds for pair in rounds]),
-        "times_as_fast": round(statistics.median(ratios), 2),
-        "times_as_fast_range": [round(min(ratios), 2), round(max(ratios), 2)],
+        **spread("job_seconds", [pair.job.seconds for pair in rounds], digits=2),
+        **spread("peer_seconds", [pair.peer.seconds for pair in rounds], digits=2),
+        **spread("times_as_fast", [pair.times_as_fast for pair in rounds], digits=2),
         "identical_answers": round(statistics.mean(pair.identical_answers for pair in rounds), 4),
     }
-
-
-def spread(seconds: Sequence[float]) -> list[float]:
-    """Median, least and most, seconds."""
-    return [round(value, 2) for value in (statistics.median(seconds), min(seconds), max(seconds))]

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from benchmarks.loopback_cluster import free_port
+from tests.faults.loopback.cluster import free_port
 
 START_SECONDS = 600.0
 """Longest wait for the server; compiling, where its settings ask for it, takes minutes."""
@@ -31,11 +31,11 @@ class VllmServer:
             model: folder of the model; the server gives it the same name.
             arguments: of vLLM's AsyncEngineArgs, by name.
             environment: variables beside those of this process.
-            log: where the server writes what it says.
+            log: file for the server's output.
         """
         self.model = model
         self.start_seconds = 0.0
-        """From its start to the first time that it says it is healthy."""
+        """From its start to its first healthy response."""
         self._port = free_port()
         self._arguments = dict(arguments)
         self._environment = dict(environment)
@@ -79,7 +79,7 @@ class VllmServer:
         return f"http://127.0.0.1:{self._port}"
 
     def forget(self) -> None:
-        """Empties its prefix cache, so that no run is served from what another one asked.
+        """Empties its prefix cache, so that no run profits from the prompts of another.
 
         Raises:
             RuntimeError: it did not.

@@ -8,7 +8,7 @@ import aiohttp
 from benchmarks.peers.text_loop import Clock, PeerResult, Work, load_work, peer_options, read, save
 
 SHIPPED_CONCURRENCY = 256
-"""Requests at once where none are given: as many as the server takes into one step."""
+"""Default of concurrent requests: as many as the server takes into one step."""
 
 KEEP_SECONDS = 2.0
 """How long a connection is kept for the next request; the server closes an idle one after 5 s."""
@@ -40,20 +40,20 @@ async def _complete(
     }
     async with slots, session.post(f"{url}/v1/chat/completions", json=body) as response:
         response.raise_for_status()
-        found = await response.json()
-    text: str = found["choices"][0]["message"]["content"] or ""
+        payload = await response.json()
+    text: str = payload["choices"][0]["message"]["content"] or ""
     return text
 
 
 def main() -> None:
-    known = peer_options(__doc__)
+    options = peer_options(__doc__)
     result = run(
-        load_work(known.work),
-        url=known.url,
-        model=known.model,
-        concurrency=known.concurrency or SHIPPED_CONCURRENCY,
+        load_work(options.work),
+        url=options.url,
+        model=options.model,
+        concurrency=options.concurrency or SHIPPED_CONCURRENCY,
     )
-    save(asyncio.run(result), known.output)
+    save(asyncio.run(result), options.output)
 
 
 if __name__ == "__main__":

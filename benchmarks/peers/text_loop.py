@@ -1,6 +1,6 @@
 """The memory loop over prompts as text, as peers run it. Standard library only: datatrove has its own environment.
 
-Each peer is a process that is given the work as JSON, and leaves what came of it as JSON.
+Each peer is a process that reads the work and writes its results as JSON.
 """
 
 import argparse
@@ -98,7 +98,7 @@ def remember(memory: str, written: str) -> str:
 
 
 def peer_options(description: str | None) -> argparse.Namespace:
-    """What every peer is told on its command line."""
+    """Options that every peer takes."""
     options = argparse.ArgumentParser(description=description)
     options.add_argument("--work", type=Path, required=True, help="the work, as JSON")
     options.add_argument("--url", required=True, help="address of the server, up to the port")

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from memagent_batch.domain.chunking import Chunk
+from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import Memory, PromptTokens
-from memagent_batch.domain.turns import FinishReason, Generate, TurnKind
+from memagent_batch.domain.turns import FinishReason, Turns
 
 
 class Status(StrEnum):
@@ -18,7 +18,29 @@ class Status(StrEnum):
     FAILED = "failed"
     """Not finished; `error_type` and `error_message` say why."""
     NOT_READ = "not_read"
-    """Could not be read now, for a cause that passes, which they say too; the next run reads it. Never in the log."""
+    """Could not be read now, for a cause that passes, which they give too; the next run reads it. Never in the log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question as it is asked."""
+
+    question_id: str
+    """Id of the question."""
+    text: str
+    """Its text."""
+    list_text: str = ""
+    """The whole question list that it belongs to, where the policy reads a document once for all of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionTokens:
+    """A question as a policy sees it."""
+
+    token_ids: Sequence[int]
+    """The question."""
+    list_token_ids: Sequence[int] = ()
+    """The question list that it belongs to; empty where each question is read alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +59,8 @@ class Outcome:
 class Cost:
     """What a reading will cost, before it is done."""
 
+    num_chunks: int
+    """Chunks that the document is cut into."""
     num_turns: int
     """Turns."""
     num_prompt_tokens: int
@@ -46,19 +70,23 @@ class Cost:
 
 
 class Policy(Protocol):
-    """How a document is read. A frozen dataclass with its knobs; adding one is one file and one name."""
+    """How a document is read. A frozen dataclass whose fields are its knobs."""
 
     @property
     def kind(self) -> str:
         """Name in settings and tables."""
 
-    async def read(
-        self, chunks: Sequence[Chunk], question: Sequence[int], *, prompts: PromptTokens, generate: Generate
-    ) -> Outcome:
-        """Reads a document's chunks for a question (token ids) with the model behind `generate`."""
+    @property
+    def reads_lists(self) -> bool:
+        """Whether some of its turns belong to a whole question list, so that an answer depends on all of the list."""
 
-    def largest_turns(self, prompts: PromptTokens) -> Mapping[TurnKind, int]:
+    async def read(
+        self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
+    ) -> Outcome:
+        """Reads a document for a question: cuts it, asks turns one after another or side by side, and answers."""
+
+    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
         """Tokens of the largest turn of each kind, its completion included and its question left out."""
 
-    def cost(self, prompts: PromptTokens, *, num_chunks: int, num_chunk_tokens: int) -> Cost:
-        """What a reading of a document costs; `num_chunk_tokens` are those of all chunks, overlaps counted twice."""
+    def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
+        """What a reading of a document of this length costs, the turns that it shares with others included."""

@@ -4,18 +4,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from memagent_batch.domain.chunking import ChunkSpan
+from memagent_batch.domain.document import ChunkSpan
 
 
-class TurnKind(StrEnum):
-    """What a turn is for."""
+class Scope(StrEnum):
+    """Which readings a turn belongs to."""
 
-    UPDATE = "update"
-    """Writes the memory anew from question, memory and chunk."""
-    ANSWER = "answer"
-    """Answers the question from the memory."""
-    DIRECT = "direct"
-    """Answers the question from parts of the document, without a memory."""
+    QUESTION = "question"
+    """The reading of one question."""
+    LIST = "list"
+    """All readings of a question list over one document and sample: the turn runs once for all of them."""
 
 
 class FinishReason(StrEnum):
@@ -33,18 +31,20 @@ class Prompt:
 
     path: str
     """Turn path: the address of this call in its reading, such as `update/12`; the same at every replay."""
-    kind: TurnKind
-    """What the turn is for."""
+    kind: str
+    """What the turn is for: a word of the policy, which the tables show."""
     token_ids: Sequence[int]
     """The whole prompt, chat template included."""
     max_tokens: int
     """Budget of the completion, in tokens."""
     span: ChunkSpan | None = None
     """The chunk that the prompt shows, if it shows one."""
-    shared: bool = False
-    """Whether the turn is one for all readings of a question list, not of this reading alone."""
+    writes_memory: bool = False
+    """Whether the completion becomes the memory, so that one that is cut at its budget counts as a cut memory."""
+    scope: Scope = Scope.QUESTION
+    """Which readings the turn belongs to."""
     number: int | None = None
-    """Position of the turn in its reading, from 0, in the order in which the policy asks. Set by `Numbering`, never by
+    """Position of the turn in its reading, from 0, in the order in which the policy asks. Set by the reading, never by
     a policy."""
 
 
@@ -70,5 +70,5 @@ class Completion:
     """True where the turn log, or another reading's shared turn, answered instead of the engine."""
 
 
-Generate = Callable[[Prompt], Awaitable[Completion]]
-"""All that a policy knows of a model. Recording, replaying, limiting and accounting wrap this same signature."""
+Turns = Callable[[Prompt], Awaitable[Completion]]
+"""All that a policy knows of a model: `completion = await turns(prompt)`."""

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import require_fit
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.settings import SimulatedSettings
@@ -32,7 +32,7 @@ class SimulatedEngine:
         require_fit(prompt, window_tokens=self._window_tokens)
         began = time.monotonic()
         await asyncio.sleep(self._seconds)
-        token_ids, text = self._memory if prompt.kind is TurnKind.UPDATE else self._answer
+        token_ids, text = self._memory if prompt.writes_memory else self._answer
         cut = len(token_ids) > prompt.max_tokens
         token_ids = token_ids[: prompt.max_tokens]
         return Completion(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import (
     GAP,
     AnswerForm,
@@ -80,7 +81,7 @@ class Tokenizer:
         self._places = BytePlaces.of(backend)
         self._inner = _inner_tokenizer(backend)
         self._control = _control_token_ids(backend, self._plain)
-        self._unsaid = _unsaid_token_ids(backend, self._control)
+        self._textless = _textless_token_ids(backend, self._control)
         self.has_thought_tags = any(token["content"] in (OPENING, CLOSING) for token in backend["added_tokens"])
 
     @property
@@ -117,6 +118,15 @@ class Tokenizer:
             )
         return TokenisedText(token_ids=token_ids, token_chars=np.concatenate([np.empty(0, np.int64), *chars]))
 
+    def document(self, text: str) -> Document:
+        """The text as a policy reads it.
+
+        Raises:
+            DocumentError: as `encode_document`.
+        """
+        tokens = self.encode_document(text)
+        return Document(token_ids=tokens.token_ids.data, token_chars=tokens.token_chars.data, num_chars=len(text))
+
     def decode(self, token_ids: list[int]) -> str:
         """Text of the tokens, without control tokens."""
         plain = [token for token in token_ids if token not in self._control]
@@ -128,9 +138,9 @@ class Tokenizer:
         It has no control tokens, but for the tags of thoughts. The last of the tokens before decide whether a word that
         comes next begins with a space.
         """
-        before = self._said(after[-CONTEXT_TOKENS:])
+        before = self._text_tokens(after[-CONTEXT_TOKENS:])
         decode = self._full.backend_tokenizer.decode
-        text = str(decode([*before, *self._said(token_ids)], skip_special_tokens=False))
+        text = str(decode([*before, *self._text_tokens(token_ids)], skip_special_tokens=False))
         return text[len(decode(before, skip_special_tokens=False)) :].rstrip("\ufffd")
 
     def prompt_tokens(
@@ -157,8 +167,8 @@ class Tokenizer:
             opens_thought=ends_in_thought(self.chat_template.render(mark, values=values).rpartition(mark)[2]),
         )
 
-    def _said(self, token_ids: Sequence[int]) -> list[int]:
-        return [token for token in token_ids if token not in self._unsaid]
+    def _text_tokens(self, token_ids: Sequence[int]) -> list[int]:
+        return [token for token in token_ids if token not in self._textless]
 
     def _encode_segment(self, segment: str, *, start: int) -> TokenisedText:
         try:
@@ -304,7 +314,7 @@ def _control_token_ids(backend: dict[str, Any], plain: "tokenizers.Tokenizer") -
     )
 
 
-def _unsaid_token_ids(backend: dict[str, Any], control: frozenset[int]) -> frozenset[int]:
+def _textless_token_ids(backend: dict[str, Any], control: frozenset[int]) -> frozenset[int]:
     """Control tokens that no text shows: all but the tags of thoughts, and white space."""
     shown = {
         token["id"]

@@ -1,14 +1,17 @@
-"""What a plan says on stderr of the inputs that were found, before anything is read."""
+"""What a plan logs about the inputs, before anything is read."""
 
+import logging
 from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.inputs.documents import BAD_FILE
 from memagent_batch.inputs.formats import Format
 from memagent_batch.inputs.shards import FoundShards
+from memagent_batch.logs import EventKind
+
+log = logging.getLogger(__name__)
 
 SHOWN_NAMES = 5
 """Files or documents that a line names."""
@@ -21,20 +24,15 @@ LEFT_OUT = (
 """Why text files are left out."""
 
 
-def tell_documents(index: pa.Table, found: FoundShards) -> None:
-    """How many documents there are, from which files, and which files were left out."""
-    tell(
-        Event(
-            kind=EventKind.DOCUMENTS_FOUND,
-            message=describe(index, found),
-            fields={
-                "num_documents": len(_documents(index)),
-                "num_files": {str(of): found.num_files(of) for of in Format if found.num_files(of)},
-                "left_out": list(found.left_out[:SHOWN_NAMES]),
-                "num_left_out": len(found.left_out),
-            },
-        )
-    )
+def log_documents(index: pa.Table, found: FoundShards) -> None:
+    """Logs how many documents there are, from which files, and which files were left out."""
+    fields = {
+        "num_documents": len(_documents(index)),
+        "num_files": {str(of): found.num_files(of) for of in Format if found.num_files(of)},
+        "left_out": list(found.left_out[:SHOWN_NAMES]),
+        "num_left_out": len(found.left_out),
+    }
+    log.info(describe(index, found), extra={"event": EventKind.DOCUMENTS_FOUND, **fields})
 
 
 def describe(index: pa.Table, found: FoundShards) -> str:
@@ -53,23 +51,23 @@ def describe(index: pa.Table, found: FoundShards) -> str:
     return f"{line}; left out: {_names(found.left_out)} ({LEFT_OUT})"
 
 
-def tell_bad_files(index: pa.Table) -> None:
+def warn_of_bad_files(index: pa.Table) -> None:
     """Names the first files and records that can't be read."""
     bad = index.filter(pc.equal(index["error_type"], BAD_FILE))["document_id"].to_pylist()
     if not bad:
         return
     message = f"files, lines or rows that can't be read: {_names(bad)}; each has a failed row for each question that "
     fields = {"num_files": len(bad), "names": bad[:SHOWN_NAMES]}
-    tell(Event(kind=EventKind.FILES_UNREADABLE, message=f"{message}is asked of every document", fields=fields))
+    log.warning(f"{message}is asked of every document", extra={"event": EventKind.FILES_UNREADABLE, **fields})
 
 
-def tell_missing(document_ids: Sequence[str]) -> None:
+def warn_of_missing(document_ids: Sequence[str]) -> None:
     """Names the first documents that questions are bound to and that are not there."""
     if not document_ids:
         return
     message = f"documents that questions are bound to and that are not there: {_names(document_ids)}; their rows are "
     fields = {"num_documents": len(document_ids), "document_ids": list(document_ids[:SHOWN_NAMES])}
-    tell(Event(kind=EventKind.DOCUMENTS_MISSING, message=f"{message}failed", fields=fields))
+    log.warning(f"{message}failed", extra={"event": EventKind.DOCUMENTS_MISSING, **fields})
 
 
 def _documents(index: pa.Table) -> pa.ChunkedArray:

@@ -1,48 +1,67 @@
-"""The turn that answers from parts of the document itself: all that the policies without a memory do."""
+"""The base of the policies without a memory: one turn that answers from parts of the document itself."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
+from memagent_batch.domain.document import Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
-from memagent_batch.domain.readings import Cost, Outcome
-from memagent_batch.domain.turns import Generate, Prompt, TurnKind
+from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
+from memagent_batch.domain.turns import Prompt, Turns
+
+DIRECT = "direct"
+"""Kind of the turn that answers the question from parts of the document, without a memory."""
 
 NO_MEMORY = Memory(token_ids=(), text="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DirectTurn:
-    """One prompt with parts of the document that together have at most `chunk_tokens`."""
+class DirectPolicy(ABC):
+    """One `direct` turn with parts of the document that together have at most `chunk_tokens`."""
+
+    reads_lists: ClassVar[bool] = False
 
     chunk_tokens: int
     """Tokens of the document that the prompt shows, at most."""
+    overlap_tokens: int = 0
+    """Tokens that a chunk, or a passage, shares with the one before it."""
     answer_tokens: int
     """Budget of the answer, tokens."""
 
-    async def ask(
-        self, parts: Iterable[Sequence[int]], question: Sequence[int], *, prompts: PromptTokens, generate: Generate
+    @abstractmethod
+    async def parts(self, document: Document, question: Sequence[int], *, gap_tokens: int) -> list[tuple[int, int]]:
+        """Token ranges to show of a document that is longer than `chunk_tokens`, with a gap between each two."""
+
+    async def read(
+        self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
     ) -> Outcome:
-        """Shows the parts (token ids) with a gap between each two, and asks."""
+        """Shows a document that fits whole, else parts of it, and asks."""
+        ranges = [(0, document.num_tokens)]
+        if document.num_tokens > self.chunk_tokens:
+            ranges = await self.parts(document, question.token_ids, gap_tokens=len(prompts.gap))
         shown: list[int] = []
-        for part in parts:
-            shown += [*(prompts.gap if shown else ()), *part]
+        for start, end in ranges:
+            shown += [*(prompts.gap if shown else ()), *document.tokens(start, end)]
         prompt = Prompt(
-            path="direct",
-            kind=TurnKind.DIRECT,
-            token_ids=prompts.direct.fill({Slot.QUESTION: question, Slot.CHUNK: shown}),
+            path=DIRECT,
+            kind=DIRECT,
+            token_ids=prompts.direct.fill({Slot.QUESTION: question.token_ids, Slot.CHUNK: shown}),
             max_tokens=self.answer_tokens,
         )
-        completion = await generate(prompt)
+        completion = await turns(prompt)
         return Outcome(response=prompts.response(completion), finish_reason=completion.finish_reason, memory=NO_MEMORY)
 
-    def largest_turns(self, prompts: PromptTokens) -> Mapping[TurnKind, int]:
+    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
         """The one turn."""
-        return {TurnKind.DIRECT: prompts.direct.num_fixed_tokens + self.chunk_tokens + self.answer_tokens}
+        return {DIRECT: prompts.direct.num_fixed_tokens + self.chunk_tokens + self.answer_tokens}
 
-    def cost(self, prompts: PromptTokens, *, num_chunk_tokens: int) -> Cost:
+    def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
         """The same for every document that is longer than the prompt shows."""
+        windows = token_windows(num_tokens, chunk_tokens=self.chunk_tokens, overlap_tokens=self.overlap_tokens)
         return Cost(
+            num_chunks=len(windows),
             num_turns=1,
-            num_prompt_tokens=prompts.direct.num_fixed_tokens + min(num_chunk_tokens, self.chunk_tokens),
+            num_prompt_tokens=prompts.direct.num_fixed_tokens + min(windows.num_shown_tokens, self.chunk_tokens),
             num_completion_tokens=self.answer_tokens,
         )

@@ -1,12 +1,13 @@
 """Many questions, one pass: as `overwrite`, with one memory for a whole question list, and an answer turn for each."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from memagent_batch.domain.chunking import Chunk
+from memagent_batch.domain.document import Chunk
 from memagent_batch.domain.prompts import Memory, PromptTokens
-from memagent_batch.domain.turns import Prompt
+from memagent_batch.domain.readings import QuestionTokens
+from memagent_batch.domain.turns import Prompt, Scope
 from memagent_batch.policies.overwrite import OverwritePolicy
 
 
@@ -15,18 +16,11 @@ class SharedPolicy(OverwritePolicy):
     """Each question has its own reading; their `update` turns show the list, so they are the same, and run once."""
 
     kind: ClassVar[str] = "shared"
+    reads_lists: ClassVar[bool] = True
 
-    question_list: Sequence[int] = ()
-    """The list that the `update` turns show, token ids; without one, they show the question itself."""
-
-    def for_list(self, question_list: Sequence[int]) -> "SharedPolicy":
-        """The policy for the readings of one question list."""
-        return replace(self, question_list=question_list)
-
-    def _update(self, prompts: PromptTokens, question: Sequence[int], memory: Memory, chunk: Chunk) -> Prompt:
-        return replace(
-            OverwritePolicy._update(self, prompts, self.question_list or question, memory, chunk), shared=True
-        )
+    def _update(self, prompts: PromptTokens, question: QuestionTokens, memory: Memory, chunk: Chunk) -> Prompt:
+        whole = QuestionTokens(token_ids=question.list_token_ids or question.token_ids)
+        return replace(OverwritePolicy._update(self, prompts, whole, memory, chunk), scope=Scope.LIST)
 
 
 def question_list(questions: Iterable[str]) -> str:

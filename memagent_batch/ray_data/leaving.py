@@ -1,15 +1,15 @@
-"""How a driver leaves before its run has ended: told by a signal, or because a newer attempt has claimed the output.
+"""How a driver leaves before its run has ended: on a signal, or because a newer attempt has claimed the output.
 
-The readers flush their logs first, so that no finished turn is lost; then the main thread is interrupted. Nothing is
-done inside a signal handler, which may have interrupted any line of Ray's.
+Either raises in the main thread. Nobody waits for the readers: turns since their last flush are read again.
 """
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Self
 
 import ray
 
@@ -17,12 +17,6 @@ from memagent_batch.errors import MemagentError, SupersededError, TerminatedErro
 
 CLAIM_SECONDS = 5.0
 """Pause between looks at the claim while readings go on."""
-
-FLUSH_SECONDS = 20.0
-"""Longest wait for the readers' flushes; a spot node and Kubernetes leave 30 s between SIGTERM and the end."""
-
-INSIST_SECONDS = 1.0
-"""Pause between interruptions of a main thread that did not heed the one before."""
 
 TERMINATED = "SIGTERM: the node or the job is being taken away; the same command goes on from the log"
 
@@ -82,18 +76,15 @@ def heed_actor_sigterm(handler: Callable[[], None]) -> bool:
 
 
 class OrderlyLeave:
-    """While the block runs, SIGTERM, SIGINT and the loss of the claim end it after the readers have flushed.
+    """While the block runs, SIGTERM, SIGINT and the loss of the claim raise in it.
 
-    A second SIGINT ends it at once. Outside the main thread, which alone can be interrupted, the block just runs.
+    Outside the main thread, which alone can be interrupted, the block just runs.
     """
 
-    def __init__(self, board: Any, *, require_claim: Callable[[], None]) -> None:
-        """Takes the actor handle of the ProgressBoard, and what raises SupersededError once the claim is lost."""
-        self._board = board
+    def __init__(self, *, require_claim: Callable[[], None]) -> None:
+        """Takes what raises SupersededError once the claim is lost."""
         self._require_claim = require_claim
-        self._told: KeyboardInterrupt | None = None
-        self._leaving: KeyboardInterrupt | None = None
-        self._wake = threading.Event()
+        self._cause: KeyboardInterrupt | None = None
         self._over = threading.Event()
         self._handlers = contextlib.ExitStack()
         self._thread = threading.Thread(target=self._watch, daemon=True, name="leaving")
@@ -101,60 +92,41 @@ class OrderlyLeave:
     def __enter__(self) -> Self:
         """Begins to watch."""
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._handlers.enter_context(handling(number, self._handle))
             self._thread.start()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._handlers.enter_context(handling(number, self._interrupt))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Watches no longer."""
+        """Stops watching."""
         self._over.set()
-        self._wake.set()
         with self._handlers:
             if self._thread.ident is not None:
                 self._thread.join()
-        if kind is None and self._told is not None:
-            raise self._told
+        if kind is None and self._cause is not None:
+            raise self._cause
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._leaving is not None:
-            raise self._leaving
-        if self._told is not None and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self._told = self._told or (
-            KeyboardInterrupt() if number == signal.SIGINT else Leave(TerminatedError(TERMINATED))
-        )
-        self._wake.set()
-        if not self._thread.is_alive() and not self._over.is_set():
-            raise self._told  # nobody is there to have the readers flush
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self._cause is None:
+            self._cause = KeyboardInterrupt() if number == signal.SIGINT else Leave(TerminatedError(TERMINATED))
+        raise self._cause
 
     def _watch(self) -> None:
-        while not self._over.is_set() and self._told is None and not self._is_superseded():
-            self._wake.wait(CLAIM_SECONDS)
-        if self._over.is_set():
-            return
-        try:
-            with contextlib.suppress(ray.exceptions.RayError, TimeoutError):  # no cluster is left: nothing to wait for
-                ray.get(self._board.leave.remote(), timeout=FLUSH_SECONDS)
-        finally:  # whatever the board answers, the run must end
-            self._insist()
-
-    def _insist(self) -> None:
-        self._leaving = self._told
-        while not self._over.is_set():
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            self._over.wait(INSIST_SECONDS)
+        """Interrupts the main thread again at the next look where a library has swallowed what was raised in it."""
+        while not self._over.wait(CLAIM_SECONDS):
+            if self._cause is not None or self._is_superseded():
+                os.kill(os.getpid(), signal.SIGINT)
 
     def _is_superseded(self) -> bool:
         try:
             self._require_claim()
         except SupersededError as error:
-            self._told = Leave(error)
+            self._cause = Leave(error)
             return True
         except MemagentError:
-            return False  # an outage, or a `run.json` that can't be read: whoever writes next says so
+            return False  # an outage, or a `run.json` that can't be read: the next write reports it
         return False
 
 

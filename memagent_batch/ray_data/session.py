@@ -14,9 +14,12 @@ import ray
 from ray.data import DataContext
 
 from memagent_batch.errors import MemagentError, RunFailedError, SettingsError
-from memagent_batch.events import step
+from memagent_batch.logs import rewritten_stderr, step
 from memagent_batch.ray_data.leaving import handling, terminable
-from memagent_batch.ray_data.notice import LEVEL_VARIABLE, without_notice
+
+LEVEL_VARIABLE = "RAY_BACKEND_LOG_LEVEL"
+NOTICE = f"Set ray log level from environment variable {LEVEL_VARIABLE}".encode()
+"""A line that Ray's core writes to stderr at every start where its log level is set."""
 
 CPU_SHARE = 0.5
 """CPUs of one indexing, tokenising or writing task; low enough that they start beside the engines on two cores."""
@@ -102,8 +105,8 @@ def own_error(error: ray.exceptions.RayError) -> MemagentError:
     cause = getattr(error, "cause", None)
     if isinstance(cause, MemagentError):
         return type(cause)(_without_advice(str(cause)))
-    said = _without_advice(COLOURS.sub("", str(error))).strip()
-    return RunFailedError(f"Ray stopped the run: {said}; the same command goes on from the log")
+    message = _without_advice(COLOURS.sub("", str(error))).strip()
+    return RunFailedError(f"Ray stopped the run: {message}; the same command goes on from the log")
 
 
 def set_long_loops(context: DataContext) -> None:
@@ -117,11 +120,15 @@ def set_long_loops(context: DataContext) -> None:
     context.enable_progress_bars = False  # the run has its own progress line
     context.print_on_execution_start = False
     context.wait_for_min_actors_s = START_SECONDS  # else the first actor that is up takes all the longest documents
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # its errors are raised too, and told by `own_error`
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # its errors are raised too, see `own_error`
 
 
 def _without_advice(message: str) -> str:
     return message.split(RAY_NOTE, 1)[0]
+
+
+def _without_notice(line: bytes) -> bytes:
+    return b"" if NOTICE in line else line
 
 
 def _connect() -> None:
@@ -137,7 +144,7 @@ def _connect() -> None:
     else:
         require_cluster(os.environ["RAY_ADDRESS"])
     try:
-        with without_notice() if is_silenced else nullcontext():
+        with rewritten_stderr(_without_notice) if is_silenced else nullcontext():
             ray.init(
                 log_to_driver=False,
                 logging_level=logging.ERROR,

@@ -1,4 +1,4 @@
-"""Notes why a run stops before its end, for `memagent status`."""
+"""Records why a run stops before its end, for `memagent status`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +14,7 @@ from memagent_batch.runs.state import write_stop_note
 
 @contextmanager
 def noted_stop(output: Location, *, run_id: str) -> Iterator[None]:
-    """The block, which leaves a note if it does not end well. It is a help: where it can't be written, nothing is."""
+    """Runs the block, and writes a note when it raises. A note that can't be written is left out: it is a help only."""
     try:
         yield
     except BaseException as error:

@@ -1,15 +1,14 @@
-"""CPU tasks before the engine: index shards, then turn texts into tokens and chunk spans."""
+"""CPU tasks before the engine: index shards, then turn texts into tokens."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from memagent_batch.domain.chunking import chunk_spans
-from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.engines.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.errors import DocumentError, MemagentError, TextUnavailableError
 from memagent_batch.inputs.documents import FetchedText, fetch_texts, index_shard
 from memagent_batch.reading.documents import planned_documents
@@ -17,22 +16,13 @@ from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_documents, make_tokenizer
 
-SPAN = pa.struct(
-    [
-        ("index", pa.int32()),
-        ("token_start", pa.int64()),
-        ("token_end", pa.int64()),
-        ("char_start", pa.int64()),
-        ("char_end", pa.int64()),
-    ]
-)
-
 TOKENISED = pa.schema(
     [
         pa.field("document_id", pa.string()),
         pa.field("document_hash", pa.string()),
         pa.field("token_ids", pa.large_list(pa.int32())),
-        pa.field("spans", pa.list_(SPAN)),
+        pa.field("token_chars", pa.large_list(pa.int64())),
+        pa.field("num_chars", pa.int64()),
         pa.field("error", pa.string()),
         pa.field("is_unavailable", pa.bool_()),
         *WORK_COLUMNS,
@@ -42,6 +32,9 @@ TOKENISED = pa.schema(
 
 CALL = pa.schema([pa.field("documents", pa.large_list(pa.struct(list(TOKENISED))))])
 """What one call of a reader takes: a long document, or some small ones, since each call costs Ray Data some 7 ms."""
+
+NO_TOKENS = TokenisedText(token_ids=np.empty(0, np.int32), token_chars=np.empty(0, np.int64))
+"""Of a document without a text that can be read."""
 
 
 def index_shards(batch: dict[str, Any], *, settings: Settings) -> Iterator[pa.Table]:
@@ -62,7 +55,7 @@ def tokenise(bundle: pa.Table, *, settings: Settings) -> Iterator[pa.Table]:
     documents = make_documents(settings)
     for fetched in fetch_texts(bundle, documents=documents[0], settings=settings.input):
         call = calls[fetched.row]
-        held[call].append(_tokenised(tokenizer, fetched, work[fetched.row], settings=settings))
+        held[call].append(_tokenised(tokenizer, fetched, work[fetched.row]))
         missing[call] -= 1
         if not missing[call]:
             yield _call(held.pop(call))
@@ -72,43 +65,33 @@ COUNTED = pa.schema(
     [
         pa.field("document_id", pa.string()),
         pa.field("num_tokens", pa.int64()),
-        pa.field("num_chunks", pa.int64()),
-        pa.field("num_chunk_tokens", pa.int64()),
         pa.field("num_readings", pa.int64()),
     ]
 )
-"""What a plan tells of one document; `num_chunk_tokens` counts overlaps twice."""
+"""What a plan shows of one document."""
 
 
 def count_tokens(bundle: pa.Table, *, settings: Settings) -> pa.Table:
     """Ray Data UDF: a bundle of planned documents in, the length of each out; no tokens are kept."""
     counted = [
         {
-            "document_id": document.document_id,
-            "num_tokens": document.chunks.num_tokens,
-            "num_chunks": len(document.chunks),
-            "num_chunk_tokens": document.chunks.num_shown_tokens,
-            "num_readings": len(document.readings),
+            "document_id": planned.document_id,
+            "num_tokens": planned.document.num_tokens,
+            "num_readings": len(planned.readings),
         }
-        for document in chain.from_iterable(map(planned_documents, tokenise(bundle, settings=settings)))
+        for planned in chain.from_iterable(map(planned_documents, tokenise(bundle, settings=settings)))
     ]
     return pa.Table.from_pylist(counted, schema=COUNTED)
 
 
-def _tokenised(tokenizer: Tokenizer, fetched: FetchedText, work: dict[str, Any], *, settings: Settings) -> pa.Table:
+def _tokenised(tokenizer: Tokenizer, fetched: FetchedText, work: dict[str, Any]) -> pa.Table:
     if fetched.text is None:
-        return _row(work, token_ids=pa.array([], pa.int32()), spans=[], error=fetched.error)
+        return _row(work, tokens=NO_TOKENS, num_chars=0, error=fetched.error)
     try:
         tokens = tokenizer.encode_document(fetched.text)
     except DocumentError as error:
-        return _row(work, token_ids=pa.array([], pa.int32()), spans=[], error=error)
-    spans = chunk_spans(
-        tokens.token_chars.data,
-        num_chars=len(fetched.text),
-        chunk_tokens=settings.policy.chunk_tokens,
-        overlap_tokens=settings.policy.overlap_tokens,
-    )
-    return _row(work, token_ids=pa.array(tokens.token_ids), spans=[asdict(span) for span in spans], error=None)
+        return _row(work, tokens=NO_TOKENS, num_chars=0, error=error)
+    return _row(work, tokens=tokens, num_chars=len(fetched.text), error=None)
 
 
 def _call(documents: Sequence[pa.Table]) -> pa.Table:
@@ -116,14 +99,13 @@ def _call(documents: Sequence[pa.Table]) -> pa.Table:
     return pa.table({"documents": pa.LargeListArray.from_arrays(pa.array([0, len(rows)], pa.int64()), rows)}, CALL)
 
 
-def _row(
-    work: dict[str, Any], *, token_ids: pa.Array, spans: list[dict[str, int]], error: MemagentError | None
-) -> pa.Table:
-    offsets = pa.array([0, len(token_ids)], pa.int64())
+def _row(work: dict[str, Any], *, tokens: TokenisedText, num_chars: int, error: MemagentError | None) -> pa.Table:
+    offsets = pa.array([0, len(tokens.token_ids)], pa.int64())
     columns = {
         **{name: pa.array([value], TOKENISED.field(name).type) for name, value in work.items()},
-        "token_ids": pa.LargeListArray.from_arrays(offsets, token_ids),
-        "spans": pa.array([spans], TOKENISED.field("spans").type),
+        "token_ids": pa.LargeListArray.from_arrays(offsets, pa.array(tokens.token_ids)),
+        "token_chars": pa.LargeListArray.from_arrays(offsets, pa.array(tokens.token_chars)),
+        "num_chars": pa.array([num_chars], pa.int64()),
         "error": pa.array([error and str(error)], pa.string()),
         "is_unavailable": pa.array([isinstance(error, TextUnavailableError)]),
     }

@@ -1,17 +1,18 @@
-"""Turns that were under way when an engine died: found again after the restart, run alone, given up at the third death.
+"""Turns that were under way when an engine died: remembered after the restart, run alone, given up at the third death.
 
-A turn that kills its engine would otherwise be tried again for ever, and take the readings beside it down each time.
+Without that, a turn that kills its engine would be retried forever, and stop the readings beside it each time.
 """
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.turns import Completion, Generate, Prompt
 from memagent_batch.errors import EngineDeadError, EngineRequestError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
@@ -19,7 +20,7 @@ from memagent_batch.log.index import ReadingKey, reading_key
 
 DEATHS_FOLDER = "log/deaths"
 SUSPECT_DEATHS = 2
-"""Deaths after which a turn runs with no other suspect beside it; the first one may be anybody's doing."""
+"""Deaths after which a turn runs with no other suspect beside it; any turn beside it may have caused the first."""
 FATAL_DEATHS = 3
 """Deaths after which a turn is given up and its reading fails."""
 
@@ -34,7 +35,7 @@ class Suspects:
     output: Location
     """The run's location."""
     run_id: str
-    """Deaths of other runs do not count: the cluster, the model or the machine may have been mended since."""
+    """Deaths in other runs do not count: the cluster, the model or the machine may have been repaired since."""
     _under_way: set[TurnKey] = field(default_factory=set)
     _deaths: Counter[TurnKey] = field(default_factory=Counter)
     _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -58,44 +59,24 @@ class Suspects:
             name = f"{DEATHS_FOLDER}/{self.run_id}-{writer_id}.parquet"
             (self.output / name).write_bytes(parquet_bytes(pa.Table.from_pylist(rows)))
 
-    def guard(self, generate: Generate, *, address: ReadingAddress) -> Generate:
-        """`generate` for one reading, with its turns watched."""
-        return _Guarded(generate=generate, suspects=self, key=reading_key(address))
-
-    async def run(self, generate: Generate, prompt: Prompt, *, turn: TurnKey) -> Completion:
-        """One watched turn.
+    @asynccontextmanager
+    async def watch(self, address: ReadingAddress, path: str) -> AsyncIterator[None]:
+        """Keeps the turn noted as under way inside the block; waits first where it must run with no suspect beside it.
 
         Raises:
             EngineRequestError: the engine died at this turn too often.
         """
+        turn = (reading_key(address), path)
         deaths = self._deaths[turn]
         if deaths >= FATAL_DEATHS:
-            raise EngineRequestError(
-                f"turn {prompt.path}: the engine died {deaths} times while this turn was under way"
-            )
-        if deaths >= SUSPECT_DEATHS:
-            async with self._alone:
-                return await self._watched(generate, prompt, turn=turn)
-        return await self._watched(generate, prompt, turn=turn)
-
-    async def _watched(self, generate: Generate, prompt: Prompt, *, turn: TurnKey) -> Completion:
-        self._under_way.add(turn)
-        try:
-            completion = await generate(prompt)
-        except EngineDeadError:
-            if self._at_death is None:  # what asks the dead engine from here on did not kill it
-                self._at_death = frozenset(self._under_way)
-            raise
-        finally:
-            self._under_way.discard(turn)
-        return completion
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Guarded:
-    generate: Generate
-    suspects: Suspects
-    key: ReadingKey
-
-    async def __call__(self, prompt: Prompt) -> Completion:
-        return await self.suspects.run(self.generate, prompt, turn=(self.key, prompt.path))
+            raise EngineRequestError(f"turn {path}: the engine died {deaths} times while this turn was under way")
+        async with self._alone if deaths >= SUSPECT_DEATHS else nullcontext():
+            self._under_way.add(turn)
+            try:
+                yield
+            except EngineDeadError:
+                if self._at_death is None:  # turns that ask the dead engine later did not kill it
+                    self._at_death = frozenset(self._under_way)
+                raise
+            finally:
+                self._under_way.discard(turn)

@@ -1,5 +1,6 @@
 """Begins and closes a run: `run.json` at the start, its manifest and its place in history when the counts close."""
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,12 +13,12 @@ import pyarrow as pa
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.errors import CountsError, StorageError
-from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import read_asked, write_asked
 from memagent_batch.log.writer import new_run_id
+from memagent_batch.logs import EventKind
 from memagent_batch.masking import shown
 from memagent_batch.runs.changes import find_changes, removed_documents
 from memagent_batch.runs.claim import ANSWER_TABLES, publish, removed_on_failure, require_claim
@@ -45,6 +46,8 @@ from memagent_batch.runs.tables import (
 )
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens
+
+log = logging.getLogger(__name__)
 
 SHOWN_MISSING = 20
 """Missing readings that an error names."""
@@ -86,7 +89,7 @@ def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, p
     run_id = _claim(output, settings, reader=reader, plan=plan, started_at=started_at)
     write_asked(output, plan.hashed_questions(), run_id=run_id)
     fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(settings.output)}
-    tell(Event(kind=EventKind.RUN_STARTED, message=f"run {run_id}: {plan.num_readings} readings asked", fields=fields))
+    log.info(f"run {run_id}: {plan.num_readings} readings asked", extra={"event": EventKind.RUN_STARTED, **fields})
     prompts = make_prompt_set(settings)
     projection = Projection(
         output=output,
@@ -163,9 +166,9 @@ def close_run(
     write_plan(past)
     publish(run.output, manifest, tables=ANSWER_TABLES, run_id=run.run_id)
     write_record_manifest(past)
-    message = _closing_line(run.run_id, counts, manifest["reasons"])
     fields = {"run_id": run.run_id, **counts, "seconds": manifest["seconds"]}
-    tell(Event(kind=EventKind.RUN_CLOSED, message=message, fields=fields))
+    line = _closing_line(run.run_id, counts, manifest["reasons"])
+    log.info(line, extra={"event": EventKind.RUN_CLOSED, **fields})
     return manifest
 
 

@@ -14,13 +14,15 @@ import pyarrow.parquet as pq
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.prompts import new_memory
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import FinishReason, TurnKind
+from memagent_batch.domain.turns import FinishReason
 from memagent_batch.errors import DocumentError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.documents import CARRY_PREFIX
 from memagent_batch.log.index import Row, read_outcomes, read_turns
 from memagent_batch.log.question_list import ASKED_COLUMN, LIST_HASH, asked_in
+from memagent_batch.policies.direct import DIRECT
+from memagent_batch.policies.overwrite import UPDATE
 from memagent_batch.runs.schemas import ANSWERS, MEMORIES
 from memagent_batch.settings import TableFormat
 
@@ -185,8 +187,8 @@ def _memories(turns: Mapping[str, Row], *, names: Mapping[str, Any], projection:
     """The audit trail of one reading: turns in the order in which its policy asked for them."""
     memory = projection.first_memory
     for number, row in enumerate(sorted(turns.values(), key=itemgetter("turn", "finished_at", "path"))):
-        before = memory = "" if row["kind"] == TurnKind.DIRECT else memory
-        if row["kind"] == TurnKind.UPDATE:
+        before = memory = "" if row["kind"] == DIRECT else memory
+        if row["kind"] == UPDATE:
             written = new_memory(row["text"], keep_word=projection.keep_word, opens_thought=projection.opens_thought)
             memory = memory if written is None else written
         kept = {name: value for name, value in row.items() if name in _MEMORIES_COLUMNS}

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from memagent_batch.domain.turns import Prompt, TurnKind
+from memagent_batch.domain.turns import Prompt
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.settings import SamplingSettings, VllmSettings
 
@@ -18,7 +18,7 @@ async def serve(model: str) -> None:
     )
     await engine.start()
     while True:
-        await engine.complete(Prompt(path="answer", kind=TurnKind.ANSWER, token_ids=[5] * 500, max_tokens=64), seed=0)
+        await engine.complete(Prompt(path="answer", kind="answer", token_ids=[5] * 500, max_tokens=64), seed=0)
         print("ready", flush=True)
 
 

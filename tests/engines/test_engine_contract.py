@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from memagent_batch.domain.prompts import AnswerForm, Slot
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import PromptTooLongError
@@ -130,4 +130,4 @@ async def complete_all(engine: Engine, token_ids: Sequence[list[int]], *, max_to
 
 def prompt_of(token_ids: list[int], *, max_tokens: int = 24) -> Prompt:
     """An answer turn."""
-    return Prompt(path="answer", kind=TurnKind.ANSWER, token_ids=token_ids, max_tokens=max_tokens)
+    return Prompt(path="answer", kind="answer", token_ids=token_ids, max_tokens=max_tokens)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.domain.turns import FinishReason, Prompt, TurnKind
+from memagent_batch.domain.turns import FinishReason, Prompt
 from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineRequestError, EngineStartError
@@ -16,7 +16,7 @@ from memagent_batch.settings import OpenAISettings, SamplingSettings
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
 
 KEY = "sk-secret-1234567890"
-PROMPT = Prompt(path="update/3", kind=TurnKind.UPDATE, token_ids=[1, 2, 3], max_tokens=8)
+PROMPT = Prompt(path="update/3", kind="update", token_ids=[1, 2, 3], max_tokens=8)
 
 
 def completion_reply(text: str = "noted", **choice: Any) -> Reply:

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from memagent_batch.domain.prompts import AnswerForm, Slot
-from memagent_batch.domain.turns import Prompt, TurnKind
+from memagent_batch.domain.turns import Prompt
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
@@ -23,7 +23,7 @@ async def test_vllm_computes_a_section_once_for_questions_side_by_side_where_it_
     asked = [
         Prompt(
             path="update/0",
-            kind=TurnKind.UPDATE,
+            kind="update",
             token_ids=prompts.update.fill(
                 {
                     Slot.QUESTION: tiny_tokenizer.encode(f"{number} times what?"),

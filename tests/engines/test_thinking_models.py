@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,15 +11,15 @@ from tokenizers import AddedToken
 from tokenizers import Tokenizer as BackendTokenizer
 from transformers import PreTrainedTokenizerFast
 
-from memagent_batch.domain.chunking import Chunk, chunk_spans
+from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot, new_memory
-from memagent_batch.domain.readings import Outcome
+from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import SettingsError
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
-from memagent_batch.reading.generation import Tally
+from memagent_batch.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import ReaderIdentity, identify_reader
 from pipelines.answer import answer
@@ -72,31 +73,30 @@ def shown_by(tokenizer: Tokenizer, token_ids: Sequence[int]) -> str:
 
 async def read(
     tokenizer: Tokenizer, prompts: PromptTokens, completions: Sequence[str], *, cut: Sequence[int] = ()
-) -> tuple[Outcome, list[Prompt], list[Completion], Tally]:
+) -> tuple[Outcome, list[Prompt], list[Completion], TurnCounts]:
     """Reads a document of one chunk less than there are completions, which the model writes in turn."""
     asked: list[Prompt] = []
     written: list[Completion] = []
     backend = BackendTokenizer.from_file(f"{tokenizer.model}/tokenizer.json")
 
-    async def generate(prompt: Prompt) -> Completion:
-        asked.append(prompt)
-        said = backend.encode(completions[len(written)], add_special_tokens=False).ids
-        reason = FinishReason.LENGTH if len(written) in cut else FinishReason.STOP
-        text = tokenizer.continuation(said, after=prompt.token_ids)
-        written.append(Completion(token_ids=said, text=text, finish_reason=reason))
-        return written[-1]
+    class Model(ReplayOnly):
+        async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+            asked.append(prompt)
+            said = backend.encode(completions[len(written)], add_special_tokens=False).ids
+            reason = FinishReason.LENGTH if len(written) in cut else FinishReason.STOP
+            text = tokenizer.continuation(said, after=prompt.token_ids)
+            written.append(Completion(token_ids=said, text=text, finish_reason=reason))
+            return written[-1]
 
     text = "some text to read " * 40
-    document = tokenizer.encode_document(text)
-    token_ids = document.token_ids.tolist()
-    spans = chunk_spans(document.token_chars.tolist(), num_chars=len(text), chunk_tokens=20)
-    chunks = [Chunk(span=span, token_ids=token_ids[span.token_start : span.token_end]) for span in spans]
-    tally = Tally(generate=generate)
+    whole = tokenizer.document(text)
+    document = replace(whole, token_ids=whole.tokens(0, 20 * (len(completions) - 1)))
+    address = ReadingAddress(document_hash="", question_hash="", sample=0, reader_fingerprint="")
+    turns = ReadingTurns(engine=Model(), address=address, seed=0)
     policy = OverwritePolicy(chunk_tokens=20, memory_tokens=64, answer_tokens=64)
-    outcome = await policy.read(
-        chunks[: len(completions) - 1], tokenizer.encode("Which code?"), prompts=prompts, generate=tally
-    )
-    return outcome, asked, written, tally
+    question = QuestionTokens(token_ids=tokenizer.encode("Which code?"))
+    outcome = await policy.read(document, question, prompts=prompts, turns=turns)
+    return outcome, asked, written, turns.counts
 
 
 @pytest.mark.parametrize("tags", [PLAIN, ADDED, SPECIAL])
@@ -125,10 +125,10 @@ async def test_reading_of_a_thinking_model_that_is_cut_off_keeps_its_memory_and_
     tokenizer = save_model(tmp_path, text_model, template=template, tags=tags)
     opening = "" if template == OPENING else "<think>"
     texts = [f"{opening}a</think>notes", f"{opening}Maybe 99", f"{opening}Maybe \\boxed{{99}}"]
-    outcome, asked, _, tally = await read(tokenizer, tokens_of(tokenizer), texts, cut=[1, 2])
+    outcome, asked, _, counts = await read(tokenizer, tokens_of(tokenizer), texts, cut=[1, 2])
     assert (outcome.response, outcome.memory.text, outcome.finish_reason) == ("", "notes", FinishReason.LENGTH)
     assert "99" not in "".join(shown_by(tokenizer, prompt.token_ids) for prompt in asked)
-    assert tally.memory_truncations == 1
+    assert counts.memory_truncations == 1
 
 
 async def test_reading_of_any_model_has_the_memory_in_its_table_that_the_next_prompt_showed(

@@ -14,7 +14,6 @@ from tokenizers import Tokenizer as BackendTokenizer
 from tokenizers.decoders import DecodeStream
 from transformers import PreTrainedTokenizerFast
 
-from memagent_batch.domain.chunking import chunk_spans
 from memagent_batch.domain.prompts import AnswerForm, Slot
 from memagent_batch.engines.tokenizer import SEGMENT_CHARS, Tokenizer, load_tokenizer
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
@@ -125,7 +124,7 @@ def test_encode_document_in_decomposed_characters_divides_none(tokenizer: Tokeni
 @pytest.mark.parametrize("chunk_tokens", [1, 3, 500])
 def test_encode_document_spans_rejoin_to_the_text(tokenizer: Tokenizer, text: str, chunk_tokens: int) -> None:
     tokenised = tokenizer.encode_document(text)
-    spans = chunk_spans(tokenised.token_chars.tolist(), num_chars=len(text), chunk_tokens=chunk_tokens)
+    spans = [chunk.span for chunk in tokenizer.document(text).chunks(chunk_tokens)]
     assert "".join(text[span.char_start : span.char_end] for span in spans) == text
     assert (np.diff(tokenised.token_chars) >= 0).all()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.domain.turns import Prompt, TurnKind
+from memagent_batch.domain.turns import Prompt
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
 from memagent_batch.settings import SamplingSettings, VllmSettings
@@ -114,7 +114,7 @@ async def test_engine_started_to_draw_is_lent_for_draws_again_after_greedy_turns
 
 def prompt_of(token_ids: list[int]) -> Prompt:
     """An answer turn."""
-    return Prompt(path="answer", kind=TurnKind.ANSWER, token_ids=token_ids, max_tokens=8)
+    return Prompt(path="answer", kind="answer", token_ids=token_ids, max_tokens=8)
 
 
 @pytest.mark.vllm
@@ -125,7 +125,7 @@ async def test_renew_other_weights_answer_and_nothing_cached_of_the_old_ones(
     import torch
     from transformers import AutoModelForCausalLM
 
-    prompt = Prompt(path="p", kind=TurnKind.UPDATE, token_ids=list(range(10, 300)), max_tokens=8)
+    prompt = Prompt(path="p", kind="update", token_ids=list(range(10, 300)), max_tokens=8)
     other = AutoModelForCausalLM.from_pretrained(tiny_model)
     with torch.no_grad():
         for weight in other.parameters():  # every layer, and the output layer that shares the embedding

@@ -3,17 +3,20 @@ from functools import partial
 
 import pytest
 
-from benchmarks.needle_corpus import chunks_of, make_tasks
+from benchmarks.needle_corpus import make_tasks
+from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.readings import QuestionTokens
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.engines.vllm.start import LOOKUP, engine_arguments, speculates
-from memagent_batch.reading.generation import Recording
+from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.settings import PolicySettings, SamplingSettings, Settings, Speculation, VllmSettings
 from memagent_batch.wiring import make_policy, make_prompt_tokens
 
 GREEDY = SamplingSettings()
+ADDRESS = ReadingAddress(document_hash="", question_hash="", sample=0, reader_fingerprint="")
 SETTINGS = Settings(
     documents="documents",
     ask=("Who?",),
@@ -88,10 +91,10 @@ async def read(engine: Engine, *, tokenizer: Tokenizer) -> dict[str, list[int]]:
     policy, prompts = make_policy(SETTINGS), make_prompt_tokens(SETTINGS)
     readings = [
         policy.read(
-            chunks_of(task.document, SETTINGS),
-            tokenizer.encode(task.question),
+            tokenizer.document(task.document),
+            QuestionTokens(token_ids=tokenizer.encode(task.question)),
             prompts=prompts,
-            generate=Recording(generate=partial(engine.complete, seed=0), record=partial(keep, token_ids, number)),
+            turns=ReadingTurns(engine=engine, address=ADDRESS, seed=0, observe=partial(keep, token_ids, number)),
         )
         for number, task in enumerate(make_tasks(4, num_tokens=900))
     ]

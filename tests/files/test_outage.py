@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from benchmarks.fault_proxy import Fault, FaultProxy
-from benchmarks.small_disk import small_disk
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import StorageError, StorageOutageError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import read_turns, scan_log
 from memagent_batch.log.writer import ROOM_FLUSHES, TurnLogWriter
 from memagent_batch.settings import LogSettings
+from tests.faults.loopback.proxy import FaultProxy, RequestFault
+from tests.faults.loopback.small_disk import small_disk
 
 IMPATIENT = {"connect_timeout": 1, "read_timeout": 1, "retries": {"max_attempts": 1}}
 """So that a failing store shows at once, and not after the client's own tries."""
@@ -57,7 +57,7 @@ def address_of(document: str) -> ReadingAddress:
 
 
 def record(writer: TurnLogWriter, document: str, *, text: str = "memory") -> None:
-    prompt = Prompt(path="update/0", kind=TurnKind.UPDATE, token_ids=(1,), max_tokens=4)
+    prompt = Prompt(path="update/0", kind="update", token_ids=(1,), max_tokens=4)
     writer.record_turn(
         address_of(document), prompt, Completion(token_ids=(7,), text=text, finish_reason=FinishReason.STOP)
     )
@@ -97,9 +97,9 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.s3
-@pytest.mark.parametrize("fault", list(Fault))
+@pytest.mark.parametrize("fault", list(RequestFault))
 async def test_turn_log_through_an_outage_keeps_everything_once(
-    fault: Fault, bucket: Location, s3_bucket: Location, proxy: FaultProxy
+    fault: RequestFault, bucket: Location, s3_bucket: Location, proxy: FaultProxy
 ) -> None:
     writer = writer_at(bucket, outage_seconds=60)
     proxy.strike(fault, rate=1)
@@ -108,7 +108,7 @@ async def test_turn_log_through_an_outage_keeps_everything_once(
         record(writer, name)
     durable = [asyncio.ensure_future(writer.record_outcome(address_of(name), outcome())) for name in names]
     await until(lambda: proxy.struck[fault] > 0)
-    assert fault == Fault.SLOW or not any(future.done() for future in durable)
+    assert fault == RequestFault.SLOW or not any(future.done() for future in durable)
     proxy.strike(rate=0)
     await asyncio.wait_for(asyncio.gather(*durable), timeout=60)
     assert documents_in(s3_bucket) == {text_hash(name) for name in names}
@@ -134,7 +134,7 @@ async def test_turn_log_on_a_store_that_stays_down_gives_up_with_the_knob_named(
     bucket: Location, s3_bucket: Location, proxy: FaultProxy
 ) -> None:
     writer = writer_at(bucket, outage_seconds=1)
-    proxy.strike(Fault.UNAVAILABLE, rate=1)
+    proxy.strike(RequestFault.UNAVAILABLE, rate=1)
     with pytest.raises(StorageError, match=r"can't be written.*tried for 1 s \(log\.outage_seconds\)"):
         await asyncio.wait_for(writer.record_outcome(address_of("one"), outcome()), timeout=60)
     proxy.strike(rate=0)
@@ -148,7 +148,7 @@ async def test_turn_log_through_an_outage_makes_turns_wait_once_much_is_held(
     bucket: Location, s3_bucket: Location, proxy: FaultProxy
 ) -> None:
     writer = writer_at(bucket, outage_seconds=60, flush_bytes=1000)
-    proxy.strike(Fault.INTERNAL_ERROR, rate=1)
+    proxy.strike(RequestFault.INTERNAL_ERROR, rate=1)
     names = iter(range(1000))
     with contextlib.suppress(TimeoutError):
         for number in names:
@@ -196,6 +196,6 @@ async def test_turn_log_in_a_forbidden_place_gives_up_at_once(tmp_path: Path) ->
 def test_scan_log_of_a_store_that_does_not_answer_is_an_outage_and_no_broken_file(
     bucket: Location, proxy: FaultProxy
 ) -> None:
-    proxy.strike(Fault.RESET, rate=1)
+    proxy.strike(RequestFault.RESET, rate=1)
     with pytest.raises(StorageOutageError, match="can't be read"):
         scan_log(bucket, reader_fingerprint="f")

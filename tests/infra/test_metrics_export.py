@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from benchmarks.loopback_cluster import LoopbackCluster, wait_until_listed
-from benchmarks.loopback_prometheus import RULES, Prometheus, loopback_prometheus
 from memagent_batch.ray_data.metrics import COUNTERS
+from tests.faults.loopback.cluster import LoopbackCluster, wait_until_listed
+from tests.faults.loopback.prometheus import RULES, Prometheus, loopback_prometheus
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -78,8 +78,9 @@ def start_job(cluster: LoopbackCluster, arguments: list[str], output: Path) -> "
 
 
 def events_in(said: str) -> list[dict[str, Any]]:
-    """The log lines of a run; Ray's core writes warnings of its own between them."""
-    return [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    """The log lines of a run, but for those of Ray's own."""
+    events = [json.loads(line) for line in said.splitlines()]
+    return [event for event in events if event["event"] != "other"]
 
 
 def wait_until(holds: Callable[[], bool], *, what: Callable[[], object]) -> None:

@@ -16,7 +16,6 @@ from jobs.manuals import COLLECT, PLAN_UNUSED
 from jobs.options import parse_storage_options
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import CountsError, OutputError, SettingsError, StorageError
-from memagent_batch.events import begin_log
 from memagent_batch.settings import Settings
 from memagent_batch.training.settings import TrainLoopSettings, TrainSettings
 
@@ -288,7 +287,6 @@ def test_run_command_json_log_tells_the_failure_and_its_exit_code_on_one_line(
         raise CountsError("3 readings have no outcome")
 
     assert run_command(command) == 1
-    begin_log(as_json=False)
     (line,) = capsys.readouterr().err.splitlines()
     said = json.loads(line)
     assert (said["event"], said["level"], said["exit_code"]) == ("run_stopped", "error", 1)

@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memagent_batch.domain.addresses import ReadingAddress, text_hash, token_hash
-from memagent_batch.domain.chunking import ChunkSpan
+from memagent_batch.domain.document import ChunkSpan
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import LogRowError, OutputError, StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.log import writer as turn_log
 from memagent_batch.log.index import read_outcomes, read_turns, scan_log, scan_turn_files
 from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWriter, new_run_id
-from memagent_batch.reading.logged_turns import held_turn
+from memagent_batch.reading.turns import completion_of
 from memagent_batch.settings import LogSettings
 
 AT_ONCE = LogSettings(flush_seconds=0.01)
@@ -42,7 +42,7 @@ def address_of(document: str = "text", *, sample: int = 0, fingerprint: str = "f
 
 def turn_of(path: str = "update/0", *, text: str = "memory") -> tuple[Prompt, Completion]:
     span = ChunkSpan(index=0, token_start=0, token_end=5, char_start=0, char_end=9)
-    prompt = Prompt(path=path, kind=TurnKind.UPDATE, token_ids=(1, 2), max_tokens=4, span=span)
+    prompt = Prompt(path=path, kind="update", token_ids=(1, 2), max_tokens=4, span=span)
     return prompt, Completion(token_ids=(7, 8), text=text, finish_reason=FinishReason.STOP)
 
 
@@ -139,7 +139,7 @@ def prompts(draw: st.DrawFn) -> Prompt:
     )
     return Prompt(
         path=draw(TEXTS),
-        kind=draw(st.sampled_from(TurnKind)),
+        kind=draw(TEXTS),
         token_ids=draw(TOKENS),
         max_tokens=1,
         span=draw(st.none() | span),
@@ -156,9 +156,8 @@ def test_turn_log_any_turns_come_back_as_they_were(
     rows = turns_in(output, address)
     assert set(rows) == {prompt.path for prompt, _ in turns}
     for prompt, completion in turns:
-        held = held_turn(rows[prompt.path])
-        assert held.completion == completion
-        assert held.prompt_hash == token_hash(prompt.token_ids)
+        assert completion_of(rows[prompt.path]) == replace(completion, replayed=True)
+        assert rows[prompt.path]["prompt_hash"] == token_hash(prompt.token_ids)
         assert rows[prompt.path]["char_end"] == (prompt.span.char_end if prompt.span else None)
         assert rows[prompt.path]["chunk_index"] == (prompt.span.index if prompt.span else None)
 
@@ -497,5 +496,5 @@ async def test_turn_log_in_a_bucket_comes_back_as_it_was(s3_bucket: Location) ->
     writer = writer_at(output)
     writer.record_turn(address, *turn_of())
     await writer.record_outcome(address, outcome_of())
-    assert held_turn(turns_in(output, address)["update/0"]).completion.text == "memory"
+    assert completion_of(turns_in(output, address)["update/0"]).text == "memory"
     assert standing_outcome(output, address)["status"] == "ok"

@@ -3,11 +3,11 @@
 import json
 import sys
 
-from benchmarks.peak_memory import peak_mib
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import fetch_texts, index_shard
 from memagent_batch.inputs.shards import list_shards
 from memagent_batch.settings import InputSettings
+from tests.faults.peak_memory import peak_mib
 
 if __name__ == "__main__":
     knobs, location = InputSettings(), Location(uri=sys.argv[1])

@@ -44,18 +44,19 @@ def rows_of(settings: Settings) -> dict[tuple[str, str], tuple[Any, ...]]:
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
 def test_night_over_broken_inputs_has_a_row_for_each_reading_asked_for_and_the_next_one_reads_what_was_mended(
-    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     counts = answer(settings)["counts"]
     assert (counts["asked"], counts["ok"], counts["failed"], counts["answers_rows"]) == (6, 3, 3, 6)
     bad, gone, ok = ("failed", "BadFileError"), ("failed", "DocumentMissingError"), ("ok", None)
     read = {("a", "Who?"): ok, ("a", "When?"): ok, ("b", "Who?"): ok}
     broken = {("lake.jsonl, line 2", "Who?"): bad, ("scan.pdf", "Who?"): bad, ("gone", "Why?"): gone}
     assert rows_of(settings) == read | broken
-    said = capsys.readouterr().err
-    assert "2 documents: 2 from 1 JSONL file; left out: 'README.txt' (a text file beside" in said
-    assert "can't be read: 'lake.jsonl, line 2', 'scan.pdf'" in said
-    assert "not there: 'gone'; their rows are failed" in said
+    lines = "\n".join(caplog.messages)
+    assert "2 documents: 2 from 1 JSONL file; left out: 'README.txt' (a text file beside" in lines
+    assert "can't be read: 'lake.jsonl, line 2', 'scan.pdf'" in lines
+    assert "not there: 'gone'; their rows are failed" in lines
 
     text = (tmp_path / "in" / "lake.jsonl").read_text()
     (tmp_path / "in" / "lake.jsonl").write_text(text.replace("{broken", '{"document_id": "gone", "text": "here"}'))

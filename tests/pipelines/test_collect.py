@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.killed_job import KilledJob, Role
 from memagent_batch.domain.addresses import token_hash
 from memagent_batch.training.rollouts.table import ROLLOUTS
+from tests.faults.killed_job import KilledJob, Role
 from tests.pipelines.collected import NOISE, rows_of, write_inputs
 
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1200)]

@@ -19,6 +19,7 @@ from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 from memagent_batch.prompts.files import save_prompt_set
+from memagent_batch.ray_data.actor import ActorLife, ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.runs.claim import remove_leftovers
 from pipelines import answer as pipeline
@@ -105,8 +106,16 @@ def test_job_whose_prompt_set_is_edited_after_its_start_reads_nothing_under_the_
 class RefusedReader(Reader):
     """A reader whose key expires after some turns."""
 
-    async def _start(self) -> Engine:
-        return ExpiringEngine(await super()._start())
+    def __init__(self, task: ReaderTask) -> None:
+        super().__init__(task)
+        self._life = ExpiringLife(task)
+
+
+class ExpiringLife(ActorLife):
+    """Starts an engine whose key expires."""
+
+    async def _start_engine(self) -> Engine:
+        return ExpiringEngine(await super()._start_engine())
 
 
 class ExpiringEngine:

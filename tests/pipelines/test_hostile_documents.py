@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,12 @@ import pytest
 
 import tests.pipelines.hostile_documents as hostile
 from memagent_batch.domain.addresses import text_hash, token_hash
-from memagent_batch.domain.chunking import chunk_spans
 from memagent_batch.domain.prompts import Slot, TokenTemplate
-from memagent_batch.domain.turns import Completion, Prompt, TurnKind
+from memagent_batch.domain.readings import QuestionTokens
+from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import InputError
-from memagent_batch.reading.documents import DocumentChunks
-from memagent_batch.reading.logged_turns import held_turn
+from memagent_batch.reading.turns import completion_of
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_policy, make_prompt_tokens
 from pipelines.answer import answer
@@ -83,13 +81,11 @@ async def prompts_of(
     async def replay(prompt: Prompt) -> Completion:
         assert token_hash(prompt.token_ids) == turns[prompt.path]["prompt_hash"]
         shown.append(prompt)
-        return held_turn(turns[prompt.path]).completion
+        return completion_of(turns[prompt.path])
 
-    tokens = tokenizer.encode_document(text)
-    spans = chunk_spans(tokens.token_chars.tolist(), num_chars=len(text), chunk_tokens=CHUNK_TOKENS)
-    chunks = DocumentChunks(tokens.token_ids, [asdict(span) for span in spans])
+    asked = QuestionTokens(token_ids=tokenizer.encode(question))
     await make_policy(settings).read(
-        chunks, tokenizer.encode(question), prompts=make_prompt_tokens(settings), generate=replay
+        tokenizer.document(text), asked, prompts=make_prompt_tokens(settings), turns=replay
     )
     return shown
 
@@ -122,8 +118,8 @@ async def test_hostile_text_yields_no_control_token_in_any_prompt(job: Settings,
         turns[row["document_hash"], row["question_hash"]][row["path"]] = row
     prompts = make_prompt_tokens(job)
     expected = {
-        TurnKind.UPDATE: control_tokens(prompts.update, tiny_tokenizer),
-        TurnKind.ANSWER: control_tokens(prompts.answer, tiny_tokenizer),
+        "update": control_tokens(prompts.update, tiny_tokenizer),
+        "answer": control_tokens(prompts.answer, tiny_tokenizer),
     }
     num_prompts = 0
     for text in hostile.READ_AS_TEXT.values():

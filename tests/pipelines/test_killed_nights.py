@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.small_disk import small_disk
 from memagent_batch.errors import StorageOutageError
 from memagent_batch.files.location import Location
 from memagent_batch.runs.table_files import table_files
+from tests.faults.loopback.small_disk import small_disk
 from tests.pipelines.killed_nights import MONDAY, QUESTIONS, TUESDAY
 from tests.runs.recorded_nights import Killed, Nights
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.weights import model_sha256, weights_version
 from memagent_batch.errors import InputError, LearningError, OutputError, SettingsError
 from memagent_batch.files.location import Location
@@ -37,7 +37,7 @@ def sample_of(number: int, *, response: str | None, num_turns: int = 2) -> Sampl
     address = ReadingAddress(document_hash="d", question_hash="q", sample=number, reader_fingerprint="r")
     turns = [
         (
-            Prompt(path=f"update/{turn}", kind=TurnKind.UPDATE, token_ids=[5, 6, 7 + turn], max_tokens=4),
+            Prompt(path=f"update/{turn}", kind="update", token_ids=[5, 6, 7 + turn], max_tokens=4),
             Completion(
                 token_ids=[20 + number, 30 + turn, 2],
                 text="",

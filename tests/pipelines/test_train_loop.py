@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.engines.weights import model_sha256, weights_version
 from memagent_batch.errors import EngineDeadError
-from memagent_batch.events import Event, EventKind
+from memagent_batch.logs import EventKind, kind_of
 from memagent_batch.training.learner.tasks import TableTasks, read_held_out
 from pipelines import train_loop as loop
 from tests.training.learner.loop_inputs import loop_settings
@@ -121,15 +121,17 @@ async def test_loop_engine_that_dies_leaves_the_step_to_the_next_try(
 
 
 async def test_loop_warns_where_the_engine_still_draws_with_old_weights(
-    tmp_path: Path, engine: VllmEngine, unsure_model: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    engine: VllmEngine,
+    unsure_model: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def keep(*_: Any) -> None:
         pass
 
-    told: list[Event] = []
     with monkeypatch.context() as patch:
         patch.setattr(VllmEngine, "renew", keep)
-        patch.setattr(loop, "tell", told.append)
         await run(tmp_path, engine, unsure_model, max_steps=2, learning_rate=5e-2, warmup_steps=1)
-    warned = [event.fields["step"] for event in told if event.kind == EventKind.PROBABILITIES_DIFFER]
-    assert warned == [2]
+    warned = [record for record in caplog.records if kind_of(record) == EventKind.PROBABILITIES_DIFFER]
+    assert [record.__dict__["step"] for record in warned] == [2]

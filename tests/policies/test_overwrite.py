@@ -2,14 +2,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from memagent_batch.domain.chunking import Chunk, chunk_spans
+from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
 from memagent_batch.domain.readings import Outcome
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.policies.overwrite import OverwritePolicy
+from tests.policies.token_documents import QUESTION, document_of
 
 END = 99
-QUESTION = [50, 51]
 PROMPTS = PromptTokens(
     update=TokenTemplate(pieces=((1,), Slot.QUESTION, (2,), Slot.MEMORY, (3,), Slot.CHUNK, (4,))),
     answer=TokenTemplate(pieces=((5,), Slot.QUESTION, (6,), Slot.MEMORY, (7,))),
@@ -25,36 +25,30 @@ def written(token_ids: list[int], text: str, finish_reason: FinishReason = Finis
     return Completion(token_ids=token_ids, text=text, finish_reason=finish_reason)
 
 
-def chunks_of(num_tokens: int, *, chunk_tokens: int = 5) -> list[Chunk]:
-    token_ids = [100 + token for token in range(num_tokens)]
-    spans = chunk_spans(range(num_tokens), num_chars=num_tokens, chunk_tokens=chunk_tokens)
-    return [Chunk(span=span, token_ids=token_ids[span.token_start : span.token_end]) for span in spans]
-
-
-async def read(chunks: Sequence[Chunk], completions: Sequence[Completion]) -> tuple[Outcome, list[Prompt]]:
+async def read(document: Document, completions: Sequence[Completion]) -> tuple[Outcome, list[Prompt]]:
     """Reads with a model that says these completions in turn."""
     prompts: list[Prompt] = []
 
-    async def generate(prompt: Prompt) -> Completion:
+    async def turns(prompt: Prompt) -> Completion:
         prompts.append(prompt)
         return completions[len(prompts) - 1]
 
     policy = OverwritePolicy(chunk_tokens=5, memory_tokens=4, answer_tokens=6)
-    return await policy.read(chunks, QUESTION, prompts=PROMPTS, generate=generate), prompts
+    return await policy.read(document, QUESTION, prompts=PROMPTS, turns=turns), prompts
 
 
 @pytest.mark.parametrize(("num_tokens", "num_turns"), [(0, 1), (1, 2), (4, 2), (5, 2), (6, 3), (10, 3), (11, 4)])
 async def test_overwrite_reading_takes_one_turn_a_chunk_and_one_to_answer(num_tokens: int, num_turns: int) -> None:
     updates = [written([60 + index, END], f"memory {index}") for index in range(num_turns - 1)]
-    _, prompts = await read(chunks_of(num_tokens), [*updates, ANSWER])
+    _, prompts = await read(document_of(num_tokens), [*updates, ANSWER])
     assert len(prompts) == num_turns
     assert [prompt.path for prompt in prompts] == [*(f"update/{index}" for index in range(num_turns - 1)), "answer"]
-    assert [prompt.kind for prompt in prompts] == [*[TurnKind.UPDATE] * (num_turns - 1), TurnKind.ANSWER]
+    assert [prompt.kind for prompt in prompts] == [*["update"] * (num_turns - 1), "answer"]
 
 
 async def test_overwrite_reading_passes_each_memory_on_token_for_token() -> None:
     updates = [written([60, 61, END], "first"), written([62, END], "second")]
-    _, prompts = await read(chunks_of(8), [*updates, ANSWER])
+    _, prompts = await read(document_of(8), [*updates, ANSWER])
     assert [list(prompt.token_ids) for prompt in prompts] == [
         [1, 50, 51, 2, 8, 9, 3, 100, 101, 102, 103, 104, 4],
         [1, 50, 51, 2, 60, 61, 3, 105, 106, 107, 4],
@@ -63,54 +57,55 @@ async def test_overwrite_reading_passes_each_memory_on_token_for_token() -> None
 
 
 async def test_overwrite_reading_asks_with_its_budgets_and_the_place_of_each_chunk() -> None:
-    chunks = chunks_of(8)
-    _, prompts = await read(chunks, [written([60], "a"), written([61], "b"), ANSWER])
+    document = document_of(8)
+    _, prompts = await read(document, [written([60], "a"), written([61], "b"), ANSWER])
     assert [prompt.max_tokens for prompt in prompts] == [4, 4, 6]
-    assert [prompt.span for prompt in prompts] == [chunks[0].span, chunks[1].span, None]
+    assert [prompt.span for prompt in prompts] == [*(chunk.span for chunk in document.chunks(5)), None]
+    assert [prompt.writes_memory for prompt in prompts] == [True, True, False]
 
 
 async def test_overwrite_outcome_holds_response_reason_and_last_memory() -> None:
-    outcome, _ = await read(chunks_of(8), [written([60, END], "first"), written([62, END], "second"), ANSWER])
+    outcome, _ = await read(document_of(8), [written([60, END], "first"), written([62, END], "second"), ANSWER])
     assert outcome == Outcome(
         response="the answer", finish_reason=FinishReason.STOP, memory=Memory(token_ids=[62], text="second")
     )
 
 
 async def test_overwrite_empty_document_is_answered_from_the_first_memory() -> None:
-    outcome, prompts = await read([], [ANSWER])
+    outcome, prompts = await read(document_of(0), [ANSWER])
     assert [list(prompt.token_ids) for prompt in prompts] == [[5, 50, 51, 6, 8, 9, 7]]
     assert outcome.memory == PROMPTS.first_memory
 
 
 @pytest.mark.parametrize("empty", [written([], ""), written([END], ""), written([11], "  \n")])
 async def test_overwrite_empty_completion_leaves_the_memory_as_it_was(empty: Completion) -> None:
-    outcome, prompts = await read(chunks_of(10), [written([60, END], "kept"), empty, ANSWER])
+    outcome, prompts = await read(document_of(10), [written([60, END], "kept"), empty, ANSWER])
     assert outcome.memory == Memory(token_ids=[60], text="kept")
     assert list(prompts[-1].token_ids) == [5, 50, 51, 6, 60, 7]
 
 
 async def test_overwrite_empty_first_completion_leaves_the_first_memory() -> None:
-    outcome, _ = await read(chunks_of(3), [written([END], ""), ANSWER])
+    outcome, _ = await read(document_of(3), [written([END], ""), ANSWER])
     assert outcome.memory == PROMPTS.first_memory
 
 
 async def test_overwrite_completion_cut_at_its_budget_is_the_memory_as_far_as_it_goes() -> None:
     cut = written([60, 61, 62, 63], "as far as it", FinishReason.LENGTH)
-    outcome, prompts = await read(chunks_of(3), [cut, ANSWER])
+    outcome, prompts = await read(document_of(3), [cut, ANSWER])
     assert outcome.memory == Memory(token_ids=[60, 61, 62, 63], text="as far as it")
     assert list(prompts[-1].token_ids) == [5, 50, 51, 6, 60, 61, 62, 63, 7]
 
 
 async def test_overwrite_answer_cut_at_its_budget_says_so() -> None:
-    outcome, _ = await read(chunks_of(3), [written([60], "a"), written([70], "cut", FinishReason.LENGTH)])
+    outcome, _ = await read(document_of(3), [written([60], "a"), written([70], "cut", FinishReason.LENGTH)])
     assert (outcome.response, outcome.finish_reason) == ("cut", FinishReason.LENGTH)
 
 
 async def test_overwrite_empty_answer_is_an_empty_response() -> None:
-    outcome, _ = await read(chunks_of(3), [written([60], "a"), written([END], "")])
+    outcome, _ = await read(document_of(3), [written([60], "a"), written([END], "")])
     assert (outcome.response, outcome.finish_reason) == ("", FinishReason.STOP)
 
 
 async def test_overwrite_document_shorter_than_a_chunk_is_read_in_one_update() -> None:
-    _, prompts = await read(chunks_of(2), [written([60], "a"), ANSWER])
+    _, prompts = await read(document_of(2), [written([60], "a"), ANSWER])
     assert list(prompts[0].token_ids) == [1, 50, 51, 2, 8, 9, 3, 100, 101, 4]

@@ -4,23 +4,23 @@ import asyncio
 import pickle
 from collections.abc import Sequence
 from dataclasses import FrozenInstanceError, fields, replace
-from typing import get_args
+from typing import Any, cast, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.chunking import Chunk, chunk_spans
+from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
 from memagent_batch.domain.readings import Outcome, Policy
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
-from memagent_batch.policies.direct import DirectTurn
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.policies.gated import GatedPolicy
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.policies.retrieve import RetrievePolicy
 from memagent_batch.policies.shared import SharedPolicy
 from memagent_batch.policies.truncate import TruncatePolicy
 from memagent_batch.settings import PolicySettings
+from tests.policies.token_documents import QUESTION, document_of
 
 CHUNK_TOKENS = 12
 """Longest chunk that the policies are given."""
@@ -31,17 +31,17 @@ def by_first_token(passages: Sequence[Sequence[int]], question: Sequence[int]) -
     return [float(passage[0]) for passage in passages]
 
 
-DIRECT = DirectTurn(chunk_tokens=CHUNK_TOKENS, answer_tokens=6)
 INSTANCES: dict[str, Policy] = {
     "overwrite": OverwritePolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
     "gated": GatedPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
     "shared": SharedPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
-    "truncate": TruncatePolicy(turn=DIRECT),
-    "retrieve": RetrievePolicy(turn=DIRECT, passage_tokens=3, overlap_tokens=1, rank=by_first_token),
+    "truncate": TruncatePolicy(chunk_tokens=CHUNK_TOKENS, answer_tokens=6),
+    "retrieve": RetrievePolicy(
+        chunk_tokens=CHUNK_TOKENS, answer_tokens=6, passage_tokens=3, overlap_tokens=1, rank=by_first_token
+    ),
 }
 KINDS = sorted(INSTANCES)
 MEMORY_KINDS = ["gated", "overwrite", "shared"]
-QUESTION = (50, 51)
 PROMPTS = PromptTokens(
     update=TokenTemplate(pieces=((1,), Slot.QUESTION, (2,), Slot.MEMORY, (3,), Slot.CHUNK, (4,))),
     answer=TokenTemplate(pieces=((5,), Slot.QUESTION, (6,), Slot.MEMORY, (7,))),
@@ -58,7 +58,7 @@ class FakeModel:
     def __init__(self) -> None:
         self.prompts: list[Prompt] = []
 
-    async def generate(self, prompt: Prompt) -> Completion:
+    async def complete(self, prompt: Prompt) -> Completion:
         self.prompts.append(prompt)
         await asyncio.sleep(0)
         token_ids = [1000 + sum(prompt.token_ids) % 997, 99]
@@ -72,8 +72,8 @@ class ThinkingModel(FakeModel):
         super().__init__()
         self._cut = cut
 
-    async def generate(self, prompt: Prompt) -> Completion:
-        completion = await super().generate(prompt)
+    async def complete(self, prompt: Prompt) -> Completion:
+        completion = await super().complete(prompt)
         if prompt.path in self._cut:
             return replace(completion, text="<think>secret \\boxed{1}", finish_reason=FinishReason.LENGTH)
         return replace(completion, text=f"<think>secret</think>\n\n{completion.text}")
@@ -83,15 +83,16 @@ async def fail(prompt: Prompt) -> Completion:
     raise TimeoutError(prompt.path)
 
 
-def chunks_of(num_tokens: int, *, chunk_tokens: int) -> list[Chunk]:
-    token_ids = [100 + token for token in range(num_tokens)]
-    spans = chunk_spans(range(num_tokens), num_chars=num_tokens, chunk_tokens=chunk_tokens)
-    return [Chunk(span=span, token_ids=token_ids[span.token_start : span.token_end]) for span in spans]
+def with_chunks(kind: str, chunk_tokens: int) -> Policy:
+    """The instance under contract with chunks of this length, and no overlap."""
+    policy: Any = INSTANCES[kind]
+    smaller = {"passage_tokens": 1, "overlap_tokens": 0} if kind == "retrieve" else {}
+    return cast(Policy, replace(policy, chunk_tokens=chunk_tokens, **smaller))
 
 
-def read(kind: str, chunks: Sequence[Chunk]) -> tuple[Outcome, list[Prompt]]:
+def read(policy: Policy, document: Document) -> tuple[Outcome, list[Prompt]]:
     model = FakeModel()
-    outcome = asyncio.run(INSTANCES[kind].read(chunks, QUESTION, prompts=PROMPTS, generate=model.generate))
+    outcome = asyncio.run(policy.read(document, QUESTION, prompts=PROMPTS, turns=model.complete))
     return outcome, model.prompts
 
 
@@ -105,7 +106,7 @@ def test_every_policy_has_an_instance_under_contract() -> None:
 def test_policy_asked_for_a_document_gives_each_turn_a_path_of_its_own(
     kind: str, num_tokens: int, chunk_tokens: int
 ) -> None:
-    _, prompts = read(kind, chunks_of(num_tokens, chunk_tokens=chunk_tokens))
+    _, prompts = read(with_chunks(kind, chunk_tokens), document_of(num_tokens))
     paths = [prompt.path for prompt in prompts]
     assert len(set(paths)) == len(paths) > 0
 
@@ -113,43 +114,43 @@ def test_policy_asked_for_a_document_gives_each_turn_a_path_of_its_own(
 @pytest.mark.parametrize("kind", KINDS)
 @given(num_tokens=st.integers(0, 40), chunk_tokens=st.integers(1, 12))
 def test_policy_asked_twice_asks_for_the_same_turns(kind: str, num_tokens: int, chunk_tokens: int) -> None:
-    chunks = chunks_of(num_tokens, chunk_tokens=chunk_tokens)
-    first, second = read(kind, chunks), read(kind, chunks)
+    policy, document = with_chunks(kind, chunk_tokens), document_of(num_tokens)
+    first, second = read(policy, document), read(policy, document)
     assert sorted(first[1], key=str) == sorted(second[1], key=str)
     assert first[0] == second[0]
 
 
 @pytest.mark.parametrize("kind", MEMORY_KINDS)
 def test_policy_with_a_memory_shows_every_token_of_the_document_to_the_model(kind: str) -> None:
-    _, prompts = read(kind, chunks_of(23, chunk_tokens=5))
+    _, prompts = read(with_chunks(kind, 5), document_of(23))
     shown = {token for prompt in prompts for token in prompt.token_ids}
     assert set(range(100, 123)) <= shown
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_policy_asks_with_positive_budgets_and_ends_with_an_answer(kind: str) -> None:
-    outcome, prompts = read(kind, chunks_of(23, chunk_tokens=5))
+    outcome, prompts = read(with_chunks(kind, 5), document_of(23))
     assert all(prompt.max_tokens > 0 for prompt in prompts)
-    assert [prompt.kind in (TurnKind.ANSWER, TurnKind.DIRECT) for prompt in prompts].count(True) == 1
+    assert [prompt.kind in ("answer", "direct") for prompt in prompts].count(True) == 1
     assert outcome.response.startswith("text ")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_policy_given_a_document_without_tokens_still_answers(kind: str) -> None:
-    outcome, prompts = read(kind, [])
+    outcome, prompts = read(INSTANCES[kind], document_of(0))
     assert outcome.response
-    assert prompts[-1].kind is not TurnKind.UPDATE
+    assert not prompts[-1].writes_memory
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(num_tokens=st.integers(0, 60), chunk_tokens=st.integers(1, CHUNK_TOKENS))
 def test_policy_never_asks_for_more_than_it_said_it_would(kind: str, num_tokens: int, chunk_tokens: int) -> None:
-    chunks = chunks_of(num_tokens, chunk_tokens=chunk_tokens)
-    _, prompts = read(kind, chunks)
-    largest = INSTANCES[kind].largest_turns(PROMPTS)
-    asked = [len(prompt.token_ids) + prompt.max_tokens - len(QUESTION) for prompt in prompts]
+    policy = with_chunks(kind, chunk_tokens)
+    _, prompts = read(policy, document_of(num_tokens))
+    largest = policy.largest_turns(PROMPTS)
+    asked = [len(prompt.token_ids) + prompt.max_tokens - len(QUESTION.token_ids) for prompt in prompts]
     assert all(size <= largest[prompt.kind] for size, prompt in zip(asked, prompts, strict=True))
-    cost = INSTANCES[kind].cost(PROMPTS, num_chunks=len(chunks), num_chunk_tokens=num_tokens)
+    cost = policy.cost(PROMPTS, num_tokens=num_tokens)
     assert cost.num_turns == len(prompts)
     assert cost.num_completion_tokens == sum(prompt.max_tokens for prompt in prompts)
 
@@ -157,15 +158,13 @@ def test_policy_never_asks_for_more_than_it_said_it_would(kind: str, num_tokens:
 @pytest.mark.parametrize("kind", KINDS)
 def test_policy_whose_model_fails_lets_the_error_through(kind: str) -> None:
     with pytest.raises(TimeoutError):
-        asyncio.run(INSTANCES[kind].read(chunks_of(9, chunk_tokens=5), QUESTION, prompts=PROMPTS, generate=fail))
+        asyncio.run(with_chunks(kind, 5).read(document_of(9), QUESTION, prompts=PROMPTS, turns=fail))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_policy_of_a_model_that_thinks_passes_on_what_it_says_afterwards(kind: str) -> None:
     model = ThinkingModel()
-    outcome = asyncio.run(
-        INSTANCES[kind].read(chunks_of(23, chunk_tokens=5), QUESTION, prompts=PROMPTS, generate=model.generate)
-    )
+    outcome = asyncio.run(with_chunks(kind, 5).read(document_of(23), QUESTION, prompts=PROMPTS, turns=model.complete))
     assert outcome.response.startswith("text ")
     assert outcome.memory.text.startswith("text ") == (kind in MEMORY_KINDS)
     shown = [bytes(token for token in prompt.token_ids if token < 128) for prompt in model.prompts[1:]]
@@ -175,26 +174,26 @@ def test_policy_of_a_model_that_thinks_passes_on_what_it_says_afterwards(kind: s
 @pytest.mark.parametrize("kind", KINDS)
 def test_policy_of_a_model_that_is_cut_off_in_its_thoughts_has_no_response(kind: str) -> None:
     model = ThinkingModel(cut=["answer", "direct"])
-    outcome = asyncio.run(INSTANCES[kind].read([], QUESTION, prompts=PROMPTS, generate=model.generate))
+    outcome = asyncio.run(INSTANCES[kind].read(document_of(0), QUESTION, prompts=PROMPTS, turns=model.complete))
     assert (outcome.response, outcome.finish_reason) == ("", FinishReason.LENGTH)
 
 
 @pytest.mark.parametrize("kind", MEMORY_KINDS)
 def test_policy_with_a_memory_keeps_it_where_the_model_is_cut_off_in_its_thoughts(kind: str) -> None:
-    model, chunks = ThinkingModel(cut=["update/1", "update/2"]), chunks_of(15, chunk_tokens=5)
-    outcome = asyncio.run(INSTANCES[kind].read(chunks, QUESTION, prompts=PROMPTS, generate=model.generate))
+    model, policy = ThinkingModel(cut=["update/1", "update/2"]), with_chunks(kind, 5)
+    outcome = asyncio.run(policy.read(document_of(15), QUESTION, prompts=PROMPTS, turns=model.complete))
     first = ThinkingModel()
-    asyncio.run(INSTANCES[kind].read(chunks[:1], QUESTION, prompts=PROMPTS, generate=first.generate))
+    asyncio.run(policy.read(document_of(5), QUESTION, prompts=PROMPTS, turns=first.complete))
     assert model.prompts[-1] == first.prompts[-1]
     assert outcome.memory.text.startswith("text ")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_policy_and_all_that_it_handles_survives_pickling(kind: str) -> None:
-    chunks = chunks_of(9, chunk_tokens=5)
-    outcome, prompts = read(kind, chunks)
-    completion = asyncio.run(FakeModel().generate(prompts[0]))
-    for value in (INSTANCES[kind], chunks, outcome, prompts, completion):
+    document = document_of(9)
+    outcome, prompts = read(with_chunks(kind, 5), document)
+    completion = asyncio.run(FakeModel().complete(prompts[0]))
+    for value in (INSTANCES[kind], document, document.chunks(5), outcome, prompts, completion):
         assert pickle.loads(pickle.dumps(value)) == value
 
 

@@ -1,13 +1,13 @@
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 
-from memagent_batch.domain.chunking import Chunk, chunk_spans
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.domain.readings import QuestionTokens
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.policies.shared import SharedPolicy, question_list
+from tests.policies.token_documents import document_of
 
 PROMPTS = PromptTokens(
     update=TokenTemplate(pieces=((1,), Slot.QUESTION, (2,), Slot.MEMORY, (3,), Slot.CHUNK, (4,))),
@@ -17,45 +17,40 @@ PROMPTS = PromptTokens(
     control_token_ids=frozenset(),
     encode=str.encode,
 )
-QUESTIONS = ([50], [51])
 LIST = [60, 50, 61, 51]
+QUESTIONS = [QuestionTokens(token_ids=[own], list_token_ids=LIST) for own in (50, 51)]
 SHARED = SharedPolicy(chunk_tokens=2, memory_tokens=4, answer_tokens=6)
 
 
-def chunks_of(num_tokens: int) -> list[Chunk]:
-    spans = chunk_spans(range(num_tokens), num_chars=num_tokens, chunk_tokens=2)
-    token_ids = [100 + token for token in range(num_tokens)]
-    return [Chunk(span=span, token_ids=token_ids[span.token_start : span.token_end]) for span in spans]
-
-
-def prompts_of(policy: OverwritePolicy, question: Sequence[int]) -> list[Prompt]:
+def prompts_of(policy: OverwritePolicy, question: QuestionTokens) -> list[Prompt]:
     """What a reading of a document of two chunks asks for."""
     prompts: list[Prompt] = []
 
-    async def generate(prompt: Prompt) -> Completion:
+    async def turns(prompt: Prompt) -> Completion:
         prompts.append(prompt)
         return Completion(token_ids=[70 + len(prompts)], text="m", finish_reason=FinishReason.STOP)
 
-    asyncio.run(policy.read(chunks_of(3), question, prompts=PROMPTS, generate=generate))
+    asyncio.run(policy.read(document_of(3), question, prompts=PROMPTS, turns=turns))
     return prompts
 
 
 def test_shared_readings_of_a_list_ask_for_the_same_updates_and_for_answers_of_their_own() -> None:
-    first, second = (prompts_of(SHARED.for_list(LIST), question) for question in QUESTIONS)
+    first, second = (prompts_of(SHARED, question) for question in QUESTIONS)
     assert first[:2] == second[:2]
     assert [list(prompt.token_ids) for prompt in first[:2]] == [
         [1, *LIST, 2, 8, 9, 3, 100, 101, 4],
         [1, *LIST, 2, 71, 3, 102, 4],
     ]
     assert [list(prompts[2].token_ids) for prompts in (first, second)] == [[5, 50, 6, 72, 7], [5, 51, 6, 72, 7]]
-    assert [prompt.shared for prompt in first] == [True, True, False]
+    assert [prompt.scope for prompt in first] == [Scope.LIST, Scope.LIST, Scope.QUESTION]
 
 
 def test_shared_reading_of_a_list_of_one_shows_what_overwrite_shows() -> None:
+    alone, listed = QuestionTokens(token_ids=[50]), QuestionTokens(token_ids=[50], list_token_ids=[50])
     overwrite = OverwritePolicy(chunk_tokens=2, memory_tokens=4, answer_tokens=6)
     shown = [
-        [list(prompt.token_ids) for prompt in prompts_of(policy, [50])]
-        for policy in (SHARED, SHARED.for_list([50]), overwrite)
+        [list(prompt.token_ids) for prompt in prompts_of(policy, question)]
+        for policy, question in ((SHARED, alone), (SHARED, listed), (overwrite, alone))
     ]
     assert shown[0] == shown[1] == shown[2]
 

@@ -21,7 +21,8 @@ from memagent_batch.inputs.questions import read_questions
 from memagent_batch.inputs.shards import list_shards
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.question_list import write_asked
-from memagent_batch.ray_data import reader
+from memagent_batch.ray_data import actor
+from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.plan import CALL_COLUMN, Plan
 from memagent_batch.settings import Settings
@@ -64,9 +65,9 @@ def documents_of(plan: Plan, settings: Settings) -> list[pa.Table]:
     return [call for bundle in grouped for call in tokenise(bundle, settings=settings)]
 
 
-async def read_all(task: reader.ReaderTask, documents: list[pa.Table]) -> None:
-    actor = reader.Reader(task)
-    await asyncio.gather(*[actor(document) for document in documents])
+async def read_all(task: actor.ReaderTask, documents: list[pa.Table]) -> None:
+    reader = Reader(task)
+    await asyncio.gather(*[reader(document) for document in documents])
 
 
 def poisoned(settings: Settings, *, poison: str) -> FragileEngine:
@@ -83,11 +84,11 @@ if __name__ == "__main__":
     )
     plan = Plan(index, read_questions(None, ask=settings.ask), samples=1)
     write_asked(make_output(settings), plan.hashed_questions(), run_id=run_id)
-    task = reader.ReaderTask(
+    task = actor.ReaderTask(
         settings=settings,
         run_id=run_id,
         reader_fingerprint=identify_reader(settings).fingerprint,
         board=SilentBoard(),
     )
-    with patch.object(reader, "make_engine", partial(poisoned, poison=poison)):
+    with patch.object(actor, "make_engine", partial(poisoned, poison=poison)):
         asyncio.run(read_all(task, documents_of(plan, settings)))

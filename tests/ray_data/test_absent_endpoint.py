@@ -1,15 +1,15 @@
-"""How a run shows that its endpoint is away: what the readers tell, and what the progress line says."""
+"""How a run shows that its endpoint is away: what the readers report, and what the progress line says."""
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.events import Event, EventKind
 from memagent_batch.log.writer import TurnLogWriter
-from memagent_batch.ray_data.progress import Absence, ProgressBoard
+from memagent_batch.logs import EventKind
+from memagent_batch.ray_data.board import Event, ProgressBoard, Report
+from memagent_batch.ray_data.progress import Absence
 from memagent_batch.ray_data.reporter import AWAY_SECONDS, Reporter
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_output
@@ -20,10 +20,10 @@ class Board:
 
     def __init__(self) -> None:
         self.board = ProgressBoard()
-        self.tell = self.add = self
+        self.put = self
 
-    def remote(self, told: Any) -> "asyncio.Future[None]":
-        return asyncio.ensure_future(self.board.tell(told) if isinstance(told, list) else self.board.add(told))
+    def remote(self, report: Report) -> "asyncio.Future[None]":
+        return asyncio.ensure_future(self.board.put(report))
 
 
 class AwayEngine:
@@ -49,15 +49,15 @@ def settings(text_model: str, tmp_path: Path) -> Settings:
     return Settings(documents="d.parquet", output=str(tmp_path), ask=("Who?",), model=text_model, engine="simulated")
 
 
-async def test_reporter_tells_once_that_the_endpoint_is_away_and_once_that_it_is_back(settings: Settings) -> None:
+async def test_reporter_reports_once_that_the_endpoint_is_away_and_once_that_it_is_back(settings: Settings) -> None:
     board, engine = Board(), AwayEngine()
     log = TurnLogWriter(make_output(settings), run_id="r", writer_id="w", settings=settings.log)
-    reporter = Reporter(settings, board=board, log=log)
-    reporter.count_engine_start(engine, run_id="r")
+    reporter = Reporter(board=board, log=log, run_id="r", model=settings.model, policy=settings.policy.kind)
+    reporter.count_engine_start(engine)
     for seconds in (0.0, AWAY_SECONDS / 2, AWAY_SECONDS, 60.0, 95.0, 0.0, 0.0, 1.0, 0.0):
         engine.away_seconds = seconds
         await asyncio.gather(*reporter.send())
-    away, back = await board.board.take_events()
+    away, back = (await board.board.take()).events
     assert (away.kind, away.fields) == ("endpoint_away", {"run_id": "r", "away_seconds": AWAY_SECONDS})
     assert "503: no healthy upstream" in away.message
     assert (back.kind, back.fields, back.message) == (

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.domain.answers import Extraction
-from memagent_batch.domain.chunking import token_windows
+from memagent_batch.domain.document import token_windows
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location

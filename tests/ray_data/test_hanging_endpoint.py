@@ -20,7 +20,8 @@ from memagent_batch.inputs.questions import read_questions
 from memagent_batch.inputs.shards import list_shards
 from memagent_batch.log.index import scan_log
 from memagent_batch.log.question_list import write_asked
-from memagent_batch.ray_data.reader import Reader, ReaderTask
+from memagent_batch.ray_data.actor import ReaderTask
+from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.plan import Plan
 from memagent_batch.settings import Settings

@@ -1,5 +1,6 @@
-"""A driver leaves on SIGTERM, whatever its watching thread meets."""
+"""A driver leaves on a signal, and when its claim is lost, whatever its watching thread meets."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -8,19 +9,22 @@ from collections.abc import Callable
 
 import pytest
 
-from memagent_batch.errors import OutputError, StorageOutageError, TerminatedError
+from memagent_batch.errors import OutputError, StorageOutageError, SupersededError, TerminatedError
+from memagent_batch.ray_data import leaving
 from memagent_batch.ray_data.leaving import OrderlyLeave, terminable
-from memagent_batch.ray_data.progress import start_board
-
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
 LONGEST_SECONDS = 120.0
 """After which a block counts as deaf to the signal."""
 
 
+@pytest.fixture(autouse=True)
+def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaving, "CLAIM_SECONDS", 0.2)
+
+
 def wait_for_the_signal(look: Callable[[], None], striker: threading.Thread) -> None:
     deadline = time.monotonic() + LONGEST_SECONDS
-    with terminable(), OrderlyLeave(start_board(), require_claim=look):
+    with terminable(), OrderlyLeave(require_claim=look):
         striker.start()
         while time.monotonic() < deadline:
             time.sleep(0.05)
@@ -47,3 +51,40 @@ def test_sigterm_is_heeded_after_the_claim_could_not_be_looked_at(error: Excepti
     with pytest.raises(TerminatedError):
         wait_for_the_signal(look, striker)
     striker.join()
+
+
+def sleep_through(*, num_interrupts: int, strikes: bool) -> None:
+    """Swallows some interrupts, as a library's callback does, and may strike itself before each."""
+    for _ in range(num_interrupts):
+        with contextlib.suppress(KeyboardInterrupt):
+            if strikes:
+                os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(LONGEST_SECONDS)
+            pytest.fail("nothing interrupted the main thread")
+
+
+def lost() -> None:
+    raise SupersededError("run 2 has the output")
+
+
+def swallow_loss() -> None:
+    with terminable(), OrderlyLeave(require_claim=lost):
+        sleep_through(num_interrupts=2, strikes=False)
+        time.sleep(LONGEST_SECONDS)
+
+
+def test_lost_claim_interrupts_again_where_a_library_swallowed_it() -> None:
+    with pytest.raises(SupersededError, match="run 2 has"):
+        swallow_loss()
+
+
+def swallow_signals() -> None:
+    with OrderlyLeave(require_claim=lambda: None):
+        sleep_through(num_interrupts=2, strikes=True)
+
+
+def test_each_sigint_interrupts_at_once_and_the_block_ends_with_it() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        swallow_signals()
+    assert signal.getsignal(signal.SIGINT) is before

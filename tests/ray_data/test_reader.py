@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -11,23 +12,25 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.chunking import Chunk
+from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import PromptTokens
-from memagent_batch.domain.readings import Outcome
-from memagent_batch.domain.turns import Completion, Generate, Prompt
+from memagent_batch.domain.readings import Outcome, QuestionTokens
+from memagent_batch.domain.turns import Completion, Prompt, Turns
 from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.errors import EngineRefusedError, EngineUnavailableError, MemagentError, StorageError
-from memagent_batch.events import Event, EventKind
 from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.questions import read_questions
 from memagent_batch.inputs.shards import list_shards
 from memagent_batch.log.index import scan_log
 from memagent_batch.log.question_list import write_asked
+from memagent_batch.logs import EventKind
 from memagent_batch.policies.overwrite import OverwritePolicy
-from memagent_batch.ray_data import reader
-from memagent_batch.ray_data.progress import ProgressBoard
-from memagent_batch.ray_data.reader import Reader, ReaderTask
+from memagent_batch.ray_data import actor
+from memagent_batch.ray_data.actor import ReaderTask
+from memagent_batch.ray_data.board import Event, ProgressBoard, Report
+from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
+from memagent_batch.reading import agent
 from memagent_batch.runs.parts import collect_not_read
 from memagent_batch.runs.plan import CALL_COLUMN, Plan
 from memagent_batch.settings import Settings
@@ -43,7 +46,7 @@ class Board(SilentBoard):
 
     def __init__(self) -> None:
         self.board = ProgressBoard()
-        self.add, self.tell = Method(self.board.add), Method(self.board.tell)  # type: ignore[assignment]
+        self.put = Method(self.board.put)  # type: ignore[assignment]
 
 
 class Method:
@@ -65,15 +68,15 @@ class CursedPolicy(OverwritePolicy):
     """Reads like `overwrite`, but breaks at a document of one chunk."""
 
     async def read(
-        self, chunks: Sequence[Chunk], question: Sequence[int], *, prompts: PromptTokens, generate: Generate
+        self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
     ) -> Outcome:
-        if len(chunks) == 1:
+        if len(document.chunks(self.chunk_tokens)) == 1:
             raise ZeroDivisionError("a bug in the policy")
-        return await OverwritePolicy.read(self, chunks, question, prompts=prompts, generate=generate)
+        return await OverwritePolicy.read(self, document, question, prompts=prompts, turns=turns)
 
 
 def cursed_policy(settings: Settings) -> CursedPolicy:
-    return CursedPolicy(chunk_tokens=30, memory_tokens=40, answer_tokens=40)
+    return CursedPolicy(chunk_tokens=settings.policy.chunk_tokens, memory_tokens=40, answer_tokens=40)
 
 
 @pytest.fixture
@@ -145,7 +148,7 @@ def outcomes_of(settings: Settings) -> list[dict[str, Any]]:
 def test_reader_policy_that_breaks_fails_that_reading_alone(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "make_policy", cursed_policy)
+    monkeypatch.setattr(agent, "make_policy", cursed_policy)
     results = read_pending(settings)
     assert sorted(statuses_in(results)) == ["failed", "ok", "ok"]
     (failed,) = [row for row in outcomes_of(settings) if row["status"] == "failed"]
@@ -159,7 +162,7 @@ def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(
     texts = {"fine": "1" * 31, "cursed": "2" * 16, "other": "3" * 31}  # a digit is a token
     rows = [{"document_id": name, "text": text} for name, text in texts.items()]
     pq.write_table(pa.Table.from_pylist(rows), settings.documents[0])
-    monkeypatch.setattr(reader, "make_policy", cursed_policy)
+    monkeypatch.setattr(agent, "make_policy", cursed_policy)
     knobs = {"policy": settings.policy.model_copy(update={"chunk_tokens": 20})}
     (call,) = read_pending(settings.model_copy(update=knobs), together=True)
     assert isinstance(call, pa.Table)
@@ -173,10 +176,10 @@ class IllegiblePolicy(OverwritePolicy):
     """Reads like `overwrite`, but answers a document of one chunk with what is no text."""
 
     async def read(
-        self, chunks: Sequence[Chunk], question: Sequence[int], *, prompts: PromptTokens, generate: Generate
+        self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
     ) -> Outcome:
-        outcome = await OverwritePolicy.read(self, chunks, question, prompts=prompts, generate=generate)
-        return replace(outcome, response="\ud800") if len(chunks) == 1 else outcome
+        outcome = await OverwritePolicy.read(self, document, question, prompts=prompts, turns=turns)
+        return replace(outcome, response="\ud800") if len(document.chunks(self.chunk_tokens)) == 1 else outcome
 
 
 def illegible_policy(settings: Settings) -> IllegiblePolicy:
@@ -198,33 +201,37 @@ def overflowing_engine(settings: Settings) -> OverflowingEngine:
 
 
 @pytest.mark.parametrize(
-    ("maker", "replacement", "column"),
-    [("make_policy", illegible_policy, "response"), ("make_engine", overflowing_engine, "token_ids")],
+    ("module", "maker", "replacement", "column"),
+    [
+        (agent, "make_policy", illegible_policy, "response"),
+        (actor, "make_engine", overflowing_engine, "token_ids"),
+    ],
 )
 def test_reader_reading_that_the_log_cannot_hold_fails_alone(
-    maker: str, replacement: Any, column: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType, maker: str, replacement: Any, column: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, maker, replacement)
+    monkeypatch.setattr(module, maker, replacement)
     assert sorted(statuses_in(read_pending(settings))) == ["failed", "ok", "ok"]
     (failed,) = [row for row in outcomes_of(settings) if row["status"] == "failed"]
     assert (failed["error_type"], failed["response"]) == ("LogRowError", None)
     assert f"`{column}`" in failed["error_message"]
 
 
-def test_reader_tells_the_board_what_it_did_and_what_failed(
+def test_reader_reports_to_the_board_what_it_did_and_what_failed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "make_policy", cursed_policy)
+    monkeypatch.setattr(agent, "make_policy", cursed_policy)
     board = Board()
     read_pending(settings, board=board)
-    sums, turns = asyncio.run(board.board.sums()), pq.read_table(Path(settings.output) / "log" / "turns").to_pylist()
+    report = asyncio.run(board.board.take())
+    sums, turns = report.counts, pq.read_table(Path(settings.output) / "log" / "turns").to_pylist()
     files = [path for path in (Path(settings.output) / "log").glob("[to]*/*") if path.is_file()]
     assert (sums["readings"], sums["failed"], sums["turns"]) == (3, 1, len(turns))
     assert sums["prompt_tokens"] == sum(turn["num_prompt_tokens"] for turn in turns)
     assert sums["completion_tokens"] == sum(len(turn["token_ids"]) for turn in turns)
     assert sums["log_bytes"] == sum(path.stat().st_size for path in files)
     assert sums["engine_restarts"] == 0
-    (event,) = asyncio.run(board.board.take_events())
+    (event,) = report.events
     assert (event.kind, event.fields["document_id"], event.fields["run_id"]) == ("reading_failed", "cursed", RUN_ID)
     assert "ZeroDivisionError: a bug in the policy" in event.message
 
@@ -237,14 +244,15 @@ def test_reader_memories_cut_at_their_budget_are_counted(settings: Settings) -> 
     }
     read_pending(settings.model_copy(update=knobs), board=board)
     turns = pq.read_table(Path(settings.output) / "log" / "turns").to_pylist()
-    assert asyncio.run(board.board.sums())["memory_truncations"] == sum(turn["kind"] == "update" for turn in turns) > 0
+    sums = asyncio.run(board.board.take()).counts
+    assert sums["memory_truncations"] == sum(turn["kind"] == "update" for turn in turns) > 0
 
 
 def test_reader_retrying_after_the_policy_was_mended_reads_what_failed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(reader, "make_policy", cursed_policy)
+        broken.setattr(agent, "make_policy", cursed_policy)
         read_pending(settings)
     assert read_pending(settings) == []
     assert statuses_in(read_pending(settings.model_copy(update={"retry_failed": True}))) == ["ok"]
@@ -286,13 +294,13 @@ def test_reader_document_that_changed_since_the_plan_is_not_read_and_waits_for_t
     assert {outcome["document_hash"] for outcome in outcomes_of(settings)} == {
         text_hash(TEXTS[name]) for name in ("fine", "cursed")
     }
-    sums = asyncio.run(board.board.sums())
+    sums = asyncio.run(board.board.take()).counts
     assert (sums["readings"], sums["failed"], sums["not_read"]) == (2, 0, 1)
     assert statuses_in(read_pending(settings)) == ["ok"]
 
 
 def unfetched(document: str) -> Event:
-    """What a reader tells of a document that could not be fetched."""
+    """What a reader reports of a document that could not be fetched."""
     fields = {"error_type": "TextUnavailableError", "error_message": f"{document}: can't be fetched"}
     return Event(kind=EventKind.READING_NOT_READ, message=f"{document} not read", fields=fields)
 
@@ -300,9 +308,9 @@ def unfetched(document: str) -> Event:
 async def test_board_keeps_the_first_reading_not_read_for_each_reason_and_every_failed_one() -> None:
     board = ProgressBoard()
     failed = Event(kind=EventKind.READING_FAILED, message="failed")
-    await board.tell([unfetched("a/1.txt"), unfetched("a/2.txt"), failed])
-    await board.tell([unfetched("a/3.txt"), failed])
-    assert [event.message for event in await board.take_events()] == ["a/1.txt not read", "failed", "failed"]
+    await board.put(Report(counts={}, events=[unfetched("a/1.txt"), unfetched("a/2.txt"), failed]))
+    await board.put(Report(counts={}, events=[unfetched("a/3.txt"), failed]))
+    assert [event.message for event in (await board.take()).events] == ["a/1.txt not read", "failed", "failed"]
 
 
 class TroubledEngine(SimulatedEngine):
@@ -330,7 +338,7 @@ def test_reader_whose_engine_is_away_keeps_the_turns_and_reads_the_rest_later(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as away:
-        away.setattr(reader, "make_engine", troubled(EngineUnavailableError("the endpoint is away")))
+        away.setattr(actor, "make_engine", troubled(EngineUnavailableError("the endpoint is away")))
         assert sorted(statuses_in(read_pending(settings))) == ["not_read", "not_read", "ok"]
     assert [row["status"] for row in outcomes_of(settings)] == ["ok"]
     turns = pq.read_table(Path(settings.output) / "log" / "turns").to_pylist()
@@ -342,7 +350,7 @@ def test_reader_whose_engine_is_away_keeps_the_turns_and_reads_the_rest_later(
 def test_reader_whose_engine_refuses_the_key_stops_and_keeps_what_is_finished(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "make_engine", troubled(EngineRefusedError("the endpoint answered 401")))
+    monkeypatch.setattr(actor, "make_engine", troubled(EngineRefusedError("the endpoint answered 401")))
     rows = [{"document_id": name, "text": TEXTS[name]} for name in ("fine", "other")]
     pq.write_table(pa.Table.from_pylist(rows), settings.documents[0])
     never = settings.model_copy(update={"log": settings.log.model_copy(update={"flush_seconds": 600})})

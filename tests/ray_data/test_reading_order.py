@@ -9,18 +9,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.domain.chunking import Chunk
+from memagent_batch.domain.document import Chunk, Document
 from memagent_batch.domain.prompts import PromptTokens
-from memagent_batch.domain.readings import Outcome
-from memagent_batch.domain.turns import Completion, FinishReason, Generate, Prompt
+from memagent_batch.domain.readings import Outcome, QuestionTokens
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
 from memagent_batch.errors import EngineRequestError
 from memagent_batch.log.index import scan_log
 from memagent_batch.policies.overwrite import OverwritePolicy
-from memagent_batch.ray_data import reader
+from memagent_batch.ray_data import actor
+from memagent_batch.reading import agent
 from memagent_batch.runs.tables import Projection, project
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import identify_reader, make_output, make_prompt_set
 from tests.ray_data.test_reader import planned, read_pending, statuses_in
+
+
+class BackwardDocument(Document):
+    """A document that is cut from its end."""
+
+    def chunks(self, size_tokens: int, *, overlap_tokens: int = 0) -> Sequence[Chunk]:  # type: ignore[override]
+        return Document.chunks(self, size_tokens, overlap_tokens=overlap_tokens)[::-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +36,12 @@ class BackwardPolicy(OverwritePolicy):
     """Reads the chunks from the last to the first."""
 
     async def read(
-        self, chunks: Sequence[Chunk], question: Sequence[int], *, prompts: PromptTokens, generate: Generate
+        self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
     ) -> Outcome:
-        return await OverwritePolicy.read(self, chunks[::-1], question, prompts=prompts, generate=generate)
+        backwards = BackwardDocument(
+            token_ids=document.token_ids, token_chars=document.token_chars, num_chars=document.num_chars
+        )
+        return await OverwritePolicy.read(self, backwards, question, prompts=prompts, turns=turns)
 
 
 class NotingEngine:
@@ -58,7 +69,7 @@ def settings(text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     )
     policy = {"chunk_tokens": 30, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
     monkeypatch.setattr(
-        reader,
+        agent,
         "make_policy",
         lambda settings: BackwardPolicy(chunk_tokens=30, memory_tokens=40, answer_tokens=40),
     )
@@ -76,7 +87,7 @@ def settings(text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def read_with(engine: NotingEngine, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.setattr(reader, "make_engine", lambda settings: engine)
+    monkeypatch.setattr(actor, "make_engine", lambda settings: engine)
     return statuses_in(read_pending(settings))
 
 

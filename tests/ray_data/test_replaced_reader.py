@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 
-from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.settings import Settings
 from pipelines import answer as pipeline
@@ -33,11 +33,11 @@ PATIENCE_SECONDS = 120.0
 
 
 class KnownReader(Reader):
-    """A reader that tells its process."""
+    """A reader that shows its process."""
 
-    async def _start(self) -> Engine:
-        (Path(self._settings.output).parent / f"actor-{os.getpid()}").touch()
-        return await super()._start()
+    def __init__(self, task: ReaderTask) -> None:
+        super().__init__(task)
+        (Path(task.settings.output).parent / f"actor-{os.getpid()}").touch()
 
 
 @dataclass(slots=True)

@@ -20,8 +20,9 @@ from memagent_batch.inputs.questions import read_questions
 from memagent_batch.inputs.shards import list_shards
 from memagent_batch.log.index import scan_log
 from memagent_batch.log.question_list import write_asked
-from memagent_batch.ray_data import reader
-from memagent_batch.ray_data.reader import Reader, ReaderTask
+from memagent_batch.ray_data import actor
+from memagent_batch.ray_data.actor import ReaderTask
+from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.plan import Plan
 from memagent_batch.settings import Settings
@@ -89,7 +90,7 @@ async def read_with(
     engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch, *, num_documents: int = 1
 ) -> list[str]:
     """Statuses of what one reader with this engine reads of what is left to do."""
-    monkeypatch.setattr(reader, "make_engine", lambda settings: engine)
+    monkeypatch.setattr(actor, "make_engine", lambda settings: engine)
     output = make_output(settings)
     (shard,) = list_shards(Location(uri=settings.documents[0]), settings=settings.input)
     index = pa.concat_tables(index_shard(shard, settings=settings.input, storage_options={}))
@@ -99,10 +100,10 @@ async def read_with(
     task = ReaderTask(
         settings=settings, run_id=RUN_ID, reader_fingerprint=identify_reader(settings).fingerprint, board=SilentBoard()
     )
-    actor = Reader(task)
+    reading = Reader(task)
     bundles = plan.pending(log, retry_failed=settings.retry_failed)
     documents = [document for bundle in bundles for document in tokenise(bundle, settings=settings)]
-    tables = await asyncio.gather(*map(actor, documents))
+    tables = await asyncio.gather(*map(reading, documents))
     return [status for table in tables for status in table["status"].to_pylist()]
 
 

@@ -1,10 +1,11 @@
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.turns import Completion, FinishReason, Generate, Prompt, TurnKind
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import EngineDeadError, EngineRequestError, PromptTooLongError
 from memagent_batch.files.location import Location
 from memagent_batch.reading.suspects import FATAL_DEATHS, SUSPECT_DEATHS, Suspects
@@ -12,13 +13,15 @@ from memagent_batch.reading.suspects import FATAL_DEATHS, SUSPECT_DEATHS, Suspec
 FINE = Completion(token_ids=(1,), text="fine", finish_reason=FinishReason.STOP)
 POISON = "update/7"
 
+Ask = Callable[[Prompt], Awaitable[Completion]]
+
 
 def address_of(document: str) -> ReadingAddress:
     return ReadingAddress(document_hash=document, question_hash="q", sample=0, reader_fingerprint="f")
 
 
 def prompt_of(path: str) -> Prompt:
-    return Prompt(path=path, kind=TurnKind.UPDATE, token_ids=(1,), max_tokens=1)
+    return Prompt(path=path, kind="update", token_ids=(1,), max_tokens=1)
 
 
 def suspects_at(folder: Path, *, run_id: str = "run") -> Suspects:
@@ -26,6 +29,16 @@ def suspects_at(folder: Path, *, run_id: str = "run") -> Suspects:
     suspects = Suspects(output=Location(uri=str(folder)), run_id=run_id)
     suspects.load()
     return suspects
+
+
+def watched(suspects: Suspects, ask: Ask, *, document: str = "d") -> Ask:
+    """The engine's answers for one document, each turn watched."""
+
+    async def turn(prompt: Prompt) -> Completion:
+        async with suspects.watch(address_of(document), prompt.path):
+            return await ask(prompt)
+
+    return turn
 
 
 async def die_of_poison(prompt: Prompt) -> Completion:
@@ -40,7 +53,7 @@ async def die_often(folder: Path, path: str = POISON, *, deaths: int, run_id: st
     for number in range(deaths):
         suspects = suspects_at(folder, run_id=run_id)
         with pytest.raises(EngineDeadError):
-            await suspects.guard(always_dying, address=address_of("d"))(prompt_of(path))
+            await watched(suspects, always_dying)(prompt_of(path))
         suspects.save(writer_id=f"w{number}")
 
 
@@ -56,7 +69,7 @@ class Crowd:
         self.most = 0
         self._now = 0
 
-    async def generate(self, prompt: Prompt) -> Completion:
+    async def complete(self, prompt: Prompt) -> Completion:
         self._now += 1
         self.most = max(self.most, self._now)
         await asyncio.sleep(0.01)
@@ -66,7 +79,7 @@ class Crowd:
 
 async def test_suspect_turn_is_given_up_at_its_third_death(tmp_path: Path) -> None:
     await die_often(tmp_path, deaths=FATAL_DEATHS)
-    guarded = suspects_at(tmp_path).guard(die_of_poison, address=address_of("d"))
+    guarded = watched(suspects_at(tmp_path), die_of_poison)
     with pytest.raises(EngineRequestError, match=rf"turn {POISON}: the engine died 3 times"):
         await guarded(prompt_of(POISON))
 
@@ -74,18 +87,18 @@ async def test_suspect_turn_is_given_up_at_its_third_death(tmp_path: Path) -> No
 async def test_suspect_turn_is_tried_again_before_its_third_death(tmp_path: Path) -> None:
     await die_often(tmp_path, deaths=FATAL_DEATHS - 1)
     with pytest.raises(EngineDeadError):
-        await suspects_at(tmp_path).guard(die_of_poison, address=address_of("d"))(prompt_of(POISON))
+        await watched(suspects_at(tmp_path), die_of_poison)(prompt_of(POISON))
 
 
 async def test_suspect_given_up_leaves_other_turns_and_documents_alone(tmp_path: Path) -> None:
     await die_often(tmp_path, deaths=FATAL_DEATHS)
     suspects = suspects_at(tmp_path)
-    assert await suspects.guard(die_of_poison, address=address_of("d"))(prompt_of("update/8")) == FINE
+    assert await watched(suspects, die_of_poison)(prompt_of("update/8")) == FINE
 
     async def sound(prompt: Prompt) -> Completion:
         return FINE
 
-    assert await suspects.guard(sound, address=address_of("other"))(prompt_of(POISON)) == FINE
+    assert await watched(suspects, sound, document="other")(prompt_of(POISON)) == FINE
 
 
 async def test_deaths_of_another_run_do_not_count(tmp_path: Path) -> None:
@@ -95,16 +108,16 @@ async def test_deaths_of_another_run_do_not_count(tmp_path: Path) -> None:
         return FINE
 
     suspects = suspects_at(tmp_path, run_id="20260102")
-    assert await suspects.guard(mended, address=address_of("d"))(prompt_of(POISON)) == FINE
+    assert await watched(suspects, mended)(prompt_of(POISON)) == FINE
 
 
 async def test_suspect_that_waited_for_a_fatal_one_is_not_blamed_for_its_death(tmp_path: Path) -> None:
     for number in range(FATAL_DEATHS):
         actor = suspects_at(tmp_path)
-        dying = [actor.guard(always_dying, address=address_of("d"))(prompt_of(f"update/{i}")) for i in range(4)]
+        dying = [watched(actor, always_dying)(prompt_of(f"update/{i}")) for i in range(4)]
         await asyncio.gather(*dying, return_exceptions=True)
         actor.save(writer_id=f"w{number}")
-    last = suspects_at(tmp_path).guard(fine, address=address_of("d"))
+    last = watched(suspects_at(tmp_path), fine)
     outcomes = await asyncio.gather(*(last(prompt_of(f"update/{i}")) for i in range(4)), return_exceptions=True)
     assert [isinstance(outcome, EngineRequestError) for outcome in outcomes] == [True, False, False, False]
 
@@ -112,7 +125,7 @@ async def test_suspect_that_waited_for_a_fatal_one_is_not_blamed_for_its_death(t
 async def test_suspects_run_one_at_a_time_and_other_turns_side_by_side(tmp_path: Path) -> None:
     for number in range(SUSPECT_DEATHS):
         actor = suspects_at(tmp_path)
-        dying = [actor.guard(always_dying, address=address_of("d"))(prompt_of(f"update/{i}")) for i in range(4)]
+        dying = [watched(actor, always_dying)(prompt_of(f"update/{i}")) for i in range(4)]
         await asyncio.gather(*dying, return_exceptions=True)
         actor.save(writer_id=f"w{number}")
     assert await most_at_once(suspects_at(tmp_path), [f"update/{i}" for i in range(4)]) == 1
@@ -121,14 +134,14 @@ async def test_suspects_run_one_at_a_time_and_other_turns_side_by_side(tmp_path:
 
 async def most_at_once(suspects: Suspects, paths: list[str]) -> int:
     crowd = Crowd()
-    guarded = suspects.guard(crowd.generate, address=address_of("d"))
+    guarded = watched(suspects, crowd.complete)
     await asyncio.gather(*(guarded(prompt_of(path)) for path in paths))
     return crowd.most
 
 
 async def test_first_death_makes_nobody_a_suspect(tmp_path: Path) -> None:
     actor = suspects_at(tmp_path)
-    dying = [actor.guard(always_dying, address=address_of("d"))(prompt_of(f"update/{i}")) for i in range(4)]
+    dying = [watched(actor, always_dying)(prompt_of(f"update/{i}")) for i in range(4)]
     await asyncio.gather(*dying, return_exceptions=True)
     actor.save(writer_id="w")
     assert await most_at_once(suspects_at(tmp_path), [f"update/{i}" for i in range(4)]) == 4
@@ -146,12 +159,12 @@ async def too_long(prompt: Prompt) -> Completion:
     raise PromptTooLongError("too long")
 
 
-@pytest.mark.parametrize("generate", [fine, refused, too_long])
-async def test_turn_that_ended_is_not_blamed_for_a_later_death(tmp_path: Path, generate: Generate) -> None:
+@pytest.mark.parametrize("ask", [fine, refused, too_long])
+async def test_turn_that_ended_is_not_blamed_for_a_later_death(tmp_path: Path, ask: Ask) -> None:
     for number in range(FATAL_DEATHS):
         actor = suspects_at(tmp_path)
-        guarded = actor.guard(generate, address=address_of("innocent"))
+        guarded = watched(actor, ask, document="innocent")
         await asyncio.gather(guarded(prompt_of("update/0")), return_exceptions=True)
         actor.save(writer_id=f"w{number}")
     assert not (tmp_path / "log").exists()
-    assert await suspects_at(tmp_path).guard(fine, address=address_of("innocent"))(prompt_of("update/0")) == FINE
+    assert await watched(suspects_at(tmp_path), fine, document="innocent")(prompt_of("update/0")) == FINE

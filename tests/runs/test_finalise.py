@@ -11,12 +11,12 @@ import pytest
 
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, SupersededError
-from memagent_batch.events import begin_log
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import INDEX_SCHEMA
 from memagent_batch.inputs.questions import read_questions
 from memagent_batch.log import writer as turn_log
 from memagent_batch.log.index import scan_log
+from memagent_batch.logs import begin_log
 from memagent_batch.ray_data.write import REPORT, write_tables
 from memagent_batch.runs import finalise as close
 from memagent_batch.runs import tables
@@ -167,7 +167,6 @@ def test_run_log_lines_hold_no_secret(tmp_path: Path, capsys: pytest.CaptureFixt
         storage_options={"secret": SECRET},
     )
     begin_run(Location(uri=settings.output), settings, reader=IDENTITY, plan=plan_of(readable=1, broken=0))
-    begin_log(as_json=False)
     (line,) = capsys.readouterr().err.splitlines()
     assert json.loads(line)["event"] == "run_started"
     assert SECRET not in line

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import httpx
 from pydantic import ValidationError
 
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, TurnKind
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import require_fit
 from memagent_batch.engines.openai.client import OpenAIClient
 from memagent_batch.engines.openai.outage import CircuitBreaker, Failure
@@ -151,7 +151,7 @@ class OpenAIEngine:
 
     def _probe_prompt(self) -> Prompt:
         token_ids = self._tokenizer.encode("Are you there?")
-        return Prompt(path="probe", kind=TurnKind.ANSWER, token_ids=token_ids, max_tokens=1)
+        return Prompt(path="probe", kind="probe", token_ids=token_ids, max_tokens=1)
 
     async def _probe(self) -> Failure | None:
         """Asks for one token, with all fields of a real request; None where there is an answer of any kind."""

@@ -109,7 +109,7 @@ def make_needle(rng: random.Random, *, split: Split, key: str | None = None, wor
     else:
         attribute = rng.choice(NUMBER_ATTRIBUTES if numeric else WORD_ATTRIBUTES)
     value = make_number(rng) if numeric else make_key(rng, split=split)
-    return _tell(rng, wording=number, attribute=attribute, key=key or make_key(rng, split=split), value=value)
+    return _needle(rng, wording=number, attribute=attribute, key=key or make_key(rng, split=split), value=value)
 
 
 def make_other(rng: random.Random, needle: Needle, *, split: Split) -> Needle:
@@ -128,7 +128,7 @@ def make_rival(rng: random.Random, needle: Needle, *, split: Split) -> Needle:
         if same_form:
             numeric = needle.answer.isdigit()
             value = make_number(rng) if numeric else make_key(rng, split=split)
-            rival = _tell(rng, wording=needle.wording, attribute=needle.attribute, key=key, value=value)
+            rival = _needle(rng, wording=needle.wording, attribute=needle.attribute, key=key, value=value)
         else:
             rival = make_needle(rng, split=split, key=needle.key if rng.random() < 0.15 else key)
         differs = (rival.key, rival.attribute) != (needle.key, needle.attribute)
@@ -175,7 +175,7 @@ def _word_of(rng: random.Random, words: tuple[str, ...], *, split: Split) -> str
             return spliced
 
 
-def _tell(rng: random.Random, *, wording: int, attribute: str, key: str, value: str) -> Needle:
+def _needle(rng: random.Random, *, wording: int, attribute: str, key: str, value: str) -> Needle:
     form = WORDINGS[wording]
     question = rng.choice(form.questions).format(attribute=attribute, key=key)
     sentence = form.sentence.format(attribute=attribute, key=key, value=value)

@@ -1,20 +1,23 @@
 """What the shipped policies were taught to answer, and the warning where they are asked for something else."""
 
+import logging
 import re
 from collections.abc import Iterable
 from functools import cache
 
 from memagent_batch.evaluation.needles.facts import ASKED, MAGIC_ASKED
 from memagent_batch.evaluation.needles.words import NUMBER_ATTRIBUTES, WORD_ATTRIBUTES
-from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.logs import EventKind
 from memagent_batch.settings import EngineKind, Settings
 from memagent_batch.wiring import SHIPPED_MODELS
+
+log = logging.getLogger(__name__)
 
 EXAMPLE = "What is the access code of quiet-harbour?"
 """A question of a taught form."""
 
 
-def tell_untaught(questions: Iterable[str], *, settings: Settings) -> None:
+def warn_of_untaught(questions: Iterable[str], *, settings: Settings) -> None:
     """Warns where a shipped policy is asked for what it was not taught; it would answer all the same."""
     if settings.engine != EngineKind.VLLM or settings.model not in SHIPPED_MODELS:
         return
@@ -28,7 +31,7 @@ def tell_untaught(questions: Iterable[str], *, settings: Settings) -> None:
         "name a model with --model"
     )
     fields = {"model": settings.model, "num_questions": len(asked), "num_untaught": len(untaught)}
-    tell(Event(kind=EventKind.QUESTIONS_UNTAUGHT, message=message, fields=fields))
+    log.warning(message, extra={"event": EventKind.QUESTIONS_UNTAUGHT, **fields})
 
 
 def is_taught(question: str) -> bool:

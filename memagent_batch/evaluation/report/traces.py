@@ -6,10 +6,11 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any
 
-from memagent_batch.domain.turns import FinishReason, TurnKind
+from memagent_batch.domain.turns import FinishReason
 from memagent_batch.evaluation.report.text_diff import Change, Piece, differences
 from memagent_batch.evaluation.report.visible import shorten
 from memagent_batch.log.index import Row
+from memagent_batch.policies.overwrite import ANSWER
 
 MAX_STEPS = 36
 """Turns of a trace whose memory is shown; the rest is said to be left out."""
@@ -142,7 +143,7 @@ def _steps(turns: Sequence[Row], held: Sequence[frozenset[str]], *, shown: froze
 
 def _kind(turns: Sequence[Row], place: int, *, shown: frozenset[int]) -> StepKind:
     row = turns[place]
-    if row["kind"] == TurnKind.ANSWER:
+    if row["kind"] == ANSWER:
         return StepKind.ANSWER
     if not row["changed"]:
         return StepKind.UNCHANGED

@@ -6,7 +6,7 @@ from memagent_batch.evaluation.needles.facts import WORDINGS, Split, words_of
 from memagent_batch.evaluation.needles.words import NAMES, NOUNS, PLACES, VERBS
 from memagent_batch.evaluation.tasks.haystacks import Hidden, hide, running_text
 from memagent_batch.evaluation.tasks.niah import Wordform, ask, make_key, make_value, tell
-from memagent_batch.evaluation.tasks.sample import Materials, Order, Sample
+from memagent_batch.evaluation.tasks.sample import Materials, Sample, SampleRequest
 
 NOT_STATED = "not stated"
 """The right answer of `absent`."""
@@ -29,9 +29,9 @@ _COUNTED = "How many register entries name {name}? Answer with the number alone.
 _OR_NOT = " If the text does not state it, answer: " + NOT_STATED + "."
 
 
-def make_conflict(order: Order, materials: Materials, *, task: str) -> Sample:
+def make_conflict(request: SampleRequest, materials: Materials, *, task: str) -> Sample:
     """Two keys are told and later corrected, two are told once; one of the corrected is asked for."""
-    rng = order.rng
+    rng = request.rng
     keys = _different_keys(rng, NUM_OTHERS + 1)
     old, new = ([_number(rng) for _ in keys] for _ in range(2))
     depths = [sorted((rng.random(), rng.random())) for _ in keys]
@@ -44,14 +44,14 @@ def make_conflict(order: Order, materials: Materials, *, task: str) -> Sample:
         for key, value, depth in list(zip(keys, new, depths, strict=True))[:NUM_CORRECTED]
     ]
     return _hidden_sample(
-        order, materials, hidden, task=task, question=ask(keys[:1], Wordform.NUMBER, alone=True), answer=new[0]
+        request, materials, hidden, task=task, question=ask(keys[:1], Wordform.NUMBER, alone=True), answer=new[0]
     )
 
 
-def make_aggregate(order: Order, materials: Materials, *, task: str) -> Sample:
+def make_aggregate(request: SampleRequest, materials: Materials, *, task: str) -> Sample:
     """Entries of a register all over the document, of which up to half name the asked person."""
-    rng = order.rng
-    num_entries = min(MOST_ENTRIES, order.length // _TOKENS_FOR_ENTRY)
+    rng = request.rng
+    num_entries = min(MOST_ENTRIES, request.length // _TOKENS_FOR_ENTRY)
     asked, *others = rng.sample(words_of(NAMES, split=Split.HELD_OUT), len(words_of(NAMES, split=Split.HELD_OUT)))
     count = rng.randint(1, num_entries // 2)
     names = [asked] * count + [rng.choice(others) for _ in range(num_entries - count)]
@@ -60,25 +60,27 @@ def make_aggregate(order: Order, materials: Materials, *, task: str) -> Sample:
         Hidden(sentence=_entry(rng, number=number, name=name), depth=rng.random())
         for number, name in zip(numbers, names, strict=True)
     ]
-    return _hidden_sample(order, materials, hidden, task=task, question=_COUNTED.format(name=asked), answer=str(count))
+    return _hidden_sample(
+        request, materials, hidden, task=task, question=_COUNTED.format(name=asked), answer=str(count)
+    )
 
 
-def make_absent(order: Order, materials: Materials, *, task: str) -> Sample:
+def make_absent(request: SampleRequest, materials: Materials, *, task: str) -> Sample:
     """Other keys are told, the asked one is not."""
-    rng = order.rng
+    rng = request.rng
     asked, *others = _different_keys(rng, NUM_OTHERS + 1)
     hidden = [Hidden(sentence=tell(key, _number(rng), Wordform.NUMBER), depth=rng.random()) for key in others]
     question = ask([asked], Wordform.NUMBER, alone=True) + _OR_NOT
-    return _hidden_sample(order, materials, hidden, task=task, question=question, answer=NOT_STATED)
+    return _hidden_sample(request, materials, hidden, task=task, question=question, answer=NOT_STATED)
 
 
 def _hidden_sample(
-    order: Order, materials: Materials, hidden: list[Hidden], *, task: str, question: str, answer: str
+    request: SampleRequest, materials: Materials, hidden: list[Hidden], *, task: str, question: str, answer: str
 ) -> Sample:
     fitted = hide(
         hidden,
-        running_text(order.rng, materials.texts),
-        length_tokens=order.length,
+        running_text(request.rng, materials.texts),
+        length_tokens=request.length,
         meter=materials.meter,
         task=task,
     )

@@ -15,7 +15,7 @@ from memagent_batch.evaluation.suites.writer import (
     delete_unfinished,
     write_suite_record,
 )
-from memagent_batch.evaluation.tasks.sample import Materials, Order, Sample
+from memagent_batch.evaluation.tasks.sample import Materials, Sample, SampleRequest
 from memagent_batch.evaluation.tasks.tasks import TASKS, Task
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import RowGroupWriter, open_row_groups
@@ -79,8 +79,8 @@ def make_suite(plan: SuitePlan, materials: Materials, output: Location, *, input
     asked = asked_of(plan, inputs)
     if claim_suite(output, asked):
         return False
-    for order, task in _trials(plan):
-        task.make(order, materials)
+    for request, task in _trials(plan):
+        task.make(request, materials)
     cells = []
     try:
         with open_row_groups(output / QUESTIONS_FILE, schema=SUITE_QUESTIONS) as questions:
@@ -115,12 +115,12 @@ def cells_of(plan: SuitePlan) -> Iterator[Cell]:
             yield Cell(name=f"{name}-{length}{'docs' if by_documents else ''}", task=name, length=length)
 
 
-def orders_of(cell: Cell, plan: SuitePlan) -> Iterator[Order]:
-    """One order for each sample; their depths are spread evenly over the document, in random order."""
+def sample_requests(cell: Cell, plan: SuitePlan) -> Iterator[SampleRequest]:
+    """One request for each sample; their depths are spread evenly over the document, in random order."""
     rng = random.Random(f"{plan.seed}/{cell.name}/depths")
     strata = rng.sample(range(plan.samples), plan.samples)
     for number, stratum in enumerate(strata):
-        yield Order(
+        yield SampleRequest(
             rng=random.Random(f"{plan.seed}/{cell.name}/{number}"),
             length=cell.length,
             depth=(stratum + rng.random()) / plan.samples,
@@ -129,14 +129,14 @@ def orders_of(cell: Cell, plan: SuitePlan) -> Iterator[Order]:
         )
 
 
-def _trials(plan: SuitePlan) -> Iterator[tuple[Order, Task]]:
+def _trials(plan: SuitePlan) -> Iterator[tuple[SampleRequest, Task]]:
     """Samples that fail first if any does: the last of the shortest length, and of the longest where sources end."""
     for name in plan.tasks:
         task = TASKS[name]
         cells = [cell for cell in cells_of(plan) if cell.task == name]
         for cell in {cells[0].name: cells[0], cells[-1].name: cells[-1]}.values() if task.source else cells[:1]:
-            *_, order = orders_of(cell, plan)
-            yield order, task
+            *_, request = sample_requests(cell, plan)
+            yield request, task
 
 
 def _write_cell(
@@ -146,9 +146,9 @@ def _write_cell(
     rows, num_tokens, said = [], [], time.monotonic()
     place = output / DOCUMENTS_FOLDER / f"{cell.name}.parquet"
     with open_row_groups(place, schema=SUITE_DOCUMENTS) as documents:
-        for order in orders_of(cell, plan):
-            sample = task.make(order, materials)
-            document_id = f"{cell.name}-{order.number:03d}"
+        for request in sample_requests(cell, plan):
+            sample = task.make(request, materials)
+            document_id = f"{cell.name}-{request.number:03d}"
             documents.write([{"document_id": document_id, "text": sample.document}])
             rows.append(_question_row(sample, document_id=document_id, task=cell.task))
             num_tokens.append(sample.num_tokens)

@@ -22,7 +22,7 @@ from memagent_batch.evaluation.needles.facts import (
 )
 from memagent_batch.evaluation.needles.words import ADJECTIVES, NOUNS
 from memagent_batch.evaluation.tasks.haystacks import Haystack, Hidden, depth_of, hide, lines, noise, running_text
-from memagent_batch.evaluation.tasks.sample import Materials, Order, Sample
+from memagent_batch.evaluation.tasks.sample import Materials, Sample, SampleRequest
 
 NUM_RIVALS = 3
 """Near keys beside the asked one in `niah_near`: four keys in all, as in niah_multikey_1."""
@@ -35,7 +35,7 @@ _SEVEN_DIGITS = (10**6, 10**7)
 _MANY_ASKED = "What are all the special magic {attribute}s for {keys} mentioned in the provided text?"
 
 
-class Straw(StrEnum):
+class HaystackKind(StrEnum):
     """What the needles of a task are hidden in."""
 
     NOISE = "noise"
@@ -61,7 +61,7 @@ class Wordform(StrEnum):
 class NeedleForm:
     """One needle task."""
 
-    straw: Straw = Straw.ESSAY
+    haystack: HaystackKind = HaystackKind.ESSAY
     """Haystack."""
     key: Wordform = Wordform.WORD
     """Form of keys."""
@@ -76,35 +76,35 @@ class NeedleForm:
 
 
 FORMS = {
-    "niah_single_1": NeedleForm(straw=Straw.NOISE),
+    "niah_single_1": NeedleForm(haystack=HaystackKind.NOISE),
     "niah_single_2": NeedleForm(),
     "niah_single_3": NeedleForm(value=Wordform.UUID),
     "niah_multikey_1": NeedleForm(num_keys=4),
-    "niah_multikey_2": NeedleForm(straw=Straw.NEEDLES),
-    "niah_multikey_3": NeedleForm(straw=Straw.NEEDLES, key=Wordform.UUID, value=Wordform.UUID),
+    "niah_multikey_2": NeedleForm(haystack=HaystackKind.NEEDLES),
+    "niah_multikey_3": NeedleForm(haystack=HaystackKind.NEEDLES, key=Wordform.UUID, value=Wordform.UUID),
     "niah_multivalue": NeedleForm(num_values=4),
     "niah_multiquery": NeedleForm(num_keys=4, num_asked=4),
 }
 """RULER's eight needle tasks (scripts/synthetic.yaml)."""
 
 
-def make_niah(order: Order, materials: Materials, *, task: str, form: NeedleForm) -> Sample:
+def make_niah(request: SampleRequest, materials: Materials, *, task: str, form: NeedleForm) -> Sample:
     """A sample of one of RULER's needle tasks; the asked keys come first among the hidden ones."""
-    rng, keys = order.rng, _keys(order.rng, form)
+    rng, keys = request.rng, _keys(request.rng, form)
     names = [next(keys) for _ in range(form.num_keys)]
     values = [make_value(rng, form.value) for _ in range(form.num_keys * form.num_values)]
-    told = [
+    sentences = [
         tell(name, values[index * form.num_values + each], form.value)
         for index, name in enumerate(names)
         for each in range(form.num_values)
     ]
     num_references = form.num_asked * form.num_values
     alone = num_references == 1
-    depths = [order.depth if alone and not index else rng.random() for index in range(len(told))]
+    depths = [request.depth if alone and not index else rng.random() for index in range(len(sentences))]
     fitted = hide(
-        [Hidden(sentence=sentence, depth=depth) for sentence, depth in zip(told, depths, strict=True)],
-        _haystack(order, materials, form=form, keys=keys),
-        length_tokens=order.length,
+        [Hidden(sentence=sentence, depth=depth) for sentence, depth in zip(sentences, depths, strict=True)],
+        _haystack(request, materials, form=form, keys=keys),
+        length_tokens=request.length,
         meter=materials.meter,
         task=task,
     )
@@ -117,9 +117,9 @@ def make_niah(order: Order, materials: Materials, *, task: str, form: NeedleForm
     )
 
 
-def make_near(order: Order, materials: Materials, *, task: str) -> Sample:
+def make_near(request: SampleRequest, materials: Materials, *, task: str) -> Sample:
     """As niah_multikey_1, but every other key shares a word with the asked one, or is it, with another attribute."""
-    rng = order.rng
+    rng = request.rng
     needle = _magic_needle(rng)
     rivals: dict[tuple[str, str], Needle] = {}
     while len(rivals) < NUM_RIVALS:
@@ -128,11 +128,11 @@ def make_near(order: Order, materials: Materials, *, task: str) -> Sample:
             rivals.setdefault((rival.key, rival.attribute), rival)
     fitted = hide(
         [
-            Hidden(sentence=needle.sentence, depth=order.depth),
+            Hidden(sentence=needle.sentence, depth=request.depth),
             *(Hidden(sentence=rival.sentence, depth=rng.random()) for rival in rivals.values()),
         ],
         running_text(rng, materials.texts),
-        length_tokens=order.length,
+        length_tokens=request.length,
         meter=materials.meter,
         task=task,
     )
@@ -184,7 +184,7 @@ def ask(keys: list[str], form: Wordform, *, alone: bool) -> str:
 def _keys(rng: random.Random, form: NeedleForm) -> Iterator[str]:
     """Keys that are all different. Asked ones and others are drawn alike, so that none stands out by its words."""
     taken: set[str] = set()
-    crowded = form.straw is Straw.NEEDLES and form.key is Wordform.WORD
+    crowded = form.haystack is HaystackKind.NEEDLES and form.key is Wordform.WORD
     while True:
         key = make_crowded_key(rng) if crowded else make_value(rng, form.key)
         if key not in taken:
@@ -206,14 +206,14 @@ def _with_made_up(rng: random.Random, listed: tuple[str, ...], *, num: int) -> t
     return tuple(words)
 
 
-def _haystack(order: Order, materials: Materials, *, form: NeedleForm, keys: Iterator[str]) -> Haystack:
-    match form.straw:
-        case Straw.NOISE:
+def _haystack(request: SampleRequest, materials: Materials, *, form: NeedleForm, keys: Iterator[str]) -> Haystack:
+    match form.haystack:
+        case HaystackKind.NOISE:
             return noise()
-        case Straw.ESSAY:
-            return running_text(order.rng, materials.texts)
-        case Straw.NEEDLES:
-            return lines(tell(key, make_value(order.rng, form.value), form.value) for key in keys)
+        case HaystackKind.ESSAY:
+            return running_text(request.rng, materials.texts)
+        case HaystackKind.NEEDLES:
+            return lines(tell(key, make_value(request.rng, form.value), form.value) for key in keys)
 
 
 def _magic_needle(rng: random.Random) -> Needle:

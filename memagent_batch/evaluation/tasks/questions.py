@@ -8,40 +8,40 @@ from itertools import islice
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.tasks.corpora import Corpus, CorpusQuestion
 from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, TOLERANCE, Draft, Meter, Stock, fit
-from memagent_batch.evaluation.tasks.sample import Materials, Order, Sample
+from memagent_batch.evaluation.tasks.sample import Materials, Sample, SampleRequest
 
 _HEADER = "Document {number}:\n"
 _GAP = "\n\n"
 
 
-def make_qa(order: Order, materials: Materials, *, task: str, corpus: Corpus) -> Sample:
+def make_qa(request: SampleRequest, materials: Materials, *, task: str, corpus: Corpus) -> Sample:
     """The paragraphs that answer, then the question's own others, then any, to the length; shuffled.
 
     One paragraph that does not answer is cut to meet the length. Questions whose answering paragraphs take more than
     four fifths of the length are passed over.
     """
     meter = materials.meter
-    asked = _question(order, corpus, meter=meter, task=task)
+    asked = _question(request, corpus, meter=meter, task=task)
     gold = [corpus.paragraphs[number] for number in asked.gold]
-    others = Stock(_others(order.rng, asked, corpus), count=partial(_tokens, meter))
-    build = partial(_paragraphs, gold, others, meter=meter, task=task, corpus=corpus, shuffle_seed=order.rng.random())
-    fitted = fit(build, length_tokens=order.length, meter=meter, task=task)
+    others = Stock(_others(request.rng, asked, corpus), count=partial(_tokens, meter))
+    build = partial(_paragraphs, gold, others, meter=meter, task=task, corpus=corpus, shuffle_seed=request.rng.random())
+    fitted = fit(build, length_tokens=request.length, meter=meter, task=task)
     return Sample(
         document=fitted.draft.text, question=asked.question, references=asked.answers, num_tokens=fitted.num_tokens
     )
 
 
-def make_hqa(order: Order, materials: Materials, *, task: str, corpus: Corpus) -> Sample:
+def make_hqa(request: SampleRequest, materials: Materials, *, task: str, corpus: Corpus) -> Sample:
     """So many whole paragraphs: those that answer at random places among others."""
-    asked = _shuffled(corpus.questions, order.questions_seed)[order.number % len(corpus.questions)]
+    asked = _shuffled(corpus.questions, request.questions_seed)[request.number % len(corpus.questions)]
     gold = [corpus.paragraphs[number] for number in asked.gold]
-    if not len(gold) < order.length <= len(corpus.paragraphs):
+    if not len(gold) < request.length <= len(corpus.paragraphs):
         raise SettingsError(
-            f"--num-documents: {order.length} can't be had for {task}: {corpus.name} holds {len(corpus.paragraphs)} "
+            f"--num-documents: {request.length} can't be had for {task}: {corpus.name} holds {len(corpus.paragraphs)} "
             f"paragraphs, of which {len(gold)} answer; ask for a number between them"
         )
-    others = islice(_others(order.rng, asked, corpus), order.length - len(gold))
-    document = _document([*gold, *others], shuffle_seed=order.rng.random())
+    others = islice(_others(request.rng, asked, corpus), request.length - len(gold))
+    document = _document([*gold, *others], shuffle_seed=request.rng.random())
     return Sample(
         document=document,
         question=asked.question,
@@ -50,17 +50,17 @@ def make_hqa(order: Order, materials: Materials, *, task: str, corpus: Corpus) -
     )
 
 
-def _question(order: Order, corpus: Corpus, *, meter: Meter, task: str) -> CorpusQuestion:
+def _question(request: SampleRequest, corpus: Corpus, *, meter: Meter, task: str) -> CorpusQuestion:
     fitting = (
         asked
-        for asked in _shuffled(corpus.questions, order.questions_seed)
-        if sum(_tokens(meter, corpus.paragraphs[number]) for number in asked.gold) <= MOST_HIDDEN * order.length
+        for asked in _shuffled(corpus.questions, request.questions_seed)
+        if sum(_tokens(meter, corpus.paragraphs[number]) for number in asked.gold) <= MOST_HIDDEN * request.length
     )
-    asked = next(islice(fitting, order.number, None), None)
+    asked = next(islice(fitting, request.number, None), None)
     if asked is None:
         raise SettingsError(
-            f"--samples: {corpus.name} has no more than {order.number} questions whose paragraphs fit in "
-            f"{order.length} tokens, {task} needs more; ask for fewer samples or a greater length"
+            f"--samples: {corpus.name} has no more than {request.number} questions whose paragraphs fit in "
+            f"{request.length} tokens, {task} needs more; ask for fewer samples or a greater length"
         )
     return asked
 

@@ -1,4 +1,4 @@
-"""What every family of tasks is given, and what it makes: one sample of a suite."""
+"""Inputs and result of every family of tasks: materials and a request in, one sample of a suite out."""
 
 import random
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ class Materials:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """One sample that is asked for."""
+class SampleRequest:
+    """What one sample of a suite should be."""
 
     rng: random.Random
     """Source of every choice; its own for each sample."""

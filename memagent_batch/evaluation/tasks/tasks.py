@@ -11,11 +11,11 @@ from memagent_batch.evaluation.tasks.claims import make_absent, make_aggregate, 
 from memagent_batch.evaluation.tasks.corpora import Corpus
 from memagent_batch.evaluation.tasks.niah import FORMS, make_near, make_niah
 from memagent_batch.evaluation.tasks.questions import make_hqa, make_qa
-from memagent_batch.evaluation.tasks.sample import Materials, Order, Sample
+from memagent_batch.evaluation.tasks.sample import Materials, Sample, SampleRequest
 from memagent_batch.evaluation.tasks.tracking import make_chain
 from memagent_batch.evaluation.tasks.words import make_common, make_frequent
 
-Make = Callable[[Order, Materials], Sample]
+Make = Callable[[SampleRequest, Materials], Sample]
 """Makes one sample."""
 
 
@@ -54,12 +54,12 @@ def corpus_of(materials: Materials, source: Source) -> Corpus:
     return corpus
 
 
-def _make_qa(order: Order, materials: Materials, *, task: str, source: Source) -> Sample:
-    return make_qa(order, materials, task=task, corpus=corpus_of(materials, source))
+def _make_qa(request: SampleRequest, materials: Materials, *, task: str, source: Source) -> Sample:
+    return make_qa(request, materials, task=task, corpus=corpus_of(materials, source))
 
 
-def _make_hqa(order: Order, materials: Materials, *, task: str) -> Sample:
-    return make_hqa(order, materials, task=task, corpus=corpus_of(materials, Source.HOTPOTQA))
+def _make_hqa(request: SampleRequest, materials: Materials, *, task: str) -> Sample:
+    return make_hqa(request, materials, task=task, corpus=corpus_of(materials, Source.HOTPOTQA))
 
 
 TASKS: dict[str, Task] = {

@@ -4,7 +4,7 @@ import random
 import string
 
 from memagent_batch.evaluation.tasks.haystacks import Hidden, hide, noise
-from memagent_batch.evaluation.tasks.sample import Materials, Order, Sample
+from memagent_batch.evaluation.tasks.sample import Materials, Sample, SampleRequest
 
 NUM_HOPS = 4
 """Assignments from a variable to the next one; the chain has one variable more."""
@@ -17,9 +17,9 @@ _ASKED = (
 )
 
 
-def make_chain(order: Order, materials: Materials, *, task: str) -> Sample:
+def make_chain(request: SampleRequest, materials: Materials, *, task: str) -> Sample:
     """One chain; every assignment stands after the one that it follows from."""
-    rng = order.rng
+    rng = request.rng
     names = _names(rng, NUM_HOPS + 1)
     value = str(rng.randrange(*_FIVE_DIGITS))
     told = [
@@ -29,7 +29,7 @@ def make_chain(order: Order, materials: Materials, *, task: str) -> Sample:
     fitted = hide(
         [Hidden(sentence=sentence, depth=depth) for sentence, depth in zip(told, depths, strict=True)],
         noise(),
-        length_tokens=order.length,
+        length_tokens=request.length,
         meter=materials.meter,
         task=task,
     )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from memagent_batch.evaluation.needles.facts import Split, make_word
 from memagent_batch.evaluation.needles.words import ADJECTIVES, NOUNS, VERBS
 from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, Draft, Stock, fit, too_short
-from memagent_batch.evaluation.tasks.sample import Materials, Order, Sample
+from memagent_batch.evaluation.tasks.sample import Materials, Sample, SampleRequest
 
 NUM_COMMON = 10
 """Words that are asked for in `cwe`."""
@@ -47,31 +47,31 @@ _FREQUENT_ASKED = (
 )
 
 
-def make_common(order: Order, materials: Materials, *, task: str) -> Sample:
+def make_common(request: SampleRequest, materials: Materials, *, task: str) -> Sample:
     """A numbered list of words, shuffled: ten stand in it often, all others seldom."""
-    rng, meter = order.rng, materials.meter
-    often, seldom = SHORT_TIMES if order.length < SHORT_TOKENS else (COMMON_TIMES, UNCOMMON_TIMES)
-    words = _pool(rng, num_words=NUM_COMMON + order.length // seldom // 3)
+    rng, meter = request.rng, materials.meter
+    often, seldom = SHORT_TIMES if request.length < SHORT_TOKENS else (COMMON_TIMES, UNCOMMON_TIMES)
+    words = _pool(rng, num_words=NUM_COMMON + request.length // seldom // 3)
     common, source = words[:NUM_COMMON], iter(words[NUM_COMMON:])
-    item_tokens = meter.count(f" {order.length // 8}.")
+    item_tokens = meter.count(f" {request.length // 8}.")
     taken = sum(often * (meter.count(f" {word}") + item_tokens) for word in common)
-    if taken > MOST_HIDDEN * order.length:
-        raise too_short(task, length_tokens=order.length, needed_tokens=taken)
+    if taken > MOST_HIDDEN * request.length:
+        raise too_short(task, length_tokens=request.length, needed_tokens=taken)
     uncommon = Stock(source, count=lambda word: seldom * (meter.count(f" {word}") + item_tokens))
     build = partial(_list, common * often, uncommon, seldom=seldom, taken=taken, shuffle_seed=rng.random())
-    fitted = fit(build, length_tokens=order.length, meter=meter, task=task)
+    fitted = fit(build, length_tokens=request.length, meter=meter, task=task)
     return Sample(
         document=fitted.draft.text, question=_COMMON_ASKED, references=tuple(common), num_tokens=fitted.num_tokens
     )
 
 
-def make_frequent(order: Order, materials: Materials, *, task: str) -> Sample:
+def make_frequent(request: SampleRequest, materials: Materials, *, task: str) -> Sample:
     """Coded words whose frequencies fall with the square of their rank; dots stand at the first rank."""
-    rng, meter = order.rng, materials.meter
-    vocabulary = [DOTS, *_coded(rng, order.length // TOKENS_FOR_CODED_WORD - 1)]
+    rng, meter = request.rng, materials.meter
+    vocabulary = [DOTS, *_coded(rng, request.length // TOKENS_FOR_CODED_WORD - 1)]
     tokens = np.array([meter.count(f" {word}") for word in vocabulary])
     build = partial(_coded_text, vocabulary, tokens, shuffle_seed=rng.random())
-    fitted = fit(build, length_tokens=order.length, meter=meter, task=task)
+    fitted = fit(build, length_tokens=request.length, meter=meter, task=task)
     return Sample(
         document=fitted.draft.text,
         question=_FREQUENT_ASKED,

@@ -1,25 +1,29 @@
 """Readings of the loop: on one engine in this process, with the main job's policies, addresses and seeds."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
-from memagent_batch.domain.chunking import chunk_spans
+from memagent_batch.domain.document import Document
+from memagent_batch.domain.readings import Question, Status
 from memagent_batch.engines.engine import Engine
-from memagent_batch.errors import QuestionTooLongError, ReadingError, RunFailedError
-from memagent_batch.events import Event, EventKind, tell
+from memagent_batch.errors import DocumentError, RunFailedError
 from memagent_batch.files.location import Location
-from memagent_batch.reading.documents import DocumentChunks
-from memagent_batch.reading.generation import Recording
-from memagent_batch.reading.logged_turns import engine_turn
+from memagent_batch.logs import EventKind
+from memagent_batch.reading.agent import Agent, make_agent
+from memagent_batch.reading.documents import unreadable
+from memagent_batch.reading.read import Reading, read
+from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.settings import Settings
 from memagent_batch.training.learner.tasks import Task
 from memagent_batch.training.rollouts.groups import Asked, GroupMaker, Sample
 from memagent_batch.training.rollouts.table import ROLLOUTS_FOLDER, write_record, write_rollouts
-from memagent_batch.wiring import identify_reader, make_policy, make_prompt_tokens, make_tokenizer
+from memagent_batch.wiring import identify_reader, make_policy, make_tokenizer
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +44,7 @@ class Sampler:
         self._engine = engine
         self._settings = settings
         self._tokenizer = make_tokenizer(settings)
-        self._prompts = make_prompt_tokens(settings)
-        self._policy = make_policy(settings)
+        self._agent = make_agent(settings)
         self.reader = identify_reader(settings)
 
     async def read(self, tasks: Sequence[Task]) -> list[Read]:
@@ -73,12 +76,8 @@ class Sampler:
             )
             for number in range(self._settings.sampling.samples)
         ]
-        try:
-            chunks, question = self._chunks(task), self._question(task)
-        except ReadingError as error:
-            tell_failed(task, error)
-        else:
-            await asyncio.gather(*[self._sample(sample, task, chunks, question, slots) for sample in samples])
+        agent, document = self._agent_for(task), self._document(task)
+        await asyncio.gather(*[self._sample(sample, task, document, agent, slots) for sample in samples])
         asked = Asked(
             document_id=task.document_id,
             document_hash=document_hash,
@@ -88,48 +87,45 @@ class Sampler:
         return Read(asked=asked, samples=samples)
 
     async def _sample(
-        self, sample: Sample, task: Task, chunks: DocumentChunks, question: list[int], slots: asyncio.Semaphore
+        self, sample: Sample, task: Task, document: Document, agent: Agent, slots: asyncio.Semaphore
     ) -> None:
-        ask = partial(engine_turn, self._engine, sample.address, seed=self._settings.sampling.seed)
-        generate = Recording(generate=ask, record=lambda prompt, completion: sample.turns.append((prompt, completion)))
-        async with slots:
-            try:
-                outcome = await self._policy.read(chunks, question, prompts=self._prompts, generate=generate)
-            except ReadingError as error:
-                tell_failed(task, error)
-                return
-        sample.response = outcome.response
-
-    def _question(self, task: Task) -> list[int]:
-        token_ids = self._tokenizer.encode(task.question)
-        budget = self._settings.policy.question_tokens
-        if len(token_ids) > budget:
-            raise QuestionTooLongError(
-                f"it has {len(token_ids)} tokens, policy.question_tokens is {budget}; shorten it or raise the knob"
-            )
-        return token_ids
-
-    def _chunks(self, task: Task) -> DocumentChunks:
-        policy = self._settings.policy
-        tokens = self._tokenizer.encode_document(task.text)
-        spans = chunk_spans(
-            tokens.token_chars.data,
-            num_chars=len(task.text),
-            chunk_tokens=min(task.chunk_tokens or policy.chunk_tokens, policy.chunk_tokens),
-            overlap_tokens=policy.overlap_tokens,
+        turns = ReadingTurns(
+            engine=self._engine,
+            address=sample.address,
+            seed=self._settings.sampling.seed,
+            observe=lambda prompt, completion: sample.turns.append((prompt, completion)),
         )
-        return DocumentChunks(tokens.token_ids, [asdict(span) for span in spans])
+        question = Question(question_id=task.question_id, text=task.question)
+        async with slots:
+            reading = await read(document, question, agent=agent, turns=turns)
+        sample.response = reading.response
+        if reading.status is not Status.OK:
+            report_failed(task, reading)
+
+    def _document(self, task: Task) -> Document:
+        try:
+            return self._tokenizer.document(task.text)
+        except DocumentError as error:
+            return unreadable(error)
+
+    def _agent_for(self, task: Task) -> Agent:
+        """The agent with chunks as short as the task wants them."""
+        policy = self._settings.policy
+        if task.chunk_tokens is None or task.chunk_tokens >= policy.chunk_tokens:
+            return self._agent
+        shorter = policy.model_copy(update={"chunk_tokens": task.chunk_tokens})
+        return replace(self._agent, policy=make_policy(self._settings.model_copy(update={"policy": shorter})))
 
 
-def tell_failed(task: Task, error: ReadingError) -> None:
-    """Says which reading failed and why; its samples have no response, and their rows say `failed`."""
-    message = f"reading failed: document {task.document_id!r}, question {task.question_id!r}: {error}"
+def report_failed(task: Task, reading: Reading) -> None:
+    """Reports which reading failed and why; its sample has no response, and its rows say `failed`."""
+    message = f"reading failed: document {task.document_id!r}, question {task.question_id!r}: {reading.error_message}"
     fields = {
         "document_id": task.document_id,
         "question_id": task.question_id,
-        "error_type": type(error).__name__,
+        "error_type": reading.error_type,
     }
-    tell(Event(kind=EventKind.READING_FAILED, message=message, fields=fields))
+    log.warning(message, extra={"event": EventKind.READING_FAILED, **fields})
 
 
 def write_step_rollouts(

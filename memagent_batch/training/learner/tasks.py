@@ -1,5 +1,6 @@
 """What the loop reads in each step: a function from the number of a step to its tasks, the same at every try."""
 
+import logging
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,14 +9,16 @@ from typing import Any
 import pyarrow as pa
 
 from memagent_batch.errors import DocumentMissingError, InputError, MemagentError, SettingsError
-from memagent_batch.events import Event, EventKind, tell
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import fetch_texts, index_schema, index_shard, require_unique_ids
 from memagent_batch.inputs.questions import missing_documents, read_questions
 from memagent_batch.inputs.shards import list_shards
+from memagent_batch.logs import EventKind
 from memagent_batch.runs.plan import Plan
 from memagent_batch.training.settings import TrainLoopSettings
 from memagent_batch.wiring import make_documents
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +90,7 @@ def fetch_tasks(asked: Sequence[dict[str, Any]], *, settings: TrainLoopSettings)
     documents = make_documents(settings)
     for fetched in fetch_texts(rows, documents=documents[0], settings=settings.input):
         if fetched.text is None:
-            _tell_unread(asked[fetched.row]["document"]["document_id"], fetched.error)
+            _warn_of_unread(asked[fetched.row]["document"]["document_id"], fetched.error)
         else:
             texts[fetched.row] = fetched.text
     return [
@@ -103,9 +106,9 @@ def fetch_tasks(asked: Sequence[dict[str, Any]], *, settings: TrainLoopSettings)
     ]
 
 
-def _tell_unread(document_id: str, error: MemagentError | None) -> None:
+def _warn_of_unread(document_id: str, error: MemagentError | None) -> None:
     message = f"document {document_id!r} can't be read, nothing is asked of it: {error}"
-    tell(Event(kind=EventKind.READING_FAILED, message=message, fields={"document_id": document_id}))
+    log.warning(message, extra={"event": EventKind.READING_FAILED, "document_id": document_id})
 
 
 def _held_out_keys(settings: TrainLoopSettings) -> set[tuple[str, str]]:
@@ -132,7 +135,7 @@ def _asked(settings: TrainLoopSettings, uri: str | None) -> list[dict[str, Any]]
     require_unique_ids(index, documents=documents[0])
     questions = read_questions(Location(uri=uri, storage_options=settings.storage_options), ask=())
     for document_id in missing_documents(questions, index):
-        _tell_unread(document_id, DocumentMissingError("no document has this id"))
+        _warn_of_unread(document_id, DocumentMissingError("no document has this id"))
     plan = Plan(index, questions, samples=1)
     listed = plan.questions.to_pylist()
     return [

@@ -44,7 +44,7 @@ def serve(connection: Connection) -> None:
         reward = imported(first["reward"])
         reply: dict[str, Any] = {}
     except BaseException as error:  # noqa: BLE001 - the boundary to the user's own code; the reply says what it raised
-        reply = {"error": told(error)}
+        reply = {"error": error_line(error)}
     connection.send_bytes(json.dumps(reply).encode())
     while reward is not None:
         asked = json.loads(connection.recv_bytes())
@@ -74,11 +74,11 @@ def rewarded(reward: Callable[..., Any], response: str, references: list[str]) -
         if not math.isfinite(number):
             raise ValueError(f"the reward must be finite, not {number}")
     except BaseException as error:  # noqa: BLE001 - the boundary to the user's own code; the reply says what it raised
-        return {"error": told(error)}
+        return {"error": error_line(error)}
     return {"reward": number}
 
 
-def told(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """An error of the user's code in one line."""
     if isinstance(error, SystemExit):
         return f"it calls exit({error.code})"

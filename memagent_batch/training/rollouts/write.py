@@ -2,30 +2,28 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.errors import NotHeldError, SupersededError
+from memagent_batch.domain.readings import Question, Status
+from memagent_batch.errors import DocumentError, SupersededError
 from memagent_batch.log.index import ReadingKey, Row, read_outcomes, read_turns, reading_key
 from memagent_batch.log.question_list import asked_in
 from memagent_batch.ray_data.tokenise import tokenise
-from memagent_batch.reading.documents import DocumentChunks, PlannedDocument, planned_documents
-from memagent_batch.reading.generation import Recording, Replaying
-from memagent_batch.reading.logged_turns import held_turn
+from memagent_batch.reading.agent import make_agent
+from memagent_batch.reading.documents import PlannedDocument, planned_documents, unreadable
+from memagent_batch.reading.read import read
+from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.plan import PART_COLUMN
 from memagent_batch.settings import Settings
 from memagent_batch.training.rollouts.groups import COUNTS, Asked, GroupMaker, Sample
 from memagent_batch.training.rollouts.table import write_rollouts
-from memagent_batch.wiring import ReaderIdentity, make_output, make_policy, make_prompt_tokens, make_tokenizer
+from memagent_batch.wiring import ReaderIdentity, make_output
 
 REPORT = pa.schema(
     [pa.field("files", pa.list_(pa.string())), pa.field("missing", pa.list_(pa.string()))]
@@ -78,9 +76,7 @@ class Projector:
         """Loads tokeniser and prompts."""
         settings = task.settings
         self._task = task
-        self._tokenizer = make_tokenizer(settings)
-        self._prompts = make_prompt_tokens(settings)
-        self._policy = make_policy(settings)
+        self._agent = make_agent(settings)
         self._output = make_output(settings)
         self._questions: dict[int, Row] = {}
         self.maker = GroupMaker(settings, run_id=task.run_id, reader=task.reader)
@@ -147,25 +143,34 @@ class Projector:
         key = reading_key(address)
         outcome = outcomes.get(key)
         ended = outcome is not None and outcome["status"] == Status.OK
-        replayed = self._replay(Sample(address=address), document, question, turns.get(key, {}))
+        replayed = self._replay(Sample(address=address), document, question, turns)
         if not ended:
             replayed.response = None
         elif replayed.response is None:
             name = f"document {document.document_id!r}, question {question['question_id']!r}, sample {sample}"
-            self.missing.append(f"{name}: {document.error}" if document.error else name)
+            error = document.document.error
+            self.missing.append(f"{name}: {error}" if error else name)
         return replayed
 
-    def _replay(self, sample: Sample, document: PlannedDocument, question: Row, turns: Mapping[str, Row]) -> Sample:
-        if not turns or document.error:
+    def _replay(
+        self,
+        sample: Sample,
+        document: PlannedDocument,
+        question: Row,
+        turns: Mapping[ReadingKey, Mapping[str, Row]],
+    ) -> Sample:
+        """The sample with the turns that the log holds; of one that failed, those before it did."""
+        if reading_key(sample.address) not in turns or document.document.error:
             return sample
-        generate = Recording(
-            generate=Replaying(generate=_refuse, held={path: held_turn(row) for path, row in turns.items()}),
-            record=lambda prompt, completion: sample.turns.append((prompt, completion)),
+        replay = ReadingTurns(
+            engine=ReplayOnly(),
+            address=sample.address,
+            seed=self._task.settings.sampling.seed,
+            held=turns,
+            observe=lambda prompt, completion: sample.turns.append((prompt, completion)),
         )
-        token_ids = self._tokenizer.encode(question["question"])
-        reading = self._policy.read(document.chunks, token_ids, prompts=self._prompts, generate=generate)
-        with suppress(NotHeldError):  # of a sample that failed, the log holds the turns before that
-            sample.response = asyncio.run(reading).response
+        asked = Question(question_id=question["question_id"], text=question["question"])
+        sample.response = asyncio.run(read(document.document, asked, agent=self._agent, turns=replay)).response
         return sample
 
 
@@ -174,13 +179,7 @@ def _unread(row: Row) -> PlannedDocument:
     return PlannedDocument(
         document_id=row["document_id"],
         document_hash=row["document_hash"] or "",
-        chunks=DocumentChunks(np.array([], np.int32), []),
+        document=unreadable(DocumentError(row["error"])),
         readings=[(reading["question"], reading["sample"]) for reading in row["readings"]],
         turn_files=[],
-        error=row["error"],
-        is_unavailable=False,
     )
-
-
-async def _refuse(prompt: Prompt) -> Completion:
-    raise NotHeldError(prompt.path)

@@ -5,16 +5,16 @@ import random
 import pytest
 
 from memagent_batch.evaluation.needles.facts import Split, make_needle
-from memagent_batch.evaluation.needles.taught import EXAMPLE, is_taught, tell_untaught
+from memagent_batch.evaluation.needles.taught import EXAMPLE, is_taught, warn_of_untaught
 from memagent_batch.settings import Settings
 
 
-def said_of(
-    capsys: pytest.CaptureFixture[str], *questions: str, model: str = "tiny", engine: str = "vllm"
+def warnings_of(
+    caplog: pytest.LogCaptureFixture, *questions: str, model: str = "tiny", engine: str = "vllm"
 ) -> list[str]:
     settings = Settings(documents="d", output="o", ask=questions, model=model, engine=engine)
-    tell_untaught(questions, settings=settings)
-    return capsys.readouterr().err.splitlines()
+    warn_of_untaught(questions, settings=settings)
+    return caplog.messages
 
 
 @pytest.mark.parametrize("split", list(Split))
@@ -27,8 +27,8 @@ def test_questions_of_needles_are_taught(split: Split) -> None:
 @pytest.mark.parametrize(
     "question", ["Which law governs?", "What is the term of the contract?", "Who?", f"{EXAMPLE} Why?", "access code"]
 )
-def test_question_of_another_form_warns_in_one_line(question: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (line,) = said_of(capsys, question, EXAMPLE, EXAMPLE)
+def test_question_of_another_form_warns_in_one_line(question: str, caplog: pytest.LogCaptureFixture) -> None:
+    (line,) = warnings_of(caplog, question, EXAMPLE, EXAMPLE)
     assert "'tiny' is a policy for demonstration" in line
     assert f"1 of 2 questions are others ({question!r})" in line
 
@@ -36,9 +36,9 @@ def test_question_of_another_form_warns_in_one_line(question: str, capsys: pytes
 @pytest.mark.parametrize(
     "knobs", [{"model": "other"}, {"model": "tiny", "engine": "openai"}, {"model": "tiny", "engine": "simulated"}]
 )
-def test_another_model_is_not_warned_of(knobs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert said_of(capsys, "Which law governs?", **knobs) == []
+def test_another_model_is_not_warned_of(knobs: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    assert warnings_of(caplog, "Which law governs?", **knobs) == []
 
 
-def test_taught_questions_are_not_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said_of(capsys, EXAMPLE, model="tiny-rl") == []
+def test_taught_questions_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    assert warnings_of(caplog, EXAMPLE) == []

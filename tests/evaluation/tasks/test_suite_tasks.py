@@ -12,7 +12,7 @@ from memagent_batch.evaluation.tasks.claims import MOST_ENTRIES, NOT_STATED
 from memagent_batch.evaluation.tasks.essays import own_texts
 from memagent_batch.evaluation.tasks.haystacks import LONGEST_SENTENCE_CHARS, sentences_of
 from memagent_batch.evaluation.tasks.lengths import TOLERANCE, Meter
-from memagent_batch.evaluation.tasks.make import SuitePlan, cells_of, orders_of
+from memagent_batch.evaluation.tasks.make import SuitePlan, cells_of, sample_requests
 from memagent_batch.evaluation.tasks.niah import FORMS, make_crowded_key
 from memagent_batch.evaluation.tasks.sample import Materials, Sample
 from memagent_batch.evaluation.tasks.tasks import TASKS
@@ -31,7 +31,7 @@ def materials(tiny_tokenizer: Tokenizer) -> Materials:
 def make_cell(materials: Materials, *, task: str, length: int = 2000, samples: int = 3, seed: int = 0) -> list[Sample]:
     plan = SuitePlan(tasks=(task,), lengths=(length,), num_documents=(), samples=samples, seed=seed)
     (cell,) = cells_of(plan)
-    return [TASKS[task].make(order, materials) for order in orders_of(cell, plan)]
+    return [TASKS[task].make(request, materials) for request in sample_requests(cell, plan)]
 
 
 @pytest.mark.parametrize("length", [512, 5000])

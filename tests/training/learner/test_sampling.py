@@ -39,8 +39,8 @@ def sampler_of(settings: TrainLoopSettings, *, refuse_all: bool = False) -> Samp
 
 
 @pytest.mark.asyncio
-async def test_sampler_tells_which_readings_failed_and_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+async def test_sampler_warns_of_readings_that_failed_and_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = loop_settings(tmp_path, max_steps=1)
     tasks = TableTasks(settings)(1)
@@ -48,14 +48,14 @@ async def test_sampler_tells_which_readings_failed_and_goes_on(
     samples = [sample for each in read for sample in each.samples]
     failed = [sample for sample in samples if sample.response is None]
     assert 0 < len(failed) < len(samples) == 8
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.endswith(": no")]
+    lines = [line for line in caplog.messages if line.endswith(": no")]
     assert len(lines) == len(failed)
     assert {line.split(chr(39))[1] for line in lines} <= {task.document_id for task in tasks}
 
 
 @pytest.mark.asyncio
-async def test_sampler_question_over_its_budget_is_told_and_costs_no_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+async def test_sampler_question_over_its_budget_is_logged_and_costs_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = loop_settings(tmp_path, max_steps=1)
     tasks = TableTasks(settings)(1)
@@ -63,7 +63,7 @@ async def test_sampler_question_over_its_budget_is_told_and_costs_no_other(
     read = await sampler_of(settings).read([long, *tasks])
     assert [sample.response for sample in read[0].samples] == [None] * 4
     assert any(sample.response is not None for each in read[1:] for sample in each.samples)
-    assert "question 'long': it has" in capsys.readouterr().err
+    assert "question 'long' has" in caplog.text
 
 
 @pytest.mark.asyncio

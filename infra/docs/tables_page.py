@@ -1,0 +1,79 @@
+"""`docs/tables.md`, made from the schemas, so that page and tables can't differ."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
+from memagent_batch.runs.schemas import ANSWERS, DIFFERENCES, MEMORIES, REMOVED, RUN_PLAN
+from memagent_batch.training.rollouts.table import ROLLOUTS
+
+PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
+TABLES = (
+    (
+        "answers/",
+        ANSWERS,
+        "One row for each reading that was asked for, always. Carried input columns follow, as text.",
+    ),
+    ("memories/", MEMORIES, "One row for each turn: which span of the document put what into the memory."),
+    (
+        "rollouts/",
+        ROLLOUTS,
+        "By `memagent collect`: one row for each conversation (turn) of each sample, the samples of a group together.",
+    ),
+    (
+        "removed/",
+        REMOVED,
+        "One row for each document that an earlier run found in the input and the latest did not.",
+    ),
+    ("log/turns/", TURN_LOG, "One row for each finished turn; a turn may be there twice, the first one stands."),
+    (
+        "log/outcomes/",
+        OUTCOME_LOG,
+        "One row for each reading that ended; the first `ok` stands, else the last `failed`.",
+    ),
+    (
+        "runs/RUN_ID/plan.parquet",
+        RUN_PLAN,
+        "One row for each document of a finished run. Carried input columns follow, named `carry:<name>`.",
+    ),
+    (
+        "memagent diff --to FILE.parquet",
+        DIFFERENCES,
+        "One row for each reading whose answer, status or presence differs between two runs.",
+    ),
+)
+INTRODUCTION = """# Tables
+
+Parquet by default, Arrow IPC files with `--table-format arrow`. A reading is one document, one question, one sample.
+`manifest.json` names the files that count; the turn log is Parquet always. This page is made from the schemas by
+`python -m infra.docs.tables_page`.
+"""
+
+
+def tables_page() -> str:
+    """The page as Markdown."""
+    return "\n".join([INTRODUCTION, *(_section(name, schema, text) for name, schema, text in TABLES)])
+
+
+def _section(name: str, schema: pa.Schema, text: str) -> str:
+    rows = [
+        f"| `{field.name}` | {_type(field)} | {_metadata(field, 'unit')} | {_metadata(field, 'description')} |"
+        for field in schema
+    ]
+    return "\n".join(
+        [f"## `{name}`", "", text, "", "| column | type | unit | meaning |", "|---|---|---|---|", *rows, ""]
+    )
+
+
+def _type(field: pa.Field) -> str:
+    return f"{field.type}, may be null" if field.nullable else str(field.type)
+
+
+def _metadata(field: pa.Field, key: str) -> str:
+    text: str = field.metadata[key.encode()].decode()
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(tables_page(), encoding="utf-8")

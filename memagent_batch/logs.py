@@ -1,0 +1,208 @@
+"""Log lines on stderr: standard `logging` with lines for people, or one JSON object a line.
+
+A module logs with `logging.getLogger(__name__)` and names what happened: `extra={"event": EventKind.RUN_STARTED, ...}`.
+The other entries of `extra` are fields for a machine: ids and counts. They hold no secret and no text of a document.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from threading import Thread
+from typing import Any
+
+from pythonjsonlogger.json import JsonFormatter
+
+from memagent_batch.masking import CONTROL, printable, shown_text, shown_texts
+
+CLEAR_LINE = "\r\x1b[K"
+"""Takes a terminal's cursor to the start of the line, and empties it."""
+
+PACKAGES = ("memagent_batch", "pipelines", "jobs")
+"""Loggers of this project."""
+
+STDERR = 2
+"""File descriptor of stderr."""
+
+LAST_LINE_SECONDS = 1.0
+"""Longest wait for the last line of a pipe. A process that inherited the pipe may keep it open for longer."""
+
+log = logging.getLogger(__name__)
+
+
+class EventKind(StrEnum):
+    """What happened."""
+
+    RUN_STARTED = "run_started"
+    """The plan is made and recorded; reading begins."""
+    DOCUMENTS_FOUND = "documents_found"
+    """The documents are indexed: how many, from which files, and what was left out."""
+    FILES_UNREADABLE = "files_unreadable"
+    """Files or records of the input can't be read; they become `failed` rows."""
+    DOCUMENTS_MISSING = "documents_missing"
+    """Questions are bound to documents that are not there; they become `failed` rows."""
+    QUESTIONS_UNTAUGHT = "questions_untaught"
+    """A shipped policy gets questions of a form that it was not trained on."""
+    TOKENIZERS_DIFFER = "tokenizers_differ"
+    """A suite is read with another tokeniser than the one in whose tokens its lengths are counted."""
+    RUN_CLOSED = "run_closed"
+    """The counts close and the manifest is written."""
+    RUN_STOPPED = "run_stopped"
+    """The command ends with an error; its exit code is not 0."""
+    STEP = "step"
+    """What happens before the first reading begins: a line that disappears where stderr is a terminal."""
+    PROGRESS = "progress"
+    """How far the work is: readings, only where stderr is no terminal; steps of learning, always."""
+    READING_FAILED = "reading_failed"
+    """A reading became a `failed` row."""
+    READING_NOT_READ = "reading_not_read"
+    """A reading could not be read now; the first one for each reason. The next run reads it."""
+    ENGINE_DIED = "engine_died"
+    """An engine can serve nothing more; its actor stops."""
+    ENGINE_RESTARTED = "engine_restarted"
+    """An engine is up again in the place of one that died, or of an actor or node that went away."""
+    ENDPOINT_AWAY = "endpoint_away"
+    """An endpoint has answered nothing usable for some seconds; all requests of the actor wait for it."""
+    ENDPOINT_BACK = "endpoint_back"
+    """It answers again; the readings go on."""
+    PROBABILITIES_DIFFER = "probabilities_differ"
+    """The learner computes other probabilities for the drawn tokens than the engine that drew them."""
+    OTHER = "other"
+    """A line of a library, or one that was written to stderr past `logging`."""
+
+
+def begin_log(*, as_json: bool) -> None:
+    """Sends all log lines of this process to stderr, in that form; called again, it changes the form."""
+    end_log()
+    handler = _Stderr()
+    handler.setFormatter(_JsonLines() if as_json else _TextLines())
+    logging.getLogger().addHandler(handler)
+    for name in PACKAGES:
+        logging.getLogger(name).setLevel(logging.INFO)
+
+
+def end_log() -> None:
+    """Ends what `begin_log` began."""
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if isinstance(handler, _Stderr)]:
+        root.removeHandler(handler)
+
+
+@contextlib.contextmanager
+def step(message: str) -> Iterator[None]:
+    """Logs what the block does; on a terminal the line disappears when it ends."""
+    log.info(message, extra={"event": EventKind.STEP})
+    try:
+        yield
+    finally:
+        for handler in logging.getLogger().handlers:
+            if isinstance(handler, _Stderr):
+                handler.clear()
+
+
+@contextlib.contextmanager
+def rewritten_stderr(rewrite: Callable[[bytes], bytes]) -> Iterator[None]:
+    """The block with each line on its way to stderr as `rewrite` returns it, whoever writes it.
+
+    That includes child processes, and libraries in C that write to the file descriptor.
+    """
+    reader, writer = os.pipe()
+    stderr = os.dup(STDERR)
+    sys.stderr.flush()
+    os.dup2(writer, STDERR)
+    os.close(writer)
+    thread = Thread(target=_rewrite, args=(rewrite, reader, stderr), daemon=True, name="stderr")
+    thread.start()
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(stderr, STDERR)
+        thread.join(LAST_LINE_SECONDS)
+
+
+def as_json(line: bytes) -> bytes:
+    """A line of stderr if it is a JSON object, else an object that holds it; nothing for an empty one."""
+    text = line.decode(errors="replace").rstrip()
+    with contextlib.suppress(ValueError):
+        if isinstance(json.loads(text), dict):
+            return line
+    record = logging.makeLogRecord({"name": "stderr", "levelname": "WARNING", "msg": text})
+    return f"{_JsonLines().format(record)}\n".encode() if text else b""
+
+
+def kind_of(record: logging.LogRecord) -> EventKind:
+    """What a record says that happened."""
+    return EventKind(record.__dict__.get("event", EventKind.OTHER))
+
+
+def _rewrite(rewrite: Callable[[bytes], bytes], reader: int, stderr: int) -> None:
+    """Ends when every process has closed its end of the pipe."""
+    with os.fdopen(reader, "rb") as lines, os.fdopen(stderr, "wb", buffering=0) as shown:
+        for line in lines:
+            shown.write(rewrite(line))
+
+
+class _Stderr(logging.Handler):
+    """Writes to what stderr is at the time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_step = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = self.format(record)
+        self.clear()
+        if kind_of(record) == EventKind.STEP and sys.stderr.isatty() and isinstance(self.formatter, _TextLines):
+            sys.stderr.write(f"{line} ...")
+            self._has_step = True
+        else:
+            sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Removes the line of a step."""
+        if self._has_step:
+            sys.stderr.write(CLEAR_LINE)
+            sys.stderr.flush()
+        self._has_step = False
+
+
+class _TextLines(logging.Formatter):
+    """A message is one line; that of an end may be several, and only the first of these begins at the margin.
+
+    So no text of a document, a file system or an endpoint looks like a line of this program.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = shown_text(record.getMessage())
+        if kind_of(record) != EventKind.RUN_STOPPED:
+            return printable(message)
+        trace = shown_text(self.formatException(record.exc_info)).split("\n") if record.exc_info else []
+        first, *others = [*message.split("\n"), *trace]
+        return "\n  ".join([printable(first), *(printable(line.removeprefix("  ")) for line in others)])
+
+
+class _JsonLines(JsonFormatter):
+    """Time, level and kind first, then the fields, then the message; characters that steer a terminal as escapes."""
+
+    def __init__(self) -> None:
+        super().__init__(json_ensure_ascii=False, json_default=str)
+
+    def add_fields(self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]) -> None:
+        kind = kind_of(record)
+        log_data["time"] = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        log_data["level"] = record.levelname.lower()
+        log_data["event"] = kind
+        if kind == EventKind.OTHER:
+            log_data["logger"] = record.name
+        super().add_fields(log_data, record, message_dict)
+        log_data["message"] = log_data.pop("message")
+
+    def jsonify_log_record(self, log_data: dict[str, Any]) -> str:
+        line = super().jsonify_log_record(shown_texts(log_data))
+        return CONTROL.sub(lambda match: json.dumps(match[0])[1:-1], line)

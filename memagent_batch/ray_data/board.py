@@ -1,0 +1,84 @@
+"""Where the readers' reports wait until the driver takes them. Nothing durable relies on it."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+
+from memagent_batch.domain.reasons import Reason
+from memagent_batch.logs import EventKind
+
+KEPT_EVENTS = 1000
+"""Log lines that wait for the driver's next look; what comes beyond is only counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A log line of an actor, which the driver writes: nobody reads the stderr of an actor."""
+
+    kind: EventKind
+    """What happened."""
+    message: str
+    """The line for people."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Ids and counts for a machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What an actor did since its last report, or all of them since the driver's last look."""
+
+    counts: Mapping[str, int]
+    """Growth of the sums, by the names of `metrics.COUNTS`."""
+    events: Sequence[Event] = ()
+    """Log lines, in their order."""
+
+
+class ProgressBoard:
+    """A Ray actor between the readers and the driver."""
+
+    def __init__(self) -> None:
+        """Nothing has been reported."""
+        self._counts = Counter[str]()
+        self._events: list[Event] = []
+        self._num_left_out = 0
+        self._reasons: set[str] = set()
+        self._has_turns = False
+
+    async def put(self, report: Report) -> None:
+        """Adds a reader's report; of readings that were not read it keeps the first event for each reason."""
+        self._counts.update(report.counts)
+        self._has_turns = self._has_turns or report.counts.get("turns", 0) > 0
+        news = [event for event in report.events if self._is_news(event)]
+        room = KEPT_EVENTS - len(self._events)
+        self._events.extend(news[:room])
+        self._num_left_out += len(news[room:])
+
+    async def take(self) -> Report:
+        """All reports since the last call; one more event gives the number of those that were left out."""
+        counts, self._counts = self._counts, Counter[str]()
+        events, self._events = self._events, []
+        left_out, self._num_left_out = self._num_left_out, 0
+        if left_out:
+            message = f"{left_out} more failed readings; the table `answers` has them all"
+            events.append(Event(kind=EventKind.READING_FAILED, message=message, fields={"left_out": left_out}))
+        return Report(counts=counts, events=events)
+
+    async def has_turns(self) -> bool:
+        """Whether any reader has reported a turn."""
+        return self._has_turns
+
+    def _is_news(self, event: Event) -> bool:
+        if event.kind != EventKind.READING_NOT_READ:
+            return True
+        reason = Reason(error_type=event.fields["error_type"], error_message=event.fields["error_message"])
+        is_news = reason.key not in self._reasons and len(self._reasons) < KEPT_EVENTS
+        self._reasons.update({reason.key} if is_news else ())
+        return is_news
+
+
+def start_board() -> Any:
+    """A ProgressBoard as an actor that takes no CPU; returns its handle."""
+    return ray.remote(num_cpus=0, max_restarts=-1)(ProgressBoard).remote()

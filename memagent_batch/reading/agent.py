@@ -1,0 +1,57 @@
+"""What a process needs of an agent to read with it: everything but the engine."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from memagent_batch.domain.prompts import PromptTokens
+from memagent_batch.domain.readings import Policy, Question, QuestionTokens
+from memagent_batch.errors import QuestionTooLongError
+from memagent_batch.settings import Settings
+from memagent_batch.wiring import make_policy, make_prompt_tokens, make_tokenizer
+
+KEPT_QUESTIONS = 4096
+"""Questions whose tokens are kept: all of a list that every document is asked, and a bounded part of a longer one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """Policy, prompts and tokeniser in this process."""
+
+    policy: Policy
+    """How a document is read."""
+    prompts: PromptTokens
+    """The prompt set, as the model's tokeniser writes it."""
+    encode: Callable[[str], Sequence[int]]
+    """Token ids of a question; keeps those that it has tokenised."""
+    question_tokens: int
+    """Longest question, tokens."""
+    model: str
+    """Name of the model, for the tables."""
+
+    def tokenise(self, question: Question) -> QuestionTokens:
+        """The question as its policy sees it.
+
+        Raises:
+            QuestionTooLongError: names the question, its length and the knob.
+        """
+        token_ids = self.encode(question.text)
+        if len(token_ids) > self.question_tokens:
+            raise QuestionTooLongError(
+                f"question {question.question_id!r} has {len(token_ids)} tokens, "
+                f"policy.question_tokens is {self.question_tokens}; shorten it or raise the knob"
+            )
+        return QuestionTokens(
+            token_ids=token_ids, list_token_ids=self.encode(question.list_text) if question.list_text else ()
+        )
+
+
+def make_agent(settings: Settings) -> Agent:
+    """The agent of the settings."""
+    return Agent(
+        policy=make_policy(settings),
+        prompts=make_prompt_tokens(settings),
+        encode=lru_cache(maxsize=KEPT_QUESTIONS)(make_tokenizer(settings).encode),
+        question_tokens=settings.policy.question_tokens,
+        model=settings.model,
+    )

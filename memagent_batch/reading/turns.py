@@ -1,0 +1,195 @@
+"""The turns of one reading: all that stands between its policy and the engine."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from memagent_batch.domain.addresses import ReadingAddress, token_hash
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope
+from memagent_batch.engines.engine import Engine
+from memagent_batch.errors import NotHeldError
+from memagent_batch.log.index import ReadingKey, Row, reading_key
+from memagent_batch.log.writer import TurnLogWriter
+from memagent_batch.reading.suspects import Suspects
+
+LoggedTurns = Mapping[ReadingKey, Mapping[str, Row]]
+"""Rows of the turn log by reading and turn path, as `read_turns` returns them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnCounts:
+    """What the turns of a reading cost; the fields are columns of the tables."""
+
+    num_turns: int = 0
+    """Turns, replayed ones included."""
+    num_replayed_turns: int = 0
+    """Turns that the log, or another reading of the question list, answered."""
+    num_prompt_tokens: int = 0
+    """Prompt tokens of all turns."""
+    num_cached_prompt_tokens: int = 0
+    """Of these, held by the engine's prefix cache."""
+    num_completion_tokens: int = 0
+    """Completion tokens of all turns."""
+    engine_seconds: float = 0.0
+    """Time inside the engine, summed over turns."""
+    memory_truncations: int = 0
+    """Turns that write the memory and were cut at their budget; turns of a list always among them."""
+
+    def with_cut(self, prompt: Prompt, completion: Completion) -> "TurnCounts":
+        """These counts and a memory that was cut at its budget, if the turn wrote one."""
+        cut = prompt.writes_memory and completion.finish_reason is FinishReason.LENGTH
+        return replace(self, memory_truncations=self.memory_truncations + cut)
+
+    def with_turn(self, completion: Completion) -> "TurnCounts":
+        """These counts and the cost of a turn."""
+        return replace(
+            self,
+            num_turns=self.num_turns + 1,
+            num_replayed_turns=self.num_replayed_turns + completion.replayed,
+            num_prompt_tokens=self.num_prompt_tokens + completion.num_prompt_tokens,
+            num_cached_prompt_tokens=self.num_cached_prompt_tokens + completion.num_cached_prompt_tokens,
+            num_completion_tokens=self.num_completion_tokens + len(completion.token_ids),
+            engine_seconds=self.engine_seconds + completion.engine_seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Journal:
+    """Where an actor keeps its turns: the log, and the record of those that are under way."""
+
+    log: TurnLogWriter
+    """Takes every finished turn."""
+    suspects: Suspects
+    """Watches the turns that are under way."""
+
+
+class ListTurns:
+    """The turns that the readings of one question list share over one document and sample."""
+
+    def __init__(self) -> None:
+        """No turn was asked for yet."""
+        self.by_path: MutableMapping[str, asyncio.Future[Completion]] = {}
+        """Turns by path, under way or ended."""
+        self._first_ended: asyncio.Event | None = None
+
+    @asynccontextmanager
+    async def place(self, slots: asyncio.Semaphore) -> AsyncIterator[None]:
+        """A place among the readings in flight. The first reading takes it at once, the others when that has ended.
+
+        They would only wait for its turns, and hold places that other documents could use.
+        """
+        if self._first_ended is not None:
+            await self._first_ended.wait()
+            async with slots:
+                yield
+            return
+        self._first_ended = asyncio.Event()
+        try:
+            async with slots:
+                yield
+        finally:
+            self._first_ended.set()
+
+
+@dataclass(slots=True, kw_only=True)
+class ReadingTurns:
+    """`await turns(prompt)` for the policy of one reading. Mutable: it numbers and counts the turns of that reading."""
+
+    engine: Engine
+    """Answers the turns that the log does not hold."""
+    address: ReadingAddress
+    """The reading's address, from which each turn has its seed."""
+    seed: int
+    """The run's seed."""
+    held: LoggedTurns = field(default_factory=dict)
+    """Turns that the log holds, of this reading and of its question list."""
+    journal: Journal | None = None
+    """Keeps new turns; None where nothing is kept."""
+    list_address: ReadingAddress | None = None
+    """Where the turns of the question list are kept; None where questions are read alone."""
+    list_turns: ListTurns = field(default_factory=ListTurns)
+    """Turns of the list that a sibling asked for."""
+    counts_list: bool = True
+    """Whether turns of the list count here: in one reading of the list, so that sums over rows are true."""
+    observe: Callable[[Prompt, Completion], None] | None = None
+    """Receives every turn, replayed ones included."""
+    counts: TurnCounts = field(default=TurnCounts(), init=False)
+    """What the turns have cost so far."""
+    _num_asked: int = field(default=0, init=False)
+
+    async def __call__(self, prompt: Prompt) -> Completion:
+        """The completion of one prompt: held by the log, asked for by a sibling, or asked of the engine and recorded.
+
+        Raises:
+            LogRowError: the turn does not fit the log.
+            EngineRequestError: the engine died at this turn too often.
+            MemagentError: what the engine or the log raises; see `Engine.complete` and `TurnLogWriter`.
+        """
+        prompt, self._num_asked = replace(prompt, number=self._num_asked), self._num_asked + 1
+        of_list = prompt.scope is Scope.LIST
+        address = (self.list_address if of_list else None) or self.address
+        siblings = self.list_turns.by_path
+        if (row := self._held(prompt, address)) is not None:
+            completion = completion_of(row)
+        elif not of_list:
+            completion = await self._complete(prompt, address)
+        elif prompt.path in siblings:
+            completion = replace(await asyncio.shield(siblings[prompt.path]), replayed=True)
+        else:
+            siblings[prompt.path] = asyncio.ensure_future(self._complete(prompt, address))
+            completion = await asyncio.shield(siblings[prompt.path])
+        self.counts = self.counts.with_cut(prompt, completion)
+        if self.counts_list or not of_list:
+            self.counts = self.counts.with_turn(completion)
+        if self.observe is not None:
+            self.observe(prompt, completion)
+        return completion
+
+    def _held(self, prompt: Prompt, address: ReadingAddress) -> Row | None:
+        """The turn's row in the log, if it answered this very prompt."""
+        row = self.held.get(reading_key(address), {}).get(prompt.path)
+        return row if row is not None and row["prompt_hash"] == token_hash(prompt.token_ids) else None
+
+    async def _complete(self, prompt: Prompt, address: ReadingAddress) -> Completion:
+        """Asks the engine, and records its completion. While the store fails, turns wait here and memory is bounded."""
+        seed = address.turn_seed(prompt.path, seed=self.seed)
+        if self.journal is None:
+            return await self.engine.complete(prompt, seed=seed)
+        await self.journal.log.room()
+        async with self.journal.suspects.watch(address, prompt.path):
+            completion = await self.engine.complete(prompt, seed=seed)
+        self.journal.log.record_turn(address, prompt, completion)
+        return completion
+
+
+class ReplayOnly:
+    """Stands for an engine where a reading is replayed: it answers nothing."""
+
+    async def start(self) -> None:
+        """Nothing to start."""
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        """Never answers.
+
+        Raises:
+            NotHeldError: the log does not hold the turn.
+        """
+        raise NotHeldError(prompt.path)
+
+    async def stop(self) -> None:
+        """Nothing to stop."""
+
+
+def completion_of(row: Row) -> Completion:
+    """A row of the turn log as the completion of a replayed turn."""
+    return Completion(
+        token_ids=row["token_ids"],
+        text=row["text"],
+        finish_reason=FinishReason(row["finish_reason"]),
+        logprobs=row["logprobs"],
+        num_prompt_tokens=row["num_prompt_tokens"],
+        num_cached_prompt_tokens=row["num_cached_prompt_tokens"],
+        engine_seconds=row["engine_seconds"],
+        replayed=True,
+    )

@@ -1,0 +1,161 @@
+"""Trains the tiny policy from a seed: tokeniser, start weights, reading. `make train-tiny` runs it."""
+
+import argparse
+import ctypes
+import json
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from itertools import dropwhile
+from pathlib import Path
+from typing import Any
+
+from memagent_batch.engines.tokenizer import Tokenizer
+from pipelines.recipes.tiny_policy.network import build_network
+from pipelines.recipes.tiny_policy.report import append_figures
+from pipelines.recipes.tiny_policy.schedule import phases
+from pipelines.recipes.tiny_policy.streams import training_streams
+from pipelines.recipes.tiny_policy.training import Phase, Progress, Trainer
+from pipelines.recipes.tiny_policy.turns import TurnMaker
+from pipelines.recipes.tiny_policy.vocabulary import write_tokenizer
+
+LOG_SECONDS = 30.0
+"""Time between two lines of the log."""
+
+SAVE_SECONDS = 180.0
+"""Time between two checkpoints."""
+
+OVERLAP_TOKENS = 64
+"""Overlap of the chunks at the evaluation, as in `jobs/configs/tiny.yaml`: no needle is cut."""
+
+EVALUATED_CHUNKS = (4, 20)
+"""Lengths of the held-out documents at the end, in chunks."""
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, required=True, help="model folder to write")
+    parser.add_argument("--log", type=Path, required=True, help="file to write losses and figures to, as JSON lines")
+    parser.add_argument("--minutes", type=float, default=42.0, help="wall clock of the training")
+    parser.add_argument("--processes", type=int, default=2, help="processes of one thread each that share the work")
+    parser.add_argument("--seed", type=int, default=0, help="source of every choice")
+    parser.add_argument("--start", type=Path, help="model folder to go on from")
+    parser.add_argument("--first-phase", help="the phase to begin with: short, middle or long (default: short)")
+    parser.add_argument("--documents", type=int, default=100, help="held-out documents for each figure at the end")
+    options = parser.parse_args()
+    _place_tokenizer(options)
+    options.log.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory() as meeting:
+        import torch.multiprocessing as processes
+
+        processes.spawn(_train, args=(options, f"file://{meeting}/meeting"), nprocs=options.processes)
+    append_figures(
+        options.output,
+        log=options.log,
+        chunks=EVALUATED_CHUNKS,
+        num_documents=options.documents,
+        overlap_tokens=OVERLAP_TOKENS,
+    )
+
+
+class Recorder:
+    """Writes log lines and checkpoints of the averaged weights, from the first process only."""
+
+    def __init__(self, folder: Path, trainer: Trainer, *, log: Path) -> None:
+        """Starts both clocks."""
+        self._folder = folder
+        self._log = log
+        self._trainer = trainer
+        self._logged = self._saved = time.monotonic()
+
+    def __call__(self, progress: Progress) -> None:
+        """Logs and saves when it is time."""
+        now = time.monotonic()
+        if now - self._logged > LOG_SECONDS or progress.step == 0:
+            self._logged = now
+            self._append(progress)
+        if now - self._saved > SAVE_SECONDS:
+            self._saved = now
+            save(self._trainer.averaged, self._folder)
+
+    def _append(self, progress: Progress) -> None:
+        """Appends a line."""
+        line = {
+            "phase": progress.phase,
+            "step": progress.step,
+            "seconds": round(progress.seconds),
+            "loss": round(progress.loss, 5),
+            "exact": round(progress.exact, 4),
+            "num_tokens": progress.num_tokens,
+        }
+        with self._log.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
+
+
+def save(network: Any, folder: Path) -> None:
+    """Writes weights and configuration so that a reader sees each file whole, old or new."""
+    with tempfile.TemporaryDirectory(dir=folder) as fresh:
+        network.save_pretrained(fresh)
+        for path in Path(fresh).iterdir():
+            shutil.copymode(folder / "tokenizer.json", path)
+            path.replace(folder / path.name)
+
+
+def _train(rank: int, options: argparse.Namespace, meeting: str) -> None:
+    """One process of the training."""
+    import torch
+    import torch.distributed as distributed
+
+    torch.set_num_threads(1)
+    _keep_freed_memory()
+    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=options.processes)
+    tokenizer = Tokenizer(str(options.output))
+    maker = TurnMaker(tokenizer, training_streams(tokenizer, seed=options.seed))
+    network = build_network(seed=options.seed, end_token_id=tokenizer.end_token_id or 0, pad_token_id=0)
+    if options.start:
+        network = type(network).from_pretrained(options.start)
+    trainer = Trainer(network, num_processes=options.processes)
+    recorder = Recorder(options.output, trainer, log=options.log)
+    rng = random.Random(f"{options.seed} {rank}")
+    for phase in _from(options, phases(maker, rng, seconds=60.0 * options.minutes)):
+        trainer.run(phase, recorder if rank == 0 else _ignore)
+        if rank == 0:
+            save(trainer.averaged, options.output)
+    distributed.destroy_process_group()
+
+
+def _place_tokenizer(options: argparse.Namespace) -> None:
+    """Copies the tokeniser of the start folder, which its weights depend on, or trains a new one."""
+    if not options.start or not (options.start / "tokenizer.json").exists():
+        write_tokenizer(options.output, seed=options.seed)
+        return
+    options.output.mkdir(parents=True, exist_ok=True)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(options.start / name, options.output / name)
+
+
+def _from(options: argparse.Namespace, phases: Iterable[Phase]) -> Iterator[Phase]:
+    """The phases that are left to do."""
+    if not options.first_phase:
+        return iter(phases)
+    return dropwhile(lambda phase: phase.name != options.first_phase, phases)
+
+
+def _ignore(_progress: Progress) -> None:
+    """Reports nothing."""
+
+
+def _keep_freed_memory() -> None:
+    """Has glibc keep large blocks for the next step; fresh pages from the kernel cost more than the arithmetic."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        m_trim_threshold, m_mmap_max = -1, -4
+        mallopt(m_mmap_max, 0)
+        mallopt(m_trim_threshold, 2**31 - 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+import tracemalloc
+from array import array
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent_batch.domain.document import ChunkSpan, Document, token_windows
+
+NUM_TOKENS = st.integers(0, 400)
+CHUNK_TOKENS = st.integers(1, 60)
+
+
+@st.composite
+def tokenised_texts(draw: st.DrawFn) -> tuple[str, list[int]]:
+    """A text and the first character of each of its tokens; a character may be spread over several tokens."""
+    text = draw(st.text(min_size=1, max_size=120))
+    later = draw(st.lists(st.integers(0, len(text) - 1), max_size=150))
+    return text, sorted([0, *later])
+
+
+@given(num_tokens=NUM_TOKENS, chunk_tokens=CHUNK_TOKENS)
+def test_token_windows_without_overlap_hold_each_token_once(num_tokens: int, chunk_tokens: int) -> None:
+    windows = token_windows(num_tokens, chunk_tokens=chunk_tokens)
+    assert [token for start, end in windows for token in range(start, end)] == list(range(num_tokens))
+    assert len(windows) == -(-num_tokens // chunk_tokens)
+    assert all(end - start == chunk_tokens for start, end in windows[:-1])
+
+
+@given(num_tokens=NUM_TOKENS, chunk_tokens=CHUNK_TOKENS, data=st.data())
+def test_token_windows_with_overlap_share_it_with_the_one_before(
+    num_tokens: int, chunk_tokens: int, data: st.DataObject
+) -> None:
+    overlap_tokens = data.draw(st.integers(0, chunk_tokens - 1))
+    windows = token_windows(num_tokens, chunk_tokens=chunk_tokens, overlap_tokens=overlap_tokens)
+    assert {token for start, end in windows for token in range(start, end)} == set(range(num_tokens))
+    for (_, end), (next_start, next_end) in pairwise(windows):
+        assert end - next_start == overlap_tokens
+        assert next_end > end
+    assert windows.num_shown_tokens == sum(end - start for start, end in windows)
+
+
+def test_token_windows_of_no_tokens_are_none() -> None:
+    assert list(token_windows(0, chunk_tokens=10, overlap_tokens=3)) == []
+
+
+def test_token_windows_of_a_document_inside_the_overlap_are_one() -> None:
+    assert list(token_windows(2, chunk_tokens=10, overlap_tokens=5)) == [(0, 2)]
+
+
+@pytest.mark.parametrize(("chunk_tokens", "overlap_tokens"), [(0, 0), (-1, 0), (5, 5), (5, 6), (5, -1)])
+def test_token_windows_that_do_not_move_on_are_refused(chunk_tokens: int, overlap_tokens: int) -> None:
+    with pytest.raises(ValueError, match="chunk_tokens"):
+        token_windows(10, chunk_tokens=chunk_tokens, overlap_tokens=overlap_tokens)
+
+
+def spans_of(
+    token_chars: Sequence[int], *, num_chars: int, chunk_tokens: int, overlap_tokens: int = 0
+) -> list[ChunkSpan]:
+    document = Document(token_ids=range(len(token_chars)), token_chars=token_chars, num_chars=num_chars)
+    return [chunk.span for chunk in document.chunks(chunk_tokens, overlap_tokens=overlap_tokens)]
+
+
+@given(tokenised=tokenised_texts(), chunk_tokens=st.integers(1, 12))
+def test_chunk_spans_without_overlap_rejoin_to_the_text(tokenised: tuple[str, list[int]], chunk_tokens: int) -> None:
+    text, token_chars = tokenised
+    spans = spans_of(token_chars, num_chars=len(text), chunk_tokens=chunk_tokens)
+    assert "".join(text[span.char_start : span.char_end] for span in spans) == text
+
+
+@given(tokenised=tokenised_texts(), chunk_tokens=st.integers(1, 12), data=st.data())
+def test_chunk_spans_with_overlap_cover_the_text_and_hold_their_tokens(
+    tokenised: tuple[str, list[int]], chunk_tokens: int, data: st.DataObject
+) -> None:
+    text, token_chars = tokenised
+    overlap_tokens = data.draw(st.integers(0, chunk_tokens - 1))
+    spans = spans_of(token_chars, num_chars=len(text), chunk_tokens=chunk_tokens, overlap_tokens=overlap_tokens)
+    assert [span.index for span in spans] == list(range(len(spans)))
+    assert (spans[0].char_start, spans[-1].char_end) == (0, len(text))
+    assert all(after.char_start <= before.char_end for before, after in pairwise(spans))
+    assert all(span.char_start <= token_chars[span.token_start] for span in spans)
+
+
+def test_chunk_spans_keep_spaces_that_the_tokeniser_drops() -> None:
+    spans = spans_of([2, 6], num_chars=10, chunk_tokens=1)
+    assert [(span.char_start, span.char_end) for span in spans] == [(0, 6), (6, 10)]
+
+
+def test_chunk_spans_of_a_character_over_two_chunks_give_it_to_the_later_one() -> None:
+    spans = spans_of([0, 1, 1, 2], num_chars=3, chunk_tokens=2)
+    assert [(span.char_start, span.char_end) for span in spans] == [(0, 1), (1, 3)]
+
+
+def test_chunk_spans_of_an_empty_document_are_none() -> None:
+    assert spans_of([], num_chars=0, chunk_tokens=5) == []
+
+
+@given(num_tokens=NUM_TOKENS, chunk_tokens=CHUNK_TOKENS, data=st.data())
+def test_document_chunks_hold_the_tokens_of_their_spans(
+    num_tokens: int, chunk_tokens: int, data: st.DataObject
+) -> None:
+    overlap_tokens = data.draw(st.integers(0, chunk_tokens - 1))
+    token_ids = array("i", range(1000, 1000 + num_tokens))
+    document = Document(token_ids=memoryview(token_ids), token_chars=range(num_tokens), num_chars=num_tokens)
+    chunks = document.chunks(chunk_tokens, overlap_tokens=overlap_tokens)
+    for chunk in chunks:
+        assert chunk.token_ids == list(token_ids[chunk.span.token_start : chunk.span.token_end])
+    assert chunks[::-1] == list(chunks)[::-1]
+    start = data.draw(st.integers(0, num_tokens))
+    end = data.draw(st.integers(start, num_tokens))
+    assert document.tokens(start, end) == list(range(1000 + start, 1000 + end))
+
+
+def test_document_of_many_tokens_is_cut_without_a_list_of_them() -> None:
+    num_tokens = 2_000_000
+    ids, chars = (array(code, bytes(array(code).itemsize * num_tokens)) for code in "iq")
+    document = Document(token_ids=memoryview(ids), token_chars=memoryview(chars), num_chars=num_tokens)
+    tracemalloc.start()
+    chunks = document.chunks(1000, overlap_tokens=10)
+    assert sum(len(chunk.token_ids) for chunk in chunks) == chunks.windows.num_shown_tokens
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100_000

@@ -1,0 +1,192 @@
+"""The main job as a process that can be watched and killed: its processes, what it has logged, how many calls it made.
+
+Every process of the job carries a mark in its environment, so that it is found after its parent died, and no other
+job's process ever is.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+import pyarrow.parquet as pq
+
+MARK = "KILLED_JOB_MARK"
+"""Environment variable that marks the processes of one job."""
+POLL_SECONDS = 0.05
+GONE_SECONDS = 120.0
+"""Longest time that a process may outlive its driver: where that is killed, Ray's agents look for its GCS for 60 s."""
+PATIENCE_SECONDS = 600.0
+"""Longest wait for anything that a run does next; a replaced engine takes some 20 s on two cores."""
+
+
+class Role(StrEnum):
+    """A process that can be killed."""
+
+    DRIVER = "driver"
+    """The command itself."""
+    ACTOR = "actor"
+    """Ray's worker process that holds the Reader."""
+    ENGINE = "engine"
+    """vLLM's engine core, a child of the actor."""
+
+
+class KilledJob:
+    """One output, written by the same command as often as it takes."""
+
+    def __init__(self, arguments: Sequence[str], *, output: Path, module: str = "jobs.answer") -> None:
+        """Takes the arguments of `memagent answer`, or of another job's module, the output included."""
+        self._arguments = list(arguments)
+        self._module = module
+        self._output = output
+        self._mark = uuid.uuid4().hex
+        self._ray = Path(tempfile.mkdtemp(prefix="k-", dir="/tmp"))  # short: Ray's socket names end at 107 bytes
+        self._command: subprocess.Popen[bytes] | None = None
+        self.console = output.with_suffix(".console.txt")
+        """What all the commands wrote."""
+
+    def __enter__(self) -> Self:
+        """Nothing runs yet."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Ends all that is left of the job."""
+        for process in self.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        if self._command:
+            self._command.wait()
+        shutil.rmtree(self._ray, ignore_errors=True)
+
+    def start(self) -> None:
+        """Runs the command, once more if need be."""
+        environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+        environment |= {MARK: self._mark, "RAY_TMPDIR": str(self._ray)}
+        environment["SPT_NOENV"] = "1"  # Ray and vLLM write their titles over the environment without this
+        environment["RAY_worker_niceness"] = "0"  # by default the engine would wait for all else on the machine
+        with self.console.open("ab") as console:
+            self._command = subprocess.Popen(
+                [sys.executable, "-m", self._module, *self._arguments],
+                stdout=console,
+                stderr=console,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def exit_code(self) -> int | None:
+        """How the command ended; None while it runs."""
+        return self._command.poll() if self._command else None
+
+    def finish(self) -> int:
+        """Waits for the command; returns its exit code."""
+        self.wait_until(lambda: self.exit_code() is not None)
+        code = self.exit_code()
+        return -1 if code is None else code
+
+    def processes(self) -> list[psutil.Process]:
+        """All living processes of the job, by their mark."""
+        return [process for process in psutil.process_iter() if self._is_marked(process)]
+
+    def find(self, role: Role) -> psutil.Process | None:
+        """The process in that role, if there is one now."""
+        if role == Role.DRIVER:
+            return psutil.Process(self._command.pid) if self._command and self._command.poll() is None else None
+        actors = [process for process in self.processes() if _title(process).startswith("ray::") and _reads(process)]
+        if role == Role.ACTOR:
+            return actors[0] if actors else None
+        engines = [child for actor in actors for child in _children(actor) if _is_engine(child)]
+        return engines[0] if engines else None
+
+    def num_calls(self) -> int:
+        """Model calls that vLLM took on so far, in all tries, by its own log."""
+        logs = self._ray.glob("**/session_2*/logs/worker-*")
+        return sum(log.read_bytes().count(b"Added request") for log in logs)
+
+    def num_ended(self) -> int:
+        """Readings that the log holds an outcome of; one that ended twice counts twice."""
+        files = [path for path in (self._output / "log" / "outcomes").glob("*") if not path.name.startswith(".")]
+        return sum(pq.ParquetFile(path).metadata.num_rows for path in files)
+
+    def wait_until(self, condition: Callable[[], bool]) -> bool:
+        """Waits until it holds, or the command ends; returns whether it holds.
+
+        Raises:
+            TimeoutError: neither happened; the error shows the end of the console.
+        """
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not condition():
+            if self.exit_code() is not None:
+                return condition()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"nothing happened for {PATIENCE_SECONDS:g} s: {self.last_words()}")
+            time.sleep(POLL_SECONDS)
+        return True
+
+    def kill(self, role: Role, process: psutil.Process, *, patience: float) -> tuple[float, list[str]]:
+        """Kills it, and waits for those that must end with it: all of the job for the driver, else its descendants.
+
+        Returns the seconds that they outlived it, and the titles of those that did so for longer than `patience`.
+        """
+        below = process.children(recursive=True)
+        process.kill()
+        if role == Role.DRIVER:
+            return self.wait_until_gone(patience=patience)
+        return self._wait_for(lambda: [child for child in below if self._is_marked(child)], patience=patience)
+
+    def wait_until_gone(self, *, patience: float) -> tuple[float, list[str]]:
+        """Waits for the end of all processes of the job; as `kill`."""
+        return self._wait_for(self.processes, patience=patience)
+
+    def last_words(self) -> str:
+        """The end of the console."""
+        return self.console.read_text(errors="replace")[-3000:]
+
+    def _wait_for(self, left: Callable[[], list[psutil.Process]], *, patience: float) -> tuple[float, list[str]]:
+        began = time.monotonic()
+        while waiting := left():
+            if time.monotonic() - began > patience:
+                return patience, [_title(process) for process in waiting]
+            time.sleep(POLL_SECONDS)
+        return round(time.monotonic() - began, 1), []
+
+    def _is_marked(self, process: psutil.Process) -> bool:
+        try:
+            return process.environ().get(MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return False
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def _reads(process: psutil.Process) -> bool:
+    return "Reader" in _title(process)
+
+
+def _children(process: psutil.Process) -> Iterator[psutil.Process]:
+    try:
+        yield from process.children()
+    except psutil.Error:
+        return
+
+
+def _is_engine(process: psutil.Process) -> bool:
+    """By its title, or as the spawned process that will take it."""
+    title = _title(process)
+    return "VLLM::EngineCore" in title or "spawn_main" in title

@@ -1,0 +1,192 @@
+"""`kill -9` of driver, actor and engine at random moments of a job with real vLLM.
+
+Each strikes one output five times: the driver's command is given again after each kill; an actor or an engine is
+replaced within the run. The output is compared with that of a run that was left alone.
+"""
+
+import json
+import random
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import psutil
+
+from memagent_batch.files.location import Location
+from tests.faults.corpus import Corpus, make_corpus
+from tests.faults.fault import ON_VLLM, Fault
+from tests.faults.killed_job import GONE_SECONDS, KilledJob, Role
+from tests.faults.report import FaultReport, KillFigures, Results, make_report, read_results, seconds_to_next_turn
+
+CHUNKS = (1, 2, *[24] * 10)
+"""Chunks of each document, about."""
+CHUNK_TOKENS = 192
+MEMORY_TOKENS = 64
+READINGS_IN_FLIGHT = 3
+"""Few, so that a small run lasts long enough to be killed five times."""
+FLUSH_SECONDS = 1.0
+WRITE_SECONDS = 0.5
+"""Longest time that a flush itself takes: turns that end in it wait for the next one."""
+READING_TURNS = (15, 50)
+"""Fewest and most model calls before a kill in mid-reading."""
+
+
+class Moment(StrEnum):
+    """When a kill strikes; a random delay comes on top."""
+
+    STARTING = "starting"
+    """The process to kill is there, and nothing is ready."""
+    ENGINE_STARTING = "engine starting"
+    """The engine's process is there, and loads vLLM and the model."""
+    FIRST_TURNS = "first turns"
+    """Turns have begun, the first flush is not over."""
+    READING = "reading"
+    """In mid-reading, after a random number of turns."""
+    ENDING = "ending"
+    """Every reading has ended: the tables are begun or half written."""
+
+
+MOMENTS = {
+    Role.DRIVER: (
+        Moment.STARTING,
+        Moment.ENGINE_STARTING,
+        Moment.FIRST_TURNS,
+        Moment.READING,
+        Moment.ENDING,
+    ),
+    Role.ACTOR: (Moment.READING, Moment.STARTING, Moment.FIRST_TURNS, Moment.READING, Moment.READING),
+    Role.ENGINE: (Moment.READING, Moment.STARTING, Moment.FIRST_TURNS, Moment.READING, Moment.READING),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """One `kill -9`."""
+
+    moment: Moment
+    """State of the run."""
+    at: float
+    """When, seconds since 1970."""
+    seconds_to_end: float
+    """Time for which the processes that should end with the killed one outlived it."""
+
+
+def make_vllm_corpus(folder: Path) -> Corpus:
+    """Documents of one to some twenty chunks, and one without text; two questions for each."""
+    return make_corpus(folder, chunks=CHUNKS, chunk_tokens=CHUNK_TOKENS, memory_tokens=MEMORY_TOKENS, unreadable=True)
+
+
+def run_undisturbed(corpus: Corpus, *, output: Path) -> Results:
+    """The results of a run that is left alone."""
+    with _job(corpus, output=output) as job:
+        job.start()
+        if job.finish():
+            raise RuntimeError(f"the undisturbed run failed: {job.last_words()}")
+    return read_results(Location(uri=str(output)))
+
+
+def kill_at_moments(
+    fault: Fault,
+    corpus: Corpus,
+    *,
+    reference: Results,
+    output: Path,
+    rng: random.Random,
+    moments: Sequence[Moment] | None = None,
+) -> FaultReport:
+    """Runs the job and strikes at each moment, by default those of `MOMENTS`; then lets it finish."""
+    role = ON_VLLM[fault]
+    moments = moments or MOMENTS[role]
+    kills: list[Kill] = []
+    left: list[str] = []
+    with _job(corpus, output=output) as job:
+        job.start()
+        for moment in moments:
+            victim = _await(moment, job, role=role, readings=corpus.num_readings - corpus.num_unreadable, rng=rng)
+            at = time.time()
+            seconds, outlived = job.kill(role, victim, patience=GONE_SECONDS)
+            kills.append(Kill(moment=moment, at=at, seconds_to_end=seconds))
+            left.extend(outlived)
+            if role == Role.DRIVER:
+                job.start()
+        if job.finish():
+            raise RuntimeError(f"the run did not go on after its {role} was killed: {job.last_words()}")
+        _, outlived = job.wait_until_gone(patience=GONE_SECONDS)
+        results = read_results(Location(uri=str(output)))
+        return make_report(
+            results,
+            fault=fault,
+            asked=corpus.num_readings,
+            began=kills[0].at,
+            seconds_to_recover=[seconds_to_next_turn(results, at=kill.at) for kill in kills],
+            processes_left=[*left, *outlived],
+            console=job.last_words(),
+            kills=_kill_figures(kills, results, reference, role=role, num_calls=job.num_calls()),
+        )
+
+
+def _kill_figures(
+    kills: Sequence[Kill], results: Results, reference: Results, *, role: Role, num_calls: int
+) -> KillFigures:
+    moments = [kill.moment for kill in kills]
+    return KillFigures(
+        moments=list(moments),
+        rows_changed=sum(rows != results.rows.get(key) for key, rows in reference.rows.items()),
+        counts_equal=results.counts == reference.counts,
+        calls_repeated=num_calls - len(results.logged),
+        calls_bound=_calls_bound(role, reference, results, moments=moments),
+        seconds_to_end=max(kill.seconds_to_end for kill in kills),
+    )
+
+
+def _calls_bound(role: Role, *runs: Results, moments: Sequence[Moment]) -> int:
+    """Calls that the kills may cost: those under way, and those that ended since the last flush.
+
+    An actor whose engine dies flushes its log before it ends, so that an engine costs no turn that had ended.
+    """
+    num_kills = sum(moment in (Moment.FIRST_TURNS, Moment.READING) for moment in moments)
+    unflushed = max(_most_within(run.finished_at, seconds=FLUSH_SECONDS + WRITE_SECONDS) for run in runs)
+    return num_kills * (READINGS_IN_FLIGHT + (0 if role == Role.ENGINE else unflushed))
+
+
+def _most_within(moments: Sequence[float], *, seconds: float) -> int:
+    """The most moments (sorted) that lie within an interval of this length."""
+    return max((bisect_right(moments, moment + seconds) - index for index, moment in enumerate(moments)), default=0)
+
+
+def _job(corpus: Corpus, *, output: Path) -> KilledJob:
+    arguments = [
+        *corpus.arguments(),
+        *("--pool.readings-in-flight", str(READINGS_IN_FLIGHT), "--log.flush-seconds", str(FLUSH_SECONDS)),
+        *("--vllm.cpu-kv-cache-gib", "1", "--vllm.dtype", "float32"),
+        *("--vllm.engine-args", json.dumps({"enable_log_requests": True}), "--output", str(output)),
+    ]
+    return KilledJob(arguments, output=output)
+
+
+def _await(moment: Moment, job: KilledJob, *, role: Role, readings: int, rng: random.Random) -> psutil.Process:
+    """Waits for the moment; returns the process to kill."""
+    num_calls = job.num_calls()
+    match moment:
+        case Moment.STARTING:
+            job.wait_until(lambda: job.find(role) is not None)
+            time.sleep(rng.uniform(1, 6))
+        case Moment.ENGINE_STARTING:
+            job.wait_until(lambda: job.find(Role.ENGINE) is not None)
+            time.sleep(rng.uniform(0, 5))
+        case Moment.FIRST_TURNS:
+            job.wait_until(lambda: job.num_calls() > num_calls)
+            time.sleep(rng.uniform(0, 0.8 * FLUSH_SECONDS))
+        case Moment.READING:
+            num_calls += rng.randint(*READING_TURNS)
+            job.wait_until(lambda: job.num_calls() > num_calls)
+        case Moment.ENDING:
+            job.wait_until(lambda: job.num_ended() >= readings)
+            time.sleep(rng.uniform(0, 0.5))
+    victim = job.find(role)
+    if victim is None:
+        raise RuntimeError(f"{moment}: there is no {role} to kill: {job.last_words()}")
+    return victim

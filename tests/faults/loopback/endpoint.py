@@ -1,0 +1,133 @@
+"""An OpenAI-compatible endpoint on loopback that completes every prompt with the same words.
+
+It takes token-id prompts at `/v1/completions`, as `vllm serve` does. It can go away and come back; for faults of single
+requests, a fault proxy may stand before it.
+"""
+
+import asyncio
+import contextlib
+import json
+import threading
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.wiring import TINY_MODEL
+
+MODEL = "loopback"
+"""Name under which it serves."""
+COMPLETION = r"The answer is \boxed{17}."
+
+
+@dataclass(slots=True, kw_only=True)
+class LoopbackEndpoint:
+    """Serves in a thread of its own while the block lasts."""
+
+    turn_seconds: float = 0.0
+    """Time before each completion."""
+    completion: str = COMPLETION
+    """Text of every completion."""
+    num_completions: int = 0
+    """Completions so far."""
+    num_refused: int = 0
+    """Requests answered 503 while it was away."""
+    port: int = 0
+    """Where it listens."""
+    _token_ids: list[int] = field(default_factory=list)
+    _is_away: bool = False
+    _server: asyncio.Server | None = None
+    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+    _thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """Its address, without `/v1`."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        """Begins to serve."""
+        self._token_ids = Tokenizer(str(TINY_MODEL)).encode(self.completion)
+        self._loop.run_until_complete(self._open())
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Serves no more."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._thread is not None:
+            self._thread.join()
+
+    def answer_503(self) -> None:
+        """Goes away behind a gateway: every request is answered 503 until it comes back."""
+        self._is_away = True
+
+    def refuse(self) -> None:
+        """Goes away: cuts all connections, and refuses new ones until it comes back."""
+        self._is_away = True
+        self._loop.call_soon_threadsafe(self._close)
+
+    def come_back(self) -> None:
+        """Serves again, at the same port."""
+        if self._server is None:
+            asyncio.run_coroutine_threadsafe(self._open(), self._loop).result()
+        self._is_away = False
+
+    async def _open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Requests of one connection, one after another, until the client leaves."""
+        self._writers.add(writer)
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                body = await reader.readexactly(_content_length(head))
+                status, reply = await self._reply(head, body)
+                writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(reply)}\r\n\r\n".encode() + reply)
+                await writer.drain()
+                if "connection: close" in head.lower():
+                    break
+        self._writers.discard(writer)
+        writer.close()
+
+    async def _reply(self, head: str, body: bytes) -> tuple[str, bytes]:
+        if self._is_away:
+            self.num_refused += 1
+            return "503 Service Unavailable", b"no healthy upstream"
+        return "200 OK", json.dumps(await self._payload(head, body)).encode()
+
+    async def _payload(self, head: str, body: bytes) -> dict[str, Any]:
+        if head.startswith("GET"):
+            return {"data": [{"id": MODEL}]}
+        request = json.loads(body)
+        await asyncio.sleep(self.turn_seconds)
+        self.num_completions += 1
+        token_ids = self._token_ids[: request["max_tokens"]]
+        is_whole = len(token_ids) == len(self._token_ids)
+        choice = {
+            "text": self.completion,
+            "token_ids": token_ids,
+            "finish_reason": "stop" if is_whole else "length",
+        }
+        return {"choices": [choice], "usage": {"prompt_tokens": len(request["prompt"])}}
+
+
+def _content_length(head: str) -> int:
+    """Size of the body that a request's head announces, bytes."""
+    for line in head.lower().split("\r\n"):
+        if line.startswith("content-length:"):
+            return int(line.removeprefix("content-length:"))
+    return 0

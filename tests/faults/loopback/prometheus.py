@@ -1,0 +1,99 @@
+"""A real Prometheus on this machine, with the shipped configuration and rules, that scrapes a loopback cluster."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from tests.faults.loopback.cluster import LoopbackCluster, free_port
+
+RULES = Path(__file__).parents[3] / "infra" / "prometheus" / "alerts.yaml"
+VARIABLES = {"$session": ".*", "$model": ".*", "$__rate_interval": "20s", "$__range": "10m"}
+"""Values of the dashboard's variables."""
+PATIENCE_SECONDS = 300.0
+"""Longest wait for its start."""
+
+
+class Prometheus:
+    """A running Prometheus, and queries to it."""
+
+    def __init__(self, url: str) -> None:
+        """Takes its URL."""
+        self._client = httpx.Client(base_url=url, trust_env=False, timeout=30)
+
+    def is_ready(self) -> bool:
+        """Whether it answers."""
+        try:
+            return self._client.get("/-/ready").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The series of an instant query."""
+        return self._ask("query", query=expression)
+
+    def query_range(self, expression: str, *, start: float, end: float, step_seconds: float) -> list[dict[str, Any]]:
+        """The series between two moments, Unix seconds."""
+        return self._ask("query_range", query=expression, start=start, end=end, step=step_seconds)
+
+    def total(self, metric: str) -> int:
+        """Sum of a counter over all series; 0 where there is none."""
+        return sum(round(float(series["value"][1])) for series in self.query(metric))
+
+    def rules(self) -> dict[str, dict[str, Any]]:
+        """The state of each alert rule."""
+        groups = self._client.get("/api/v1/rules").json()["data"]["groups"]
+        return {rule["name"]: rule for group in groups for rule in group["rules"]}
+
+    def _ask(self, what: str, *, query: str, **rest: float) -> list[dict[str, Any]]:
+        """The series that it answers.
+
+        Raises:
+            ValueError: the query can't be parsed.
+        """
+        for name, value in VARIABLES.items():
+            query = query.replace(name, value)
+        answer = self._client.get(f"/api/v1/{what}", params={"query": query, **rest}).json()
+        if answer["status"] != "success":
+            raise ValueError(f"{query}: {answer}")
+        series: list[dict[str, Any]] = answer["data"]["result"]
+        return series
+
+
+@contextmanager
+def loopback_prometheus(cluster: LoopbackCluster, folder: Path) -> Iterator[Prometheus]:
+    """Prometheus in a hurry, while the block lasts: scrapes every second.
+
+    Raises:
+        RuntimeError: it is not installed, or does not start.
+    """
+    port, binary = free_port(), shutil.which("prometheus")
+    if binary is None:
+        raise RuntimeError("prometheus is missing: make tools")
+    config = yaml.safe_load(RULES.with_name("prometheus.yaml").read_text())
+    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["scrape_configs"][0]["file_sd_configs"] = [
+        {"files": [str(cluster.scrape_targets)], "refresh_interval": "1s"}
+    ]
+    (folder / "alerts.yaml").write_text(RULES.read_text())
+    (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
+    files = [f"--config.file={folder / 'prometheus.yaml'}", f"--storage.tsdb.path={folder / 'data'}"]
+    with (folder / "log.txt").open("wb") as log:
+        process = subprocess.Popen([binary, *files, f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
+    prometheus = Prometheus(f"http://127.0.0.1:{port}")
+    try:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not prometheus.is_ready():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"prometheus does not start: {(folder / 'log.txt').read_text()[-2000:]}")
+            time.sleep(0.2)
+        yield prometheus
+    finally:
+        process.terminate()
+        process.wait(timeout=60)

@@ -1,0 +1,214 @@
+"""Strikes the real job with one fault, as clusters and stores do at night, and reports what is left of it.
+
+The job runs with the simulated engine, so that a fault can strike at any moment of it: signals, a second attempt at the
+same output, an object store or an endpoint that fails (a proxy before it), a disk that fills up. `kills` does the same
+to vLLM.
+"""
+
+import random
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+
+from tests.faults.cluster_strike import strike_cluster
+from tests.faults.fault import ENDPOINT_OUTAGE_SECONDS, EXIT_CODES, ON_CLUSTER, ON_ENDPOINT, SIGNALS, Fault
+from tests.faults.killed_job import GONE_SECONDS, KilledJob, Role
+from tests.faults.loopback.proxy import RequestFault
+from tests.faults.report import FaultReport, make_report, read_results, seconds_without_turn
+from tests.faults.world import World, make_world
+
+TURN_FILES = (2, 8)
+"""Fewest and most log files before the fault strikes."""
+OUTAGE_SECONDS = 15.0
+"""How long the store is down, or the disk full, where it comes back."""
+START_TRIES = 3
+FLAKY = (
+    *(RequestFault.INTERNAL_ERROR, RequestFault.UNAVAILABLE, RequestFault.THROTTLED),
+    *(RequestFault.RESET, RequestFault.LOST_ANSWER, RequestFault.SLOW),
+)
+FAILING_SHARE = 0.3
+"""Share of requests that a flaky store fails."""
+SLOW_ARGUMENTS = ("--simulated.turn-seconds", "5")
+"""The first of two attempts must still be reading when the second one has started Ray and made its plan."""
+
+
+def strike(
+    fault: Fault,
+    folder: Path,
+    *,
+    rng: random.Random,
+    documents: int = 8,
+    chunks: int = 33,
+    outage_share: float = 1.0,
+) -> FaultReport:
+    """Runs the job, lets the fault strike in mid-reading, and lets the job finish.
+
+    Args:
+        fault: What strikes.
+        folder: Where documents, output and console lie.
+        rng: Draws the moment.
+        documents: Number of documents.
+        chunks: Chunks of each, about.
+        outage_share: Part of `ENDPOINT_OUTAGE_SECONDS` for which an endpoint is away.
+
+    Raises:
+        RuntimeError: a command did not end as it should; shows the end of the console.
+    """
+    if fault in ON_CLUSTER:
+        return strike_cluster(fault, folder, documents=documents, chunks=chunks)
+    with ExitStack() as stack:
+        world = stack.enter_context(make_world(fault, folder, documents=documents, chunks=chunks))
+        slow = SLOW_ARGUMENTS if fault == Fault.SECOND_ATTEMPT else ()
+        job = stack.enter_context(KilledJob([*world.arguments, *slow], output=world.job_folder / "job"))
+        if fault == Fault.TEXTS_SILENT:
+            _start_planned(job, world)
+        else:
+            _start_reading(job, world, files=rng.randint(*TURN_FILES))
+        began = time.time()
+        left = _strike(fault, job, world, outage_seconds=ENDPOINT_OUTAGE_SECONDS.get(fault, 0.0) * outage_share)
+        if fault != Fault.SECOND_ATTEMPT and (code := job.finish()):
+            raise RuntimeError(f"{fault}: the run did not go on, exit code {code}: {job.last_words()}")
+        _, outlived = job.wait_until_gone(patience=GONE_SECONDS)
+        results = read_results(world.output)
+        return make_report(
+            results,
+            fault=fault,
+            asked=documents,
+            began=began,
+            seconds_to_recover=[seconds_without_turn(results, began=began)],
+            processes_left=[*left, *outlived],
+            console=job.last_words(),
+        )
+
+
+def _start_reading(job: KilledJob, world: World, *, files: int) -> None:
+    """Starts the command and waits for that many log files; Ray may need several starts on a busy machine."""
+    for _ in range(START_TRIES):
+        job.start()
+        if job.wait_until(lambda: len((world.output / "log/turns").files()) >= files):
+            return
+    raise RuntimeError(f"the command ended before the fault struck: {job.last_words()}")
+
+
+def _start_planned(job: KilledJob, world: World) -> None:
+    """Starts the command and waits until the run is recorded: it is planned, and no text has been fetched yet."""
+    for _ in range(START_TRIES):
+        job.start()
+        if job.wait_until((world.output / "run.json").exists):
+            return
+    raise RuntimeError(f"the command ended before the fault struck: {job.last_words()}")
+
+
+def _strike(fault: Fault, job: KilledJob, world: World, *, outage_seconds: float) -> list[str]:
+    """Lets the fault strike; the job runs when this returns. Returns processes that should be gone and are not."""
+    match fault:
+        case Fault.DRIVER_TERMINATED | Fault.DRIVER_INTERRUPTED | Fault.DRIVER_KILLED:
+            _find(job, Role.DRIVER).send_signal(SIGNALS[fault])
+            _again(fault, job)
+        case Fault.ACTOR_TERMINATED | Fault.ACTOR_KILLED:
+            _find(job, Role.ACTOR).send_signal(SIGNALS[fault])
+        case Fault.ENGINE_HANGS:
+            return _stop_engine(job)
+        case Fault.SECOND_ATTEMPT:
+            with KilledJob(list(world.arguments), output=world.job_folder / "second") as second:
+                second.start()
+                _require_code(fault, job)
+                if code := second.finish():
+                    raise RuntimeError(f"the second attempt ended with {code}: {second.last_words()}")
+        case Fault.DISK_FULL:
+            _fill_disk(world)
+        case _ if fault in ON_ENDPOINT:
+            _strike_endpoint(fault, job, world, outage_seconds=outage_seconds)
+        case _:
+            _strike_store(fault, job, world)
+    return []
+
+
+def _strike_endpoint(fault: Fault, job: KilledJob, world: World, *, outage_seconds: float) -> None:
+    if world.proxy is None:
+        raise RuntimeError(f"{fault}: no endpoint reads the documents")
+    match fault:
+        case Fault.ENDPOINT_REFUSED:
+            world.proxy.refuse()
+            time.sleep(outage_seconds)
+            world.proxy.listen()
+        case Fault.KEY_EXPIRED:
+            world.proxy.strike(RequestFault.UNAUTHORIZED, rate=1)
+            _require_code(fault, job)
+            world.proxy.strike(rate=0)
+            _again(fault, job)
+        case _:
+            answer = RequestFault.THROTTLED if fault == Fault.ENDPOINT_QUOTA else RequestFault.UNAVAILABLE
+            world.proxy.strike(answer, rate=1)
+            time.sleep(outage_seconds)
+            world.proxy.strike(rate=0)
+
+
+def _strike_store(fault: Fault, job: KilledJob, world: World) -> None:
+    if world.proxy is None:
+        raise RuntimeError(f"{fault}: no store holds output or documents")
+    match fault:
+        case Fault.STORE_FLAKY:
+            world.proxy.strike(*FLAKY, rate=FAILING_SHARE)
+        case Fault.STORE_SILENT:
+            world.proxy.strike(RequestFault.SILENT, rate=0.1)
+        case Fault.STORE_REFUSED:
+            world.proxy.refuse()
+            time.sleep(OUTAGE_SECONDS)
+            world.proxy.listen()
+        case Fault.STORE_OUTAGE:
+            world.proxy.strike(RequestFault.UNAVAILABLE, RequestFault.RESET, rate=1)
+            time.sleep(OUTAGE_SECONDS)
+            world.proxy.strike(rate=0)
+        case Fault.TEXTS_SILENT:
+            world.proxy.strike(RequestFault.SILENT, rate=1)
+            _require_code(fault, job)
+            world.proxy.strike(rate=0)
+            _again(fault, job)
+        case Fault.STORE_DOWN:
+            world.proxy.strike(RequestFault.UNAVAILABLE, RequestFault.RESET, rate=1)
+            _require_code(fault, job)
+            world.proxy.strike(rate=0)
+            _again(fault, job)
+
+
+def _again(fault: Fault, job: KilledJob) -> None:
+    """Gives the command again as soon as it has ended as it should, though processes of it may still be there."""
+    _require_code(fault, job)
+    job.start()
+
+
+def _require_code(fault: Fault, job: KilledJob) -> None:
+    if (code := job.finish()) != EXIT_CODES[fault]:
+        raise RuntimeError(f"{fault}: exit code {code}, not {EXIT_CODES[fault]}: {job.last_words()}")
+
+
+def _find(job: KilledJob, role: Role) -> psutil.Process:
+    process = job.find(role)
+    if process is None:
+        raise RuntimeError(f"there is no {role}: {job.last_words()}")
+    return process
+
+
+def _stop_engine(job: KilledJob) -> list[str]:
+    """Stops vLLM's process without ending it; its title if it is still there when the engine has been replaced."""
+    engine = _find(job, Role.ENGINE)
+    engine.suspend()
+    job.wait_until(lambda: (now := job.find(Role.ENGINE)) is not None and now.pid != engine.pid)
+    return [f"{engine.pid} (stopped)"] if engine.is_running() else []
+
+
+def _fill_disk(world: World) -> None:
+    if world.disk is None:
+        raise RuntimeError("the output is on no small disk")
+    ballast = world.disk / "ballast"
+    with ballast.open("wb", buffering=0) as stream:
+        try:
+            while stream.write(bytes(4096)):
+                pass
+        except OSError:
+            pass  # full
+    time.sleep(OUTAGE_SECONDS)
+    ballast.unlink()

@@ -1,0 +1,92 @@
+"""The main job submitted to a cluster as operators do it: `ray job submit` with token authentication."""
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from tests.faults.loopback.cluster import BIN, LoopbackCluster, Node
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_SECONDS = 600.0
+"""Longest wait for anything that a job does next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnd:
+    """How a submitted job ended."""
+
+    status: str
+    """Status of the Ray job."""
+    exit_code: int | None
+    """Exit code of the run, as Ray keeps it."""
+    submit_exit_code: int
+    """Exit code of `ray job submit`, which is 1 for every failed job."""
+    console: str
+    """Everything that the job printed."""
+
+
+def reading_node(cluster: LoopbackCluster) -> Node:
+    """A worker node with an actor that reads.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    for node in cluster.nodes[1:]:
+        if node.readers():
+            return node
+    raise RuntimeError("no worker node holds an actor that reads")
+
+
+class SubmittedJob:
+    """One submitted job."""
+
+    def __init__(self, cluster: LoopbackCluster, arguments: Sequence[str]) -> None:
+        """Submits `python -m jobs.answer` with the arguments."""
+        self._cluster = cluster
+        submit = ["job", "submit", "--address", cluster.dashboard_url, "--log-color", "false", "--working-dir", "."]
+        self._submission = subprocess.Popen(
+            [BIN / "ray", *submit, "--", "python", "-m", "jobs.answer", *arguments],
+            env={name: value for name, value in cluster.environment.items() if name != "PYTHONPATH"},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Waits until it holds.
+
+        Raises:
+            RuntimeError: the job ended before.
+            TimeoutError: nothing happened.
+        """
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not holds():
+            if self._submission.poll() is not None:
+                raise RuntimeError(f"the job ended too early: {self._submission.communicate()[0][-3000:]}")
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"nothing happened for {PATIENCE_SECONDS:g} s")
+            time.sleep(0.1)
+
+    def abandon(self) -> None:
+        """Stops waiting for its end: the cluster that ran it is gone."""
+        self._submission.kill()
+        self._submission.communicate()
+
+    def finish(self) -> JobEnd:
+        """Waits for its end."""
+        console, _ = self._submission.communicate(timeout=PATIENCE_SECONDS)
+        token = Path(self._cluster.environment["RAY_AUTH_TOKEN_PATH"]).read_text().strip()
+        header = {"Authorization": f"Bearer {token}"}
+        jobs = httpx.get(f"{self._cluster.dashboard_url}/api/jobs/", headers=header, trust_env=False).json()
+        (job,) = [job for job in jobs if job["submission_id"] and f"'{job['submission_id']}'" in console]
+        return JobEnd(
+            status=job["status"],
+            exit_code=job["driver_exit_code"],
+            submit_exit_code=self._submission.returncode,
+            console=console,
+        )

@@ -1,0 +1,114 @@
+"""The real job in a place where a fault can strike: its documents, its output, and what stands before it."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moto.server import ThreadedMotoServer
+
+from memagent_batch.files.location import Location
+from memagent_batch.wiring import TINY_MODEL
+from tests.faults.corpus import Corpus, make_corpus
+from tests.faults.fault import ON_ENDPOINT, ON_STORE, Fault
+from tests.faults.loopback.endpoint import MODEL, LoopbackEndpoint
+from tests.faults.loopback.proxy import FaultProxy
+from tests.faults.loopback.small_disk import small_disk
+
+READINGS_IN_FLIGHT = 4
+TURN_SECONDS = 0.1
+FLUSH_SECONDS = 0.5
+SHORT_PATIENCE_SECONDS = 5.0
+"""`log.outage_seconds` where the store stays down."""
+HANGING_SECONDS = 20.0
+"""`vllm.turn_timeout_seconds` where the engine hangs; far above a turn of the tiny policy, on a busy machine too."""
+QUICK_CLIENT = {"connect_timeout": 2, "read_timeout": 2, "retries": {"mode": "standard", "max_attempts": 4}}
+"""Knobs of the S3 client, so that it does not sit out the outage by itself."""
+FEW_TRIES = ("--openai.max-retries", "2", "--openai.backoff-seconds", "0.5")
+"""So that an outage lasts longer than a request is sent again by itself."""
+SIMULATED = ("--engine", "simulated", "--simulated.turn-seconds", str(TURN_SECONDS))
+VLLM = (
+    *("--vllm.turn-timeout-seconds", str(HANGING_SECONDS), "--vllm.cpu-kv-cache-gib", "1"),
+    *("--vllm.dtype", "float32"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Where a run takes place."""
+
+    arguments: tuple[str, ...]
+    """All arguments of the command."""
+    output: Location
+    """Where it writes, reached without faults."""
+    job_folder: Path
+    """Where the console is kept."""
+    disk: Path | None
+    """The small disk that holds the output, if one does."""
+    proxy: FaultProxy | None
+    """Proxy before the store or the endpoint that fails, if one does."""
+
+
+@contextmanager
+def make_world(fault: Fault, folder: Path, *, documents: int, chunks: int) -> Iterator[World]:
+    """Documents, and a place for the output in which the fault can strike."""
+    corpus = make_corpus(folder, chunks=[chunks] * documents)
+    arguments = job_arguments(corpus)
+    disk, proxy, output = None, None, Location(uri=str(folder / "run"))
+    with ExitStack() as stack:
+        if fault in ON_ENDPOINT:
+            proxy = _endpoint(stack)
+            arguments[arguments.index("--model") + 1] = MODEL
+            arguments += ["--tokenizer", str(TINY_MODEL)]
+            arguments += ["--engine", "openai", "--openai.base-url", f"{proxy.url}/v1", *FEW_TRIES]
+        else:
+            arguments += VLLM if fault == Fault.ENGINE_HANGS else SIMULATED
+        if fault == Fault.TEXTS_SILENT:
+            texts, proxy, options = _bucket(stack)
+            (texts / corpus.documents.name).write_bytes(corpus.documents.read_bytes())
+            arguments[arguments.index("--documents") + 1] = f"{texts.uri}/{corpus.documents.name}"
+            arguments += ["--storage-options", json.dumps(options)]
+        elif fault in ON_STORE:
+            output, proxy, options = _bucket(stack)
+            patience = SHORT_PATIENCE_SECONDS if fault == Fault.STORE_DOWN else 300.0
+            arguments += ["--storage-options", json.dumps(options), "--log.outage-seconds", str(patience)]
+        elif fault == Fault.DISK_FULL:
+            disk = stack.enter_context(small_disk(folder / "disk"))
+            output = Location(uri=str(disk / "run"))
+        yield World(
+            arguments=(*arguments, "--output", output.uri),
+            output=output,
+            job_folder=folder,
+            disk=disk,
+            proxy=proxy,
+        )
+
+
+def job_arguments(corpus: Corpus) -> list[str]:
+    """Arguments of a job that is struck, all but engine and output."""
+    pool = ("--pool.readings-in-flight", str(READINGS_IN_FLIGHT))
+    return [*corpus.arguments(), *pool, "--log.flush-seconds", str(FLUSH_SECONDS)]
+
+
+def _endpoint(stack: ExitStack) -> FaultProxy:
+    """An endpoint in this process, behind a proxy."""
+    endpoint = stack.enter_context(LoopbackEndpoint(turn_seconds=TURN_SECONDS))
+    return stack.enter_context(FaultProxy(upstream=endpoint.url))
+
+
+def _bucket(stack: ExitStack) -> tuple[Location, FaultProxy, dict[str, Any]]:
+    """A bucket of a store in this process, the proxy before it, and the options that lead through the proxy."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    stack.callback(server.stop)
+    host, port = server.get_host_and_port()
+    proxy = stack.enter_context(FaultProxy(upstream=f"http://{host}:{port}"))
+    keys: dict[str, Any] = {"key": "test", "secret": "test"}
+    name = f"chaos-{uuid.uuid4().hex[:8]}"  # all stores of this process have the same buckets
+    bucket = Location(uri=f"s3://{name}", storage_options={**keys, "client_kwargs": {"endpoint_url": proxy.upstream}})
+    bucket.fs.mkdir(bucket.path)
+    options = {**keys, "client_kwargs": {"endpoint_url": proxy.url}, "config_kwargs": QUICK_CLIENT}
+    return bucket / "run", proxy, options

@@ -1,0 +1,203 @@
+"""A reading as a function: each way in which it can end."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import pytest
+
+from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.document import Document
+from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
+from memagent_batch.domain.readings import Cost, Outcome, Question, QuestionTokens, Status
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
+from memagent_batch.errors import (
+    DocumentError,
+    EngineDeadError,
+    EngineRefusedError,
+    EngineRequestError,
+    EngineUnavailableError,
+    MemagentError,
+    StorageError,
+    TextUnavailableError,
+)
+from memagent_batch.log.schemas import OUTCOME_LOG
+from memagent_batch.policies.overwrite import OverwritePolicy
+from memagent_batch.reading.agent import Agent, make_agent
+from memagent_batch.reading.documents import unreadable
+from memagent_batch.reading.read import Reading, read
+from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.settings import Settings
+from tests.policies.token_documents import document_of
+
+PROMPTS = PromptTokens(
+    update=TokenTemplate(pieces=(Slot.QUESTION, Slot.MEMORY, Slot.CHUNK)),
+    answer=TokenTemplate(pieces=(Slot.QUESTION, Slot.MEMORY)),
+    direct=TokenTemplate(pieces=(Slot.QUESTION, Slot.CHUNK)),
+    first_memory=Memory(token_ids=(8,), text="none"),
+    control_token_ids=frozenset(),
+    encode=str.encode,
+)
+WHO = Question(question_id="who", text="Who?")
+
+
+class PathEngine(ReplayOnly):
+    """Writes the path of each turn; raises an error at one of them."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self._error = error
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        if self._error is not None and prompt.path == "update/1":
+            raise self._error
+        return Completion(token_ids=[7], text=prompt.path, finish_reason=FinishReason.STOP, num_prompt_tokens=3)
+
+
+AGENT = Agent(
+    policy=OverwritePolicy(chunk_tokens=5, memory_tokens=4, answer_tokens=6),
+    prompts=PROMPTS,
+    encode=str.encode,
+    question_tokens=10,
+    model="m",
+)
+
+
+async def read_with(
+    engine: ReplayOnly, *, document: Document | None = None, question: Question = WHO, agent: Agent = AGENT
+) -> Reading:
+    address = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
+    turns = ReadingTurns(engine=engine, address=address, seed=0)
+    return await read(document or document_of(13), question, agent=agent, turns=turns)
+
+
+async def test_reading_that_is_answered_is_ok_with_its_costs_in_a_row_of_the_outcome_log() -> None:
+    reading = await read_with(PathEngine())
+    assert (reading.status, reading.response, reading.memory) == (Status.OK, "answer", "update/2")
+    row = reading.to_row()
+    assert set(row) == set(OUTCOME_LOG.names) - {
+        "run_id",
+        "document_hash",
+        "question_hash",
+        "sample",
+        "reader_fingerprint",
+    }
+    assert (row["num_document_tokens"], row["num_chunks"], row["num_turns"], row["num_prompt_tokens"]) == (13, 3, 4, 12)
+    assert (row["model"], row["error_type"]) == ("m", None)
+    assert row["started_at"] <= row["finished_at"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (EngineRequestError("refused"), Status.FAILED),
+        (ZeroDivisionError("a bug"), Status.FAILED),
+        (EngineUnavailableError("away"), Status.NOT_READ),
+    ],
+)
+async def test_reading_that_breaks_ends_with_the_error_and_what_it_cost_until_then(
+    error: Exception, status: Status
+) -> None:
+    reading = await read_with(PathEngine(error))
+    assert (reading.status, reading.error_type, reading.error_message) == (status, type(error).__name__, str(error))
+    assert (reading.response, reading.memory, reading.finish_reason) == (None, None, None)
+    assert (reading.counts.num_turns, reading.num_chunks) == (1, 3)
+
+
+@pytest.mark.parametrize("error", [EngineDeadError("dead"), EngineRefusedError("401"), StorageError("full")])
+async def test_reading_lets_errors_through_that_concern_the_whole_actor(error: MemagentError) -> None:
+    with pytest.raises(type(error)):
+        await read_with(PathEngine(error))
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(DocumentError("not UTF-8"), Status.FAILED), (TextUnavailableError("gone"), Status.NOT_READ)],
+)
+async def test_reading_of_a_document_without_text_ends_with_its_error(
+    error: DocumentError | TextUnavailableError, status: Status
+) -> None:
+    document = unreadable(error)
+    for _ in range(2):
+        reading = await read_with(PathEngine(), document=document)
+        assert (reading.status, reading.error_message) == (status, str(error))
+        assert (reading.num_document_tokens, reading.num_chunks, reading.counts.num_turns) == (0, 0, 0)
+
+
+async def test_reading_of_a_question_over_its_budget_fails_with_the_remedy() -> None:
+    reading = await read_with(PathEngine(), question=Question(question_id="long", text="eleven char"))
+    assert (reading.status, reading.error_type) == (Status.FAILED, "QuestionTooLongError")
+    assert reading.error_message == (
+        "question 'long' has 11 tokens, policy.question_tokens is 10; shorten it or raise the knob"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParagraphPolicy:
+    """Someone else's policy: it cuts by a rule of its own, asks about all pieces at once, and joins what they say."""
+
+    kind: ClassVar[str] = "paragraphs"
+    reads_lists: ClassVar[bool] = False
+    response: str = ""
+
+    async def read(
+        self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
+    ) -> Outcome:
+        pieces = [document.tokens(start, start + 4) for start in range(0, document.num_tokens, 4)]
+        asked = [prompt_for(f"piece/{number}", piece) for number, piece in enumerate(pieces)]
+        texts = [completion.text for completion in await asyncio.gather(*map(turns, asked))]
+        memory = Memory(token_ids=[], text="")
+        return Outcome(response=self.response or " ".join(texts), finish_reason=FinishReason.STOP, memory=memory)
+
+    def largest_turns(self, prompts: PromptTokens) -> dict[str, int]:
+        return {"piece": 8}
+
+    def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
+        num_pieces = -(-num_tokens // 4)
+        return Cost(num_chunks=num_pieces, num_turns=num_pieces, num_prompt_tokens=num_tokens, num_completion_tokens=0)
+
+
+def prompt_for(path: str, token_ids: Sequence[int]) -> Prompt:
+    return Prompt(path=path, kind="piece", token_ids=token_ids, max_tokens=4)
+
+
+async def test_policy_from_outside_is_driven_in_six_lines() -> None:
+    async def turns(prompt: Prompt) -> Completion:
+        return Completion(token_ids=[1], text=str(sum(prompt.token_ids)), finish_reason=FinishReason.STOP)
+
+    question = QuestionTokens(token_ids=[50])
+    outcome = await ParagraphPolicy().read(document_of(6), question, prompts=PROMPTS, turns=turns)
+    assert outcome.response == "406 209"
+
+
+async def test_reading_with_a_policy_from_outside_has_its_chunks_and_turns() -> None:
+    reading = await read_with(PathEngine(), agent=replace(AGENT, policy=ParagraphPolicy()))
+    assert reading.response == "piece/0 piece/1 piece/2 piece/3"
+    assert (reading.num_chunks, reading.counts.num_turns) == (4, 4)
+
+
+async def test_reading_whose_answer_the_log_cannot_hold_fails() -> None:
+    reading = await read_with(PathEngine(), agent=replace(AGENT, policy=ParagraphPolicy(response="\ud800")))
+    assert (reading.status, reading.error_type, reading.response) == (Status.FAILED, "LogRowError", None)
+    assert "`response`" in (reading.error_message or "")
+
+
+def test_agent_tokenises_a_question_once_however_many_documents_it_is_asked_of(
+    text_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from memagent_batch.engines.tokenizer import Tokenizer
+
+    encoded: Counter[str] = Counter()
+    encode = Tokenizer.encode
+
+    def counted(self: Tokenizer, text: str) -> list[int]:
+        encoded[text] += 1
+        return encode(self, text)
+
+    monkeypatch.setattr(Tokenizer, "encode", counted)
+    agent = make_agent(Settings(documents="d", ask=("Who?",), output="run", model=text_model, engine="simulated"))
+    listed = Question(question_id="who", text="Who?", list_text="1. Who?\n2. Where?")
+    tokens = [agent.tokenise(listed) for _ in range(5)]
+    assert (encoded["Who?"], encoded["1. Who?\n2. Where?"]) == (1, 1)
+    assert len(set(map(str, tokens))) == 1

@@ -1,0 +1,297 @@
+"""What stands between a policy and the engine: replay, siblings, the log, counts."""
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent_batch.domain.addresses import ReadingAddress, token_hash
+from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope
+from memagent_batch.errors import NotHeldError
+from memagent_batch.files.location import Location
+from memagent_batch.log.index import Row, read_turns, reading_key
+from memagent_batch.log.writer import TurnLogWriter
+from memagent_batch.policies.overwrite import OverwritePolicy
+from memagent_batch.reading.suspects import Suspects
+from memagent_batch.reading.turns import Journal, ListTurns, ReadingTurns, ReplayOnly
+from memagent_batch.settings import LogSettings
+from tests.policies.token_documents import QUESTION, document_of
+
+ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
+LIST_ADDRESS = ReadingAddress(document_hash="d", question_hash="list", sample=0, reader_fingerprint="f")
+FRESH = Completion(
+    token_ids=(2, 3),
+    text="fresh",
+    finish_reason=FinishReason.LENGTH,
+    num_prompt_tokens=5,
+    num_cached_prompt_tokens=4,
+    engine_seconds=0.5,
+)
+
+
+class FreshEngine(ReplayOnly):
+    """Answers every prompt with the same completion, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Prompt] = []
+        self.seeds: list[int] = []
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        self.asked.append(prompt)
+        self.seeds.append(seed)
+        await asyncio.sleep(0.01)
+        return FRESH
+
+
+class FailingEngine(ReplayOnly):
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        raise TimeoutError(prompt.path)
+
+
+def prompt_of(
+    path: str = "update/0", *, token_ids: tuple[int, ...] = (10, 11), scope: Scope = Scope.QUESTION
+) -> Prompt:
+    return Prompt(path=path, kind="k", token_ids=token_ids, max_tokens=4, writes_memory=path != "answer", scope=scope)
+
+
+def row_of(prompt: Prompt) -> Row:
+    """The prompt's turn as the log holds it."""
+    return {
+        "prompt_hash": token_hash(prompt.token_ids),
+        "token_ids": [1],
+        "text": "held",
+        "finish_reason": "stop",
+        "logprobs": None,
+        "num_prompt_tokens": 3,
+        "num_cached_prompt_tokens": 0,
+        "engine_seconds": 2.0,
+    }
+
+
+def turns_of(
+    engine: ReplayOnly,
+    *held: Prompt,
+    address: ReadingAddress = ADDRESS,
+    observe: Callable[[Prompt, Completion], None] | None = None,
+) -> ReadingTurns:
+    """The turns of a reading, some of which the log holds."""
+    rows = {reading_key(address): {prompt.path: row_of(prompt) for prompt in held}}
+    return ReadingTurns(engine=engine, address=ADDRESS, seed=7, held=rows, observe=observe)
+
+
+async def test_turn_that_the_log_holds_is_replayed_and_marked_so() -> None:
+    completion = await turns_of(FailingEngine(), prompt_of())(prompt_of())
+    assert (completion.text, completion.replayed) == ("held", True)
+
+
+@pytest.mark.parametrize("prompt", [prompt_of("update/1"), prompt_of(token_ids=(10, 12))])
+async def test_turn_of_another_path_or_prompt_asks_the_engine_with_its_own_seed(prompt: Prompt) -> None:
+    engine = FreshEngine()
+    completion = await turns_of(engine, prompt_of())(prompt)
+    assert (completion.text, completion.replayed) == ("fresh", False)
+    assert engine.seeds == [ADDRESS.turn_seed(prompt.path, seed=7)]
+
+
+async def test_turn_that_another_reading_holds_asks_the_engine() -> None:
+    assert (await turns_of(FreshEngine(), prompt_of(), address=LIST_ADDRESS)(prompt_of())).text == "fresh"
+
+
+async def test_turn_that_is_not_held_where_readings_are_replayed_is_an_error() -> None:
+    with pytest.raises(NotHeldError, match="update/1"):
+        await turns_of(ReplayOnly(), prompt_of())(prompt_of("update/1"))
+
+
+async def test_turns_are_observed_in_the_order_of_asking_replayed_ones_included() -> None:
+    seen: list[tuple[str, int | None, str]] = []
+    turns = turns_of(
+        FreshEngine(), prompt_of(), observe=lambda prompt, done: seen.append((prompt.path, prompt.number, done.text))
+    )
+    for path in ("update/0", "update/1", "answer"):
+        await turns(prompt_of(path))
+    assert seen == [("update/0", 0, "held"), ("update/1", 1, "fresh"), ("answer", 2, "fresh")]
+
+
+async def test_turns_asked_side_by_side_are_numbered_in_the_order_of_asking() -> None:
+    engine = FreshEngine()
+    turns = turns_of(engine)
+    await asyncio.gather(*[turns(prompt_of(f"update/{index}")) for index in (2, 0, 1)])
+    assert [(prompt.path, prompt.number) for prompt in engine.asked] == [
+        ("update/2", 0),
+        ("update/0", 1),
+        ("update/1", 2),
+    ]
+
+
+async def test_turn_that_failed_is_neither_counted_nor_observed() -> None:
+    seen: list[Prompt] = []
+    turns = turns_of(FailingEngine(), observe=lambda prompt, _: seen.append(prompt))
+    with pytest.raises(TimeoutError):
+        await turns(prompt_of())
+    assert not seen
+    assert set(asdict(turns.counts).values()) == {0}
+
+
+@given(num_held=st.integers(0, 4), num_fresh=st.integers(0, 4), answered=st.booleans())
+def test_counts_of_any_reading_sum_what_its_turns_cost(num_held: int, num_fresh: int, answered: bool) -> None:
+    turns = turns_of(InstantEngine(), *(prompt_of(f"update/{number}") for number in range(num_held)))
+    paths = [f"update/{number}" for number in range(num_held + num_fresh)] + ["answer"] * answered
+
+    async def read() -> None:
+        for path in paths:
+            await turns(prompt_of(path))
+
+    asyncio.run(read())
+    new = num_fresh + answered
+    assert asdict(turns.counts) == {
+        "num_turns": num_held + new,
+        "num_replayed_turns": num_held,
+        "num_prompt_tokens": 3 * num_held + 5 * new,
+        "num_cached_prompt_tokens": 4 * new,
+        "num_completion_tokens": num_held + 2 * new,
+        "engine_seconds": 2.0 * num_held + 0.5 * new,
+        "memory_truncations": num_fresh,
+    }
+
+
+class InstantEngine(ReplayOnly):
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        return FRESH
+
+
+def sibling(engine: ReplayOnly, list_turns: ListTurns, *, counts_list: bool = True) -> ReadingTurns:
+    """The turns of one of several readings of a question list."""
+    return ReadingTurns(
+        engine=engine,
+        address=ADDRESS,
+        seed=7,
+        list_address=LIST_ADDRESS,
+        list_turns=list_turns,
+        counts_list=counts_list,
+    )
+
+
+async def test_turn_of_a_list_asked_by_several_readings_at_once_runs_once() -> None:
+    engine, list_turns = FreshEngine(), ListTurns()
+    readings = [sibling(engine, list_turns) for _ in range(3)]
+    completions = await asyncio.gather(*(turns(prompt_of(scope=Scope.LIST)) for turns in readings))
+    assert [prompt.path for prompt in engine.asked] == ["update/0"]
+    assert engine.seeds == [LIST_ADDRESS.turn_seed("update/0", seed=7)]
+    assert [completion.text for completion in completions] == ["fresh"] * 3
+    assert sorted(completion.replayed for completion in completions) == [False, True, True]
+
+
+async def test_turn_of_a_list_that_failed_fails_it_for_every_reading() -> None:
+    list_turns = ListTurns()
+    for engine in (FailingEngine(), FreshEngine()):
+        with pytest.raises(TimeoutError):
+            await sibling(engine, list_turns)(prompt_of(scope=Scope.LIST))
+
+
+async def test_turn_of_a_list_goes_on_when_the_reading_that_asked_first_is_cancelled() -> None:
+    engine, list_turns = FreshEngine(), ListTurns()
+    first = asyncio.create_task(sibling(engine, list_turns)(prompt_of(scope=Scope.LIST)))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert (await sibling(engine, list_turns)(prompt_of(scope=Scope.LIST))).text == "fresh"
+    assert len(engine.asked) == 1
+
+
+async def test_turn_of_one_reading_alone_is_asked_for_by_each() -> None:
+    engine, list_turns = FreshEngine(), ListTurns()
+    for _ in range(2):
+        assert await sibling(engine, list_turns)(prompt_of("answer")) == FRESH
+    assert len(engine.asked) == 2
+
+
+async def test_counts_without_the_list_hold_the_other_turns_and_every_cut_memory() -> None:
+    turns = sibling(InstantEngine(), ListTurns(), counts_list=False)
+    await turns(prompt_of("update/0", scope=Scope.LIST))
+    await turns(prompt_of("answer"))
+    counts = turns.counts
+    assert (counts.num_turns, counts.num_prompt_tokens, counts.engine_seconds) == (1, 5, 0.5)
+    assert counts.memory_truncations == 1
+
+
+async def test_first_reading_of_a_list_takes_its_place_and_the_others_wait_for_its_end() -> None:
+    slots, list_turns, order = asyncio.Semaphore(1), ListTurns(), list[str]()
+
+    async def hold(name: str, rest: Awaitable[None]) -> None:
+        async with list_turns.place(slots):
+            order.append(name)
+            await rest
+
+    first = asyncio.create_task(hold("first", asyncio.sleep(0.02)))
+    await asyncio.sleep(0)
+    others = [asyncio.create_task(hold(name, asyncio.sleep(0))) for name in ("second", "third")]
+    await asyncio.sleep(0)
+    assert slots.locked()
+    await asyncio.gather(first, *others)
+    assert order == ["first", "second", "third"]
+
+
+def journal_at(folder: Path) -> Journal:
+    output = Location(uri=str(folder))
+    log = TurnLogWriter(output, run_id="run", writer_id="w", settings=LogSettings(flush_seconds=600))
+    return Journal(log=log, suspects=Suspects(output=output, run_id="run"))
+
+
+async def test_new_turns_are_recorded_each_under_its_own_address_and_replayed_ones_are_not(tmp_path: Path) -> None:
+    journal = journal_at(tmp_path)
+    turns = ReadingTurns(
+        engine=FreshEngine(),
+        address=ADDRESS,
+        seed=7,
+        journal=journal,
+        list_address=LIST_ADDRESS,
+        held={reading_key(ADDRESS): {"update/9": row_of(prompt_of("update/9"))}},
+    )
+    for prompt in (prompt_of(scope=Scope.LIST), prompt_of("update/9"), prompt_of("answer")):
+        await turns(prompt)
+    await journal.log.close()
+    files = [str(path) for path in (tmp_path / "log" / "turns").iterdir()]
+    logged = read_turns(Location(uri=str(tmp_path)), files, reader_fingerprint="f", document_hashes=["d"])
+    assert {key[1]: {path: row["turn"] for path, row in rows.items()} for key, rows in logged.items()} == {
+        "list": {"update/0": 0},
+        "q": {"answer": 2},
+    }
+
+
+async def test_turns_wait_for_room_in_the_log_before_they_ask_the_engine(tmp_path: Path) -> None:
+    engine, journal, room = FreshEngine(), journal_at(tmp_path), asyncio.Event()
+
+    class FullLog(TurnLogWriter):
+        async def room(self) -> None:
+            await room.wait()
+
+    log = FullLog(Location(uri=str(tmp_path)), run_id="run", writer_id="w", settings=LogSettings())
+    journal = Journal(log=log, suspects=journal.suspects)
+    turns = ReadingTurns(engine=engine, address=ADDRESS, seed=7, journal=journal)
+    turn = asyncio.create_task(turns(prompt_of()))
+    await asyncio.sleep(0.02)
+    assert not engine.asked
+    room.set()
+    assert (await turn).text == "fresh"
+    await log.close()
+
+
+async def test_turn_that_fails_shows_at_most_four_frames_from_policy_to_engine(tmp_path: Path) -> None:
+    prompts = PromptTokens(
+        update=TokenTemplate(pieces=(Slot.QUESTION, Slot.MEMORY, Slot.CHUNK)),
+        answer=TokenTemplate(pieces=(Slot.QUESTION, Slot.MEMORY)),
+        direct=TokenTemplate(pieces=(Slot.QUESTION, Slot.CHUNK)),
+        first_memory=Memory(token_ids=(8,), text="none"),
+        control_token_ids=frozenset(),
+        encode=str.encode,
+    )
+    turns = ReadingTurns(engine=FailingEngine(), address=ADDRESS, seed=7, journal=journal_at(tmp_path))
+    policy = OverwritePolicy(chunk_tokens=5, memory_tokens=4, answer_tokens=4)
+    with pytest.raises(TimeoutError) as failed:
+        await policy.read(document_of(3), QUESTION, prompts=prompts, turns=turns)
+    frames = [frame.name for frame in traceback.extract_tb(failed.tb)]
+    assert frames[frames.index("read") :] == ["read", "__call__", "_complete", "complete"]
