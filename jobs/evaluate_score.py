@@ -36,7 +36,7 @@ def _score(arguments: Sequence[str]) -> None:
         score_on=ScoreOn(known.score_on),
     )
     if known.output:
-        from memagent_batch.log.writer import parquet_bytes
+        from memagent_batch.files.parquet import parquet_bytes
 
         locate(uri=known.output).write_bytes(parquet_bytes(scored.scores))
     if known.json:

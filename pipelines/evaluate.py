@@ -15,8 +15,8 @@ from memagent_batch.errors import MemagentError
 from memagent_batch.evaluation.answer_tables import read_answers
 from memagent_batch.evaluation.record import (
     CONVERTED_FOLDER,
-    RUNS_FOLDER,
     SCORES_FOLDER,
+    VARIANT_RUNS_FOLDER,
     VariantRecord,
     claim_evaluation,
     public_knobs,
@@ -27,10 +27,11 @@ from memagent_batch.evaluation.suites.conversion import convert_suite
 from memagent_batch.evaluation.suites.foreign import ForeignFormat, detect_format
 from memagent_batch.evaluation.suites.reader import is_suite, read_description, read_suite_questions
 from memagent_batch.evaluation.suites.schemas import DOCUMENTS_FOLDER, QUESTIONS_FILE, SUITE_FILE
+from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
-from memagent_batch.log.writer import parquet_bytes
+from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.logs import EventKind
-from memagent_batch.runs.manifest import MANIFEST_FILE, public_settings, read_json
+from memagent_batch.runs.manifest import MANIFEST_FILE, public_settings
 from memagent_batch.runs.verdict import require_read, require_success
 from memagent_batch.settings import InputSettings, Settings
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_output
@@ -112,7 +113,7 @@ def require_variants(variants: Sequence[Variant], *, output: Location) -> None:
         TooManyFailedError: one did; names it.
     """
     for variant in variants:
-        manifest = read_json(output / RUNS_FOLDER / variant.name / MANIFEST_FILE)
+        manifest = read_json(output / VARIANT_RUNS_FOLDER / variant.name / MANIFEST_FILE)
         with naming(variant):
             require_success(manifest or {}, max_failed_share=variant.settings.max_failed_share)
 
@@ -164,7 +165,7 @@ def place_variant(variant: Variant, *, suite: Suite, output: Location) -> Varian
             "questions": (suite.place / QUESTIONS_FILE).uri,
             "ask": (),
             "input": InputSettings(),
-            "output": (output / RUNS_FOLDER / variant.name).uri,
+            "output": (output / VARIANT_RUNS_FOLDER / variant.name).uri,
         }
     )
     return Variant(name=variant.name, knobs=variant.knobs, settings=fitted(settings))
@@ -197,7 +198,7 @@ def read_variant(variant: Variant, *, suite: Suite, before: VariantRecord | None
     spent = before.seconds if before and before.reader_fingerprint == manifest["reader_fingerprint"] else 0.0
     return VariantRecord(
         name=variant.name,
-        run=f"{RUNS_FOLDER}/{variant.name}",
+        run=f"{VARIANT_RUNS_FOLDER}/{variant.name}",
         scores=f"{SCORES_FOLDER}/{variant.name}.parquet",
         model=variant.settings.model,
         policy=variant.settings.policy.kind,

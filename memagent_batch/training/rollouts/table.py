@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 
 from memagent_batch.files.columns import column
+from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.log.schemas import RUN_ID, SAMPLE
-from memagent_batch.log.writer import parquet_bytes
 from memagent_batch.runs.claim import TableSet
-from memagent_batch.runs.manifest import write_json
 from memagent_batch.runs.schemas import DOCUMENT_ID, QUESTION_ID
 from memagent_batch.settings import Settings
 
@@ -94,13 +94,15 @@ def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, r
 def write_record(
     output: Location, counts: Mapping[str, Any], files: Sequence[str], *, settings: Settings, run_id: str
 ) -> dict[str, Any]:
-    """Writes `rollouts.json` into a place where nobody else writes, and returns what it says; see `make_record`."""
-    record = make_record(counts, files, settings=settings, run_id=run_id)
+    """Writes `rollouts.json` into a place where nobody else writes, and returns what it says; see `rollouts_record`."""
+    record = rollouts_record(counts, files, settings=settings, run_id=run_id)
     write_json(output / ROLLOUTS_FILE, record)
     return record
 
 
-def make_record(counts: Mapping[str, Any], files: Sequence[str], *, settings: Settings, run_id: str) -> dict[str, Any]:
+def rollouts_record(
+    counts: Mapping[str, Any], files: Sequence[str], *, settings: Settings, run_id: str
+) -> dict[str, Any]:
     """What `rollouts.json` says, without which the table is not whole.
 
     Args:
