@@ -79,7 +79,7 @@ def make_plan(settings: Settings, *, inputs: Inputs | None = None, tells: bool =
         tell_documents(index, inputs.found)
         tell_bad_files(index)
         tell_missing(missing)
-        tell_untaught(plan.questions["question"].to_pylist(), settings=settings)
+        tell_untaught(plan.questions["question"].to_pylist(), agent=settings.agent)
     return plan
 
 

@@ -4,30 +4,30 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
+from memagent_batch.config import AgentConfig, EngineKind
 from memagent_batch.evaluation.needles.facts import ASKED, MAGIC_ASKED
 from memagent_batch.evaluation.needles.words import NUMBER_ATTRIBUTES, WORD_ATTRIBUTES
 from memagent_batch.events import Event, EventKind, tell
-from memagent_batch.settings import EngineKind, Settings
 from memagent_batch.wiring import SHIPPED_MODELS
 
 EXAMPLE = "What is the access code of quiet-harbour?"
 """A question of a taught form."""
 
 
-def tell_untaught(questions: Iterable[str], *, settings: Settings) -> None:
+def tell_untaught(questions: Iterable[str], *, agent: AgentConfig) -> None:
     """Warns where a shipped policy is asked for what it was not taught; it would answer all the same."""
-    if settings.engine != EngineKind.VLLM or settings.model not in SHIPPED_MODELS:
+    if agent.engine != EngineKind.VLLM or agent.model not in SHIPPED_MODELS:
         return
     asked = list(dict.fromkeys(questions))
     untaught = [question for question in asked if not is_taught(question)]
     if not untaught:
         return
     message = (
-        f"{settings.model!r} is a policy for demonstration that was taught needle questions such as {EXAMPLE!r}; "
+        f"{agent.model!r} is a policy for demonstration that was taught needle questions such as {EXAMPLE!r}; "
         f"answers to others mean nothing, and {len(untaught)} of {len(asked)} questions are others ({untaught[0]!r}); "
         "name a model with --model"
     )
-    fields = {"model": settings.model, "num_questions": len(asked), "num_untaught": len(untaught)}
+    fields = {"model": agent.model, "num_questions": len(asked), "num_untaught": len(untaught)}
     tell(Event(kind=EventKind.QUESTIONS_UNTAUGHT, message=message, fields=fields))
 
 
