@@ -46,8 +46,8 @@ def check(settings: Settings) -> Checked:
     claim_output(make_output(settings), settings)
     inputs = read_inputs(settings)
     require_engine(settings)
-    settings = fitted(settings)
-    return Checked(settings=settings, inputs=inputs, reader=identify_reader(settings))
+    agent = fitted(settings.agent)
+    return Checked(settings=settings.with_agent(agent), inputs=inputs, reader=identify_reader(agent))
 
 
 def read_inputs(settings: Settings) -> Inputs:

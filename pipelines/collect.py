@@ -7,6 +7,7 @@ import pyarrow as pa
 import ray
 
 from memagent_batch.budgets import fitted
+from memagent_batch.config import AgentConfig, JobConfig, RolloutConfig
 from memagent_batch.errors import CountsError, InputError, SettingsError
 from memagent_batch.log.index import scan_log
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
@@ -34,9 +35,8 @@ def collect(settings: Settings) -> dict[str, Any]:
         TooManyFailedError: too many samples failed; the rollouts are written.
         SupersededError: a newer attempt has claimed the output.
     """
-    sampled = sampled_settings(settings)
-    require_reward(sampled.rollouts)
-    checked = check(sampled)
+    require_reward(settings.rollouts)
+    checked = check(sampled_job(settings))
     with ray_session():
         require_references(checked)
         manifest = answer_checked(checked)
@@ -46,33 +46,38 @@ def collect(settings: Settings) -> dict[str, Any]:
     return record
 
 
-def sampled_settings(settings: Settings) -> Settings:
-    """The settings with G samples drawn at temperature 1 and top_p 1, and their log-probabilities kept.
+def sampled_job(job: JobConfig) -> JobConfig:
+    """The job with an agent that draws groups of samples; see `sampled_agent`."""
+    return job.with_agent(sampled_agent(job.agent, job.rollouts))
+
+
+def sampled_agent(agent: AgentConfig, rollouts: RolloutConfig) -> AgentConfig:
+    """The agent with G samples drawn at temperature 1 and top_p 1, and their log-probabilities kept.
 
     Raises:
         SettingsError: other sampling was asked for; what is learnt from must be drawn from the policy itself. Or the
             policy shares turns between questions.
     """
-    if make_policy(settings).reads_lists:
+    if make_policy(agent).reads_lists:
         raise SettingsError(
             "policy.kind: the turns of 'shared' belong to several questions, so no reward is theirs; collect with "
             "'overwrite' or 'gated'"
         )
-    settings = fitted(settings)
-    sampling = settings.sampling
+    agent = fitted(agent)
+    sampling = agent.sampling
     if sampling.temperature not in (0.0, 1.0) or sampling.top_p != 1.0 or sampling.top_k not in (-1, 0):
         raise SettingsError(
             f"sampling: temperature {sampling.temperature}, top_p {sampling.top_p}, top_k {sampling.top_k}; rollouts "
             "are drawn at temperature 1 and top_p 1, or their log-probabilities would not be those of their draws; "
             "leave these knobs out"
         )
-    if sampling.samples not in (1, settings.rollouts.group_size):
+    if sampling.samples not in (1, rollouts.group_size):
         raise SettingsError(
-            f"sampling.samples is {sampling.samples}, rollouts.group_size {settings.rollouts.group_size}; leave out "
+            f"sampling.samples is {sampling.samples}, rollouts.group_size {rollouts.group_size}; leave out "
             "the first, a group is all samples of a question"
         )
-    drawn = sampling.model_copy(update={"temperature": 1.0, "logprobs": True, "samples": settings.rollouts.group_size})
-    return settings.model_copy(update={"sampling": drawn})
+    drawn = sampling.model_copy(update={"temperature": 1.0, "logprobs": True, "samples": rollouts.group_size})
+    return agent.model_copy(update={"sampling": drawn})
 
 
 def require_references(checked: Checked) -> None:
@@ -111,7 +116,7 @@ def write_rollouts_table(
         counts = {name: sum(report[name] for report in reports) for name in (*COUNTS, "reward_sum")}
         _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
     files = [name for report in reports for name in report["files"]]
-    record = make_record(counts, files, settings=settings, run_id=run_id)
+    record = make_record(counts, files, sampling=settings.agent.sampling, rollouts=settings.rollouts, run_id=run_id)
     publish(output, record, tables=ROLLOUT_TABLES, run_id=run_id)
     return record
 

@@ -78,7 +78,7 @@ def make_plan(settings: Settings, *, inputs: Inputs | None = None, logs_findings
         log_documents(index, inputs.found)
         warn_of_bad_files(index)
         warn_of_missing(missing)
-        warn_of_untaught(plan.questions["question"].to_pylist(), settings=settings)
+        warn_of_untaught(plan.questions["question"].to_pylist(), agent=settings.agent)
     return plan
 
 

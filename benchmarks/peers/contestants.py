@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from jobs.arguments import parse_settings
 
 from benchmarks.peers.corpus import MadeCorpus
 from benchmarks.peers.server import VllmServer
 from benchmarks.peers.text_loop import PeerResult, load_result
-from jobs.arguments import parse_settings
 from memagent_batch.engines.vllm.start import GIB_BYTES, engine_arguments, engine_environment
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import model_folder

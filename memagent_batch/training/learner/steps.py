@@ -17,12 +17,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from memagent_batch.config import TrainLoopConfig
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.runs.manifest import public_settings, read_json, write_json
 from memagent_batch.training.learner.network import sync
 from memagent_batch.training.rollouts.table import ROLLOUTS_FILE
-from memagent_batch.training.settings import TrainLoopSettings
 
 LOOP_FORMAT = "memagent-loop/1"
 LOOP_FILE, UPDATE_FILE, EVALUATION_FILE = "loop.json", "update.json", "evaluation.json"
@@ -87,14 +87,14 @@ class Step:
         self.state.unlink(missing_ok=True)
 
 
-def claim_loop(settings: TrainLoopSettings) -> Path:
+def claim_loop(training: TrainLoopConfig) -> Path:
     """The loop's folder, if it is empty or this very loop's.
 
     Raises:
         OutputError: it holds something else, or the same loop with other knobs; names them.
     """
-    folder = Path(settings.output)
-    knobs = public_settings(settings)
+    folder = Path(training.output)
+    knobs = public_settings(training)
     record = read_json(Location(uri=str(folder / LOOP_FILE)))
     if record is None:
         if Location(uri=str(folder)).files():
