@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.ray_data.session import ray_session
-from memagent_batch.runs.batching import group_documents
+from memagent_batch.runs.plan import group_documents
 from memagent_batch.settings import InputSettings, Settings
 from memagent_batch.wiring import TINY_MODEL
 from pipelines.plan import make_plan

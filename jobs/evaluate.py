@@ -90,7 +90,7 @@ def _score(arguments: Sequence[str]) -> None:
         score_on=ScoreOn(options.score_on),
     )
     if options.output:
-        from memagent_batch.log.writer import parquet_bytes
+        from memagent_batch.files.parquet import parquet_bytes
 
         locate(uri=options.output).write_bytes(parquet_bytes(scored.scores))
     if options.json:

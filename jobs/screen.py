@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from memagent_batch.config import TableFormat
 from memagent_batch.domain.readings import Status
-from memagent_batch.files.location import Location, storage_errors
+from memagent_batch.files.errors import storage_errors
+from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
 from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 

@@ -17,13 +17,11 @@ from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.stop import noted_stop
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.ray_data.write import REPORT, write_tables
-from memagent_batch.runs.batching import group_documents
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.finalise import Run, begin_run, close_run
 from memagent_batch.runs.history import keep_last_run, recorded_plan
-from memagent_batch.runs.not_read import collect_not_read
-from memagent_batch.runs.parts import kept_parts
-from memagent_batch.runs.plan import Plan, count_pending
+from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
+from memagent_batch.runs.plan import Plan, count_pending, group_documents
 from memagent_batch.settings import EngineKind, Settings
 from memagent_batch.wiring import make_output
 from pipelines.check import Checked, check
@@ -43,23 +41,27 @@ def answer(settings: Settings) -> dict[str, Any]:
 
 def answer_checked(checked: Checked) -> dict[str, Any]:
     """The same for a run that was checked, which takes no Ray; see `answer`."""
+    with ray_session():
+        return answer_plan(make_plan(checked.settings, inputs=checked.inputs), checked)
+
+
+def answer_plan(plan: Plan, checked: Checked) -> dict[str, Any]:
+    """The same for the plan of a run that was checked, inside a `ray_session`."""
     settings, reader = checked.settings, checked.reader
     output = make_output(settings)
-    with ray_session():
-        plan = make_plan(settings, inputs=checked.inputs)
-        run = begin_run(output, settings, reader=reader, plan=plan)
-        progress = Progress(run_id=run.run_id, asked=run.asked, model=settings.model, policy=settings.policy.kind)
-        with noted_stop(output, run_id=run.run_id):
-            before = keep_last_run(output)
-            progress.begin()
-            index = scan_log(output, reader_fingerprint=reader.fingerprint)
-            bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
-            not_read = read_documents(bundles, settings=settings, run=run, progress=progress)
-            index = scan_log(output, reader_fingerprint=reader.fingerprint)
-            reports = write(plan, index, run=run, not_read=not_read)
-            manifest = close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
-            progress.close()
-            return manifest
+    run = begin_run(output, settings, reader=reader, plan=plan)
+    progress = Progress(run_id=run.run_id, asked=run.asked, model=settings.model, policy=settings.policy.kind)
+    with noted_stop(output, run_id=run.run_id):
+        before = keep_last_run(output)
+        progress.begin()
+        index = scan_log(output, reader_fingerprint=reader.fingerprint)
+        bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
+        not_read = read_documents(bundles, settings=settings, run=run, progress=progress)
+        index = scan_log(output, reader_fingerprint=reader.fingerprint)
+        reports = write(plan, index, run=run, not_read=not_read)
+        manifest = close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
+        progress.close()
+        return manifest
 
 
 def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, progress: Progress) -> pa.Table:
@@ -106,7 +108,7 @@ def write(plan: Plan, index: TurnIndex, *, run: Run, not_read: pa.Table) -> list
     kept = kept_parts(run.output, columns=set(REPORT.names) - {"missing"})
     remove_leftovers(run.output, tables=ANSWER_TABLES, run_id=run.run_id)
     with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
-        rows = ray.data.from_arrow(run.parts(plan, index, not_read=not_read)).map_batches(
+        rows = ray.data.from_arrow(list(attach_not_read(plan.parts(index), not_read))).map_batches(
             partial(write_tables, projection=run.projection, kept=kept),
             batch_size=None,
             batch_format="pyarrow",

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
 import ray
 
 from memagent_batch.budgets import fitted
@@ -13,15 +12,16 @@ from memagent_batch.log.index import scan_log
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.runs.claim import publish, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.finalise import SHOWN_MISSING
+from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.verdict import require_read, require_success
 from memagent_batch.settings import Settings
 from memagent_batch.training.rollouts.groups import COUNTS
 from memagent_batch.training.rollouts.rewarder import require_reward
-from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, make_record
+from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, rollouts_record
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output, make_policy
-from pipelines.answer import answer_checked
-from pipelines.check import Checked, Inputs, check
+from pipelines.answer import answer_plan
+from pipelines.check import check
 from pipelines.plan import make_plan
 
 
@@ -38,10 +38,11 @@ def collect(settings: Settings) -> dict[str, Any]:
     require_reward(settings.rollouts)
     checked = check(sampled_job(settings))
     with ray_session():
-        require_references(checked)
-        manifest = answer_checked(checked)
+        plan = make_plan(checked.settings, inputs=checked.inputs)
+        require_references(plan)
+        manifest = answer_plan(plan, checked)
         require_read(manifest)  # a group without one of its samples would have another baseline
-        record = write_rollouts_table(checked.settings, manifest, inputs=checked.inputs)
+        record = write_rollouts_table(plan, manifest, settings=checked.settings)
     require_success(manifest, max_failed_share=settings.max_failed_share)
     return record
 
@@ -80,13 +81,13 @@ def sampled_agent(agent: AgentConfig, rollouts: RolloutConfig) -> AgentConfig:
     return agent.model_copy(update={"sampling": drawn})
 
 
-def require_references(checked: Checked) -> None:
+def require_references(plan: Plan) -> None:
     """Refuses a run of which no question could be rewarded.
 
     Raises:
         InputError: the question list has no references.
     """
-    references = make_plan(checked.settings, inputs=checked.inputs, logs_findings=False).questions["references"]
+    references = plan.questions["references"]
     if references.null_count == len(references):
         raise InputError(
             "no question has references, so nothing can be rewarded; add a column `references` (a text or a list of "
@@ -94,15 +95,13 @@ def require_references(checked: Checked) -> None:
         )
 
 
-def write_rollouts_table(
-    settings: Settings, manifest: Mapping[str, Any], *, inputs: Inputs | None = None
-) -> dict[str, Any]:
+def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, settings: Settings) -> dict[str, Any]:
     """Projects the log into `rollouts/`; `rollouts.json` then shows it in the place of the rollouts before.
 
     Args:
+        plan: what was collected.
+        manifest: of the run that collected it.
         settings: as the readings had them.
-        manifest: of the run that was collected.
-        inputs: what that run read, where it is known; else the inputs are listed again.
 
     Raises:
         CountsError: a sample that ended can't be replayed; names it.
@@ -111,25 +110,21 @@ def write_rollouts_table(
     run_id, output = manifest["run_id"], make_output(settings)
     remove_leftovers(output, tables=ROLLOUT_TABLES, run_id=run_id)
     with removed_on_failure(output, tables=ROLLOUT_TABLES, run_id=run_id):
-        reports = _project(settings, run_id=run_id, inputs=inputs)
+        reports = _project(plan, settings=settings, run_id=run_id)
         require_claim(output, run_id=run_id)
         counts = {name: sum(report[name] for report in reports) for name in (*COUNTS, "reward_sum")}
         _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
     files = [name for report in reports for name in report["files"]]
-    record = make_record(counts, files, sampling=settings.agent.sampling, rollouts=settings.rollouts, run_id=run_id)
+    record = rollouts_record(counts, files, sampling=settings.agent.sampling, rollouts=settings.rollouts, run_id=run_id)
     publish(output, record, tables=ROLLOUT_TABLES, run_id=run_id)
     return record
 
 
-def _project(settings: Settings, *, run_id: str, inputs: Inputs | None) -> list[dict[str, Any]]:
+def _project(plan: Plan, *, settings: Settings, run_id: str) -> list[dict[str, Any]]:
     """Writes the files of `rollouts`; returns a report for each part of the plan."""
     output, reader = make_output(settings), identify_reader(settings)
     index = scan_log(output, reader_fingerprint=reader.fingerprint)
-    parts = [
-        part.append_column("part", pa.array([number] * part.num_rows, pa.int64()))
-        for number, part in enumerate(make_plan(settings, inputs=inputs, logs_findings=False).parts(index))
-    ]
-    rows = ray.data.from_arrow(parts).map_batches(
+    rows = ray.data.from_arrow(list(plan.parts(index))).map_batches(
         project_rollouts,
         fn_kwargs={"task": RolloutTask(settings=settings, run_id=run_id, reader=reader)},
         batch_size=None,

@@ -16,8 +16,8 @@ from memagent_batch.errors import MemagentError
 from memagent_batch.evaluation.answer_tables import read_answers
 from memagent_batch.evaluation.record import (
     CONVERTED_FOLDER,
-    RUNS_FOLDER,
     SCORES_FOLDER,
+    VARIANT_RUNS_FOLDER,
     VariantRecord,
     claim_evaluation,
     public_knobs,
@@ -28,10 +28,11 @@ from memagent_batch.evaluation.suites.conversion import convert_suite
 from memagent_batch.evaluation.suites.foreign import ForeignFormat, detect_format
 from memagent_batch.evaluation.suites.reader import is_suite, read_description, read_suite_questions
 from memagent_batch.evaluation.suites.schemas import DOCUMENTS_FOLDER, QUESTIONS_FILE, SUITE_FILE
+from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
-from memagent_batch.log.writer import parquet_bytes
+from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.logs import EventKind
-from memagent_batch.runs.manifest import MANIFEST_FILE, public_settings, read_json
+from memagent_batch.runs.manifest import MANIFEST_FILE, public_settings
 from memagent_batch.runs.verdict import require_read, require_success
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_output
 from pipelines.answer import answer
@@ -129,7 +130,7 @@ def require_variants(variants: Sequence[Variant], *, output: Location) -> None:
         TooManyFailedError: one did; names it.
     """
     for variant in variants:
-        manifest = read_json(output / RUNS_FOLDER / variant.name / MANIFEST_FILE)
+        manifest = read_json(output / VARIANT_RUNS_FOLDER / variant.name / MANIFEST_FILE)
         with naming(variant):
             require_success(manifest or {}, max_failed_share=variant.run.max_failed_share)
 
@@ -177,7 +178,7 @@ def place_variant(variant: Variant, *, suite: Suite, output: Location) -> Varian
     """The variant's job: the documents and questions of the suite, and an output in the evaluation."""
     run = {name: getattr(variant.run, name) for name in RunConfig.model_fields}
     job = JobConfig(
-        **run | {"output": (output / RUNS_FOLDER / variant.name).uri},
+        **run | {"output": (output / VARIANT_RUNS_FOLDER / variant.name).uri},
         agent=fitted(variant.agent),
         documents=(suite.place / DOCUMENTS_FOLDER).uri,
         questions=(suite.place / QUESTIONS_FILE).uri,
@@ -212,7 +213,7 @@ def read_variant(variant: VariantJob, *, suite: Suite, before: VariantRecord | N
     spent = before.seconds if before and before.reader_fingerprint == manifest["reader_fingerprint"] else 0.0
     return VariantRecord(
         name=variant.name,
-        run=f"{RUNS_FOLDER}/{variant.name}",
+        run=f"{VARIANT_RUNS_FOLDER}/{variant.name}",
         scores=f"{SCORES_FOLDER}/{variant.name}.parquet",
         model=variant.job.agent.model,
         policy=variant.job.agent.policy.kind,

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from memagent_batch.domain.advantages import Advantage
-from memagent_batch.errors import InputError, OutputError, SettingsError
+from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.files.claims import claimed_record
+from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
-from memagent_batch.runs.manifest import reaching, read_json, write_json
 from memagent_batch.training.bridges.bridge import OVERRIDES_FILE, Bridge, Exported
 from memagent_batch.training.bridges.exports import (
     EXPORT_FILE,
@@ -42,7 +43,7 @@ def export(rollouts: Location, output: Location, *, to: str) -> dict[str, Any]:
     bridge, table = BRIDGES[to], read_rollouts_record(rollouts)
     advantage = Advantage(table["rollouts"]["advantage"])
     bridge.settings(_exported(ExportCounts(), output=output, advantage=advantage))  # refuses before anything is written
-    _require_own(output)
+    claimed_record(output, EXPORT_FILE, layout=EXPORT_FORMAT)
     export_id = uuid.uuid4().hex[:12]
     try:
         writer, prompts = _write_turns(rollouts, output, bridge=bridge, files=table["files"], export_id=export_id)
@@ -69,27 +70,6 @@ def export(rollouts: Location, output: Location, *, to: str) -> dict[str, Any]:
     for name in {OVERRIDES_FILE, AGENT_LOOP_FILE} - settings.keys():
         (output / name).delete()
     return record
-
-
-def _require_own(output: Location) -> None:
-    """Refuses a place that holds anything but an export.
-
-    Raises:
-        OutputError: names what is there.
-    """
-    with reaching(output):
-        record = read_json(output / EXPORT_FILE)
-        files = [] if record else output.files()
-    if files:
-        raise OutputError(
-            f"output: {output.uri} holds other files ({files[0]}, {len(files)} in all) and no {EXPORT_FILE}; choose an "
-            "empty folder"
-        )
-    if record and record.get("format") != EXPORT_FORMAT:
-        raise OutputError(
-            f"output: {EXPORT_FILE} in {output.uri} has the format {record.get('format')!r}, this version writes "
-            f"{EXPORT_FORMAT!r}; choose an empty folder"
-        )
 
 
 def _write_turns(

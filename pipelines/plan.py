@@ -17,6 +17,7 @@ from memagent_batch.inputs.documents import (
     require_unique_ids,
     with_missing,
 )
+from memagent_batch.inputs.findings import log_documents, warn_of_bad_files, warn_of_missing
 from memagent_batch.inputs.questions import missing_documents
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.log.index import TurnIndex, scan_log
@@ -24,7 +25,6 @@ from memagent_batch.log.question_list import question_lists
 from memagent_batch.logs import step
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import count_tokens, index_shards
-from memagent_batch.runs.findings import log_documents, warn_of_bad_files, warn_of_missing
 from memagent_batch.runs.plan import Plan, count_pending
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_documents, make_output, make_policy, make_prompt_tokens, make_tokenizer
@@ -45,13 +45,12 @@ def plan_checked(checked: Checked) -> dict[str, Any]:
             return summarise_plan(plan, scan_log(output, reader_fingerprint=checked.reader.fingerprint), settings)
 
 
-def make_plan(settings: Settings, *, inputs: Inputs | None = None, logs_findings: bool = True) -> Plan:
+def make_plan(settings: Settings, *, inputs: Inputs | None = None) -> Plan:
     """Indexes the documents in parallel, and joins them with the questions.
 
     Args:
         settings: All knobs.
         inputs: What `read_inputs` found, where that is known.
-        logs_findings: Whether to log what the inputs hold.
 
     Raises:
         InputError: a file, column or row can't be used; names it.
@@ -74,11 +73,10 @@ def make_plan(settings: Settings, *, inputs: Inputs | None = None, logs_findings
         require_lists_fit(plan, settings)
     else:
         require_questions_fit(plan, settings)
-    if logs_findings:
-        log_documents(index, inputs.found)
-        warn_of_bad_files(index)
-        warn_of_missing(missing)
-        warn_of_untaught(plan.questions["question"].to_pylist(), agent=settings.agent)
+    log_documents(index, inputs.found)
+    warn_of_bad_files(index)
+    warn_of_missing(missing)
+    warn_of_untaught(plan.questions["question"].to_pylist(), agent=settings.agent)
     return plan
 
 

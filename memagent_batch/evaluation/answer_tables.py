@@ -6,11 +6,12 @@ import pyarrow.compute as pc
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.suites.schemas import ANSWER_COLUMNS
+from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.columnar import open_grouped
-from memagent_batch.inputs.records import reading
 from memagent_batch.inputs.shards import list_files
-from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, table_locations
+from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
+from memagent_batch.runs.table_files import table_locations
 from memagent_batch.runs.tables import ANSWERS_FOLDER
 
 REQUIRED = ("document_id", "question_id", "answer")
@@ -47,7 +48,7 @@ def read_answers(location: Location) -> pa.Table:
 
 def _files(location: Location) -> list[Location]:
     """The files of `answers` where the location is a run's output; else all files of the location."""
-    with reading(location.uri):
+    with input_errors(location.uri):
         is_run = location.is_folder() and (location / RUN_FILE).exists()
         if not is_run:
             return [location.at(file.path) for file in list_files(location)]

@@ -5,15 +5,16 @@ from typing import Any
 
 from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import OutputError
+from memagent_batch.files.claims import claimed_record
+from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.masking import shown
-from memagent_batch.runs.manifest import reaching, read_json, write_json
 
 EVALUATION_FILE = "evaluation.json"
 EVALUATION_FORMAT = "memagent-evaluation/1"
 """Changes with every change of layout that an older version can't read."""
 
-RUNS_FOLDER = "runs"
+VARIANT_RUNS_FOLDER = "runs"
 SCORES_FOLDER = "scores"
 CONVERTED_FOLDER = "suite"
 """Where a foreign suite lies in this project's layout."""
@@ -76,20 +77,9 @@ def read_evaluation(output: Location) -> Evaluation | None:
     Raises:
         OutputError: it holds something else, or the evaluation of another version.
     """
-    with reaching(output):
-        value = read_json(output / EVALUATION_FILE)
-        files = [] if value else output.files()
+    value = claimed_record(output, EVALUATION_FILE, layout=EVALUATION_FORMAT)
     if value is None:
-        if files:
-            raise OutputError(
-                f"output: {output.uri} holds other files ({files[0]}, {len(files)} in all) and no {EVALUATION_FILE}; "
-                "choose an empty folder"
-            )
         return None
-    if value.get("format") != EVALUATION_FORMAT:
-        raise OutputError(
-            f"output: {output.uri} has the layout {value.get('format')!r}, this version writes {EVALUATION_FORMAT!r}"
-        )
     try:
         variants = tuple(VariantRecord(**variant) for variant in value["variants"])
         return Evaluation(suite=value["suite"], suite_folder=value["suite_folder"], variants=variants)
@@ -108,7 +98,7 @@ def claim_evaluation(output: Location, *, suite: Location, is_foreign: bool) -> 
     """
     named = shown(suite.fs.unstrip_protocol(suite.path))
     there = read_evaluation(output)
-    if there is not None and there.suite != named and (output / RUNS_FOLDER).files():
+    if there is not None and there.suite != named and (output / VARIANT_RUNS_FOLDER).files():
         raise OutputError(
             f"output: {output.uri} belongs to an evaluation over the suite {there.suite}, not {named}; choose another "
             "output"

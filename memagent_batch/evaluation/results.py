@@ -1,19 +1,20 @@
 """What an evaluation left behind: the scores of its variants, and the rows that a run kept of chosen readings."""
 
 from collections.abc import Iterator, Set
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.errors import InputError, OutputError
+from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.record import EVALUATION_FILE, Evaluation, VariantRecord, read_evaluation
 from memagent_batch.evaluation.suites.schemas import SCORES
+from memagent_batch.files.errors import output_errors, table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
 from memagent_batch.inputs.columnar import GroupedFile, open_grouped
-from memagent_batch.runs.manifest import MANIFEST_FILE, reaching, table_locations
+from memagent_batch.log.index import Row
+from memagent_batch.runs.manifest import MANIFEST_FILE
+from memagent_batch.runs.table_files import table_locations
 from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 
 REMEDY = "run `evaluate run` again with the same arguments; finished readings are not read anew"
@@ -22,18 +23,17 @@ REMEDY = "run `evaluate run` again with the same arguments; finished readings ar
 READING_COLUMNS = ("document_id", "question_id", "sample")
 """What names a reading inside a run."""
 
-ReadingKey = tuple[str, str, int]
+ReadingIds = tuple[str, str, int]
 """Values of `READING_COLUMNS`."""
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingRows:
     """What a run kept of some readings."""
 
-    answers: dict[ReadingKey, Row]
+    answers: dict[ReadingIds, Row]
     """Their rows of `answers`."""
-    memories: dict[ReadingKey, list[Row]]
+    memories: dict[ReadingIds, list[Row]]
     """Their rows of `memories`, in the order of their turns; none for a reading that failed before its first."""
 
 
@@ -43,7 +43,7 @@ def open_evaluation(output: Location) -> Evaluation:
     Raises:
         OutputError: there is none, it is broken, another version or program wrote it, or no variant is there yet.
     """
-    with reaching(output):
+    with output_errors(output.uri):
         is_there = (output / EVALUATION_FILE).exists()
     if not is_there:
         raise OutputError(
@@ -65,13 +65,13 @@ def read_scores(output: Location, evaluation: Evaluation) -> pa.Table:
     return pa.concat_tables([_read_scores(output / variant.scores, variant) for variant in evaluation.variants])
 
 
-def read_readings(run: Location, keys: Set[ReadingKey]) -> ReadingRows:
+def read_readings(run: Location, keys: Set[ReadingIds]) -> ReadingRows:
     """What the run in this folder kept of some readings. Holds one batch of rows at a time, beside what it returns.
 
     Raises:
         OutputError: a table can't be read; names the file.
     """
-    memories: dict[ReadingKey, list[Row]] = {}
+    memories: dict[ReadingIds, list[Row]] = {}
     for row in _matching(run, MEMORIES_FOLDER, keys):
         memories.setdefault(_key(row), []).append(row)
     return ReadingRows(
@@ -83,26 +83,17 @@ def read_readings(run: Location, keys: Set[ReadingKey]) -> ReadingRows:
 def _read_scores(place: Location, variant: VariantRecord) -> pa.Table:
     if not place.exists():
         raise OutputError(f"the scores of variant {variant.name!r} are missing: there is no {place.uri}; {REMEDY}")
-    with _reading(place.uri):
+    with table_errors(place.uri, remedy=REMEDY):
         table = read_parquet(place).select(SCORES.names).cast(SCORES)
     if not table.num_rows:
         raise OutputError(f"the scores of variant {variant.name!r} are empty: {place.uri}; {REMEDY}")
     return table
 
 
-@contextmanager
-def _reading(path: str) -> Iterator[None]:
-    """Turns what pyarrow, file systems and readers raise while a table is read into an OutputError."""
-    try:
-        yield
-    except (pa.ArrowException, OSError, KeyError, InputError) as error:
-        raise OutputError(f"{path} can't be read: {' '.join(str(error).split())}; {REMEDY}") from error
-
-
-def _matching(run: Location, table: str, keys: Set[ReadingKey]) -> Iterator[Row]:
+def _matching(run: Location, table: str, keys: Set[ReadingIds]) -> Iterator[Row]:
     """Rows of these readings in a table of a run; none where the run's folder is no longer there."""
     for place in table_locations(run, table) if keys and (run / MANIFEST_FILE).exists() else ():
-        with _reading(place.uri), open_grouped(place) as file:
+        with table_errors(place.uri, remedy=REMEDY), open_grouped(place) as file:
             for group in range(len(file.group_bytes)):
                 if any(places for _, places in _found(file, group, keys=keys, names=READING_COLUMNS)):
                     for batch, places in _found(file, group, keys=keys, names=file.schema.names):
@@ -110,7 +101,7 @@ def _matching(run: Location, table: str, keys: Set[ReadingKey]) -> Iterator[Row]
 
 
 def _found(
-    file: GroupedFile, group: int, *, keys: Set[ReadingKey], names: tuple[str, ...] | list[str]
+    file: GroupedFile, group: int, *, keys: Set[ReadingIds], names: tuple[str, ...] | list[str]
 ) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
     """Batches of a row group, with the places of the rows that are looked for."""
     for batch in file.batches(group, names=names):
@@ -118,6 +109,6 @@ def _found(
         yield batch, [place for place, key in enumerate(zip(*columns, strict=True)) if key in keys]
 
 
-def _key(row: Row) -> ReadingKey:
+def _key(row: Row) -> ReadingIds:
     document_id, question_id, sample = (row[name] for name in READING_COLUMNS)
     return document_id, question_id, sample

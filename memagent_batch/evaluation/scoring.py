@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import pyarrow as pa
 
@@ -18,8 +17,7 @@ from memagent_batch.evaluation.suites.conversion import read_any_questions
 from memagent_batch.evaluation.suites.foreign import ForeignFormat
 from memagent_batch.evaluation.suites.schemas import MISSING, SCORES
 from memagent_batch.files.location import Location
-
-Row = dict[str, Any]
+from memagent_batch.log.index import Row
 
 ALL_TASKS = "all tasks"
 """Stands for the task where a summary takes all of them together."""

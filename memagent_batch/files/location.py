@@ -16,17 +16,14 @@ from typing import IO, Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from memagent_batch.errors import MemagentError, StorageError, StorageOutageError
 from memagent_batch.files.disk import files_below, locked, make_folder, sync_folder, without_parents
+from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.options import Options, StorageOptions
 from memagent_batch.masking import shown
 
 S3_RETRIES = {"mode": "standard", "max_attempts": 8}
 """Tries of one request to S3, on 5xx, throttling and broken connections: up to about a minute with their pauses. What
 lasts longer is an outage, which the turn log waits out."""
-
-LASTING_ERRORS = (PermissionError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
-"""What another try can't mend. A full disk is not among them: room may be made."""
 
 DELETE_THREADS = 16
 """Files removed at once, by a request each: s3fs drops what the answer to a bulk request says of a refused key."""
@@ -65,10 +62,6 @@ class Location:
     def __str__(self) -> str:
         """The place for messages: without secrets."""
         return shown(self.uri)
-
-    def cause(self, error: Exception) -> Exception | None:
-        """What a message about this place is raised `from`; nothing if a traceback of it would show a secret."""
-        return cause(error, uri=self.uri)
 
     @cached_property
     def _resolved(self) -> tuple[fsspec.AbstractFileSystem, str]:
@@ -367,26 +360,3 @@ def _retry_throttled_s3() -> None:
         return bool(status == 429)
 
     set_custom_error_handler(is_throttled)
-
-
-@contextlib.contextmanager
-def storage_errors(uri: str, *, done: str = "read") -> Iterator[None]:
-    """Turns what a file system raises while the block uses `uri` into a StorageError.
-
-    Raises:
-        StorageError: the place is refused or not there.
-        StorageOutageError: the store does not answer, is overloaded or full.
-    """
-    try:
-        yield
-    except MemagentError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the boundary to every file system's own exceptions
-        kind = StorageError if isinstance(error, LASTING_ERRORS) else StorageOutageError
-        message = f"{shown(uri)} can't be {done}: {type(error).__name__}: {error}"
-        raise kind(message) from cause(error, uri=uri)
-
-
-def cause(error: Exception, *, uri: str) -> Exception | None:
-    """What a message about `uri` is raised `from`: nothing if a traceback of `error` could show a secret of the URI."""
-    return error if shown(uri) == uri else None

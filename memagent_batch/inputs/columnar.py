@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyarrow import types
 
 from memagent_batch.errors import InputError
+from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.records import (
     Column,
@@ -25,7 +26,6 @@ from memagent_batch.inputs.records import (
     convert,
     decode,
     make_record,
-    reading,
     refuse_missing,
     refuse_type,
 )
@@ -94,7 +94,7 @@ def open_grouped(location: Location) -> Iterator[GroupedFile]:
     Raises:
         InputError: the file is missing, truncated or neither of the two.
     """
-    with reading(location.uri), _open_native(location) as stream:
+    with input_errors(location.uri), _open_native(location) as stream:
         if stream.read(len(_ARROW_MAGIC)) == _ARROW_MAGIC:
             yield _ArrowFile.open(stream)
             return

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from memagent_batch.errors import InputError
+from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.columnar import ColumnarReader
 from memagent_batch.inputs.lines import CsvReader, JsonlReader
@@ -19,7 +20,6 @@ from memagent_batch.inputs.records import (
     Value,
     convert,
     decode,
-    reading,
 )
 
 
@@ -91,7 +91,7 @@ class TextReader:
         self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
     ) -> Iterator[Record]:
         """See `RecordReader`. The place is the whole file."""
-        with reading(location.uri):
+        with input_errors(location.uri):
             data = location.read_bytes()
         values = tuple(convert(_decode_file(data), column=column, where=location.uri) for column in columns)
         yield Record(place=Place(start=0, stop=len(data)), where=location.uri, values=values)

@@ -1,23 +1,26 @@
 """Reads the objects of a JSON file one after another, be it one array or one object a line; holds one at a time."""
 
 import io
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
+
+import ijson
 
 from memagent_batch.errors import InputError
+from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.lines import json_object, open_lines
-from memagent_batch.inputs.records import BOM, reading
+from memagent_batch.inputs.records import BOM
 
-_BLOCK_CHARS = 1024 * 1024
-"""What is read at first, characters, and again with each step of a long object, doubled."""
+_BLOCK_BYTES = 1024 * 1024
+"""Most of a line that is parsed at once. A text is scanned again with each of its blocks, so they are large."""
 
-_END_CHARS = 16
-"""An error this near to what was read last, characters, may only mean that more is to come."""
+_PARSER = ijson.get_backend("python")
+"""The exact one: those in C read half of a surrogate pair as `?`, and refuse integers of more than 64 bits."""
 
-_SPACE = " \t\r\n"
+_OPENING = frozenset({"start_map", "start_array"})
+_CLOSING = frozenset({"end_map", "end_array"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +32,6 @@ class JsonObject:
     where: str
     """The same for a person: file, record, line."""
     value: dict[str, Any]
-    """The object."""
 
 
 def read_objects(location: Location) -> Iterator[JsonObject]:
@@ -38,8 +40,8 @@ def read_objects(location: Location) -> Iterator[JsonObject]:
     Raises:
         InputError: the file can't be read, or is malformed; names file, line and record.
     """
-    with reading(location.uri), location.fs.open(location.path, "rb") as stream:
-        start = stream.read(_BLOCK_CHARS).removeprefix(BOM).lstrip()
+    with input_errors(location.uri), location.fs.open(location.path, "rb") as stream:
+        start = stream.read(_BLOCK_BYTES).removeprefix(BOM).lstrip()
     if start.startswith(b"["):
         yield from _array_objects(location)
         return
@@ -53,92 +55,55 @@ def read_objects(location: Location) -> Iterator[JsonObject]:
 
 
 def _array_objects(location: Location) -> Iterator[JsonObject]:
-    with reading(location.uri), location.fs.open(location.path, "rb") as stream:
-        characters = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8-sig")
-        text = _Text(stream=characters, path=location.uri)
-        text.take("[")
+    """The objects of a file that is one array."""
+    with input_errors(location.uri), location.fs.open(location.path, "rb") as stream:
+        lines = _Lines(io.BufferedReader(stream))
+        values = _array_values(lines)
         number = 0
-        while text.next() != "]":
-            if number:
-                text.take(",")
-            where = f"{location.uri}, record {number + 1}, line {text.line()}"
-            value = text.value(where=where)
+        while True:
+            record = f"{location.uri}, record {number + 1}"
+            try:
+                line, value = next(values)
+            except StopIteration:
+                return
+            except (ijson.JSONError, ValueError) as error:
+                where = f"{record}, line {lines.num_lines}"
+                raise InputError(f"{where}: malformed JSON ({error}); write an array of objects") from error
+            where = f"{record}, line {line}"
             if not isinstance(value, dict):
                 raise InputError(f"{where} holds {type(value).__name__}, not an object; write an array of objects")
             yield JsonObject(number=number, where=where, value=value)
             number += 1
 
 
-@dataclass(slots=True, kw_only=True)
-class _Text:
-    """The text of a file, of which a part has been read."""
+def _array_values(lines: "_Lines") -> Iterator[tuple[int, Any]]:
+    """Each value of the array with the line in which it begins, from 1."""
+    builder, first_line, depth = ijson.ObjectBuilder(), 1, 0
+    for event, value in _PARSER.basic_parse(lines, buf_size=_BLOCK_BYTES, use_float=True):
+        depth -= event in _CLOSING
+        if depth:
+            if depth == 1 and event not in _CLOSING:
+                builder, first_line = ijson.ObjectBuilder(), lines.num_lines
+            builder.event(event, value)
+            if depth == 1 and event not in _OPENING:
+                yield first_line, builder.value
+        depth += event in _OPENING
 
-    stream: IO[str]
-    """What is still to be read."""
-    path: str
-    """The file, for messages."""
-    buffer: str = ""
-    """What has been read and is kept."""
-    position: int = 0
-    """First character of the buffer that is not used yet."""
-    num_lines: int = 1
-    """Line of the file in which the buffer begins, from 1."""
 
-    def line(self) -> int:
-        """Line of the next value."""
-        self.next()
-        return self.num_lines + self.buffer.count("\n", 0, self.position)
+class _Lines:
+    """A file that is read line by line, so that the parser's events are of the line that was read last."""
 
-    def next(self) -> str:
-        """The next character that is not white space; it stays. Empty at the end of the file."""
-        while True:
-            while self.position < len(self.buffer) and self.buffer[self.position] in _SPACE:
-                self.position += 1
-            if self.position < len(self.buffer) or not self._read_on(_BLOCK_CHARS):
-                return self.buffer[self.position : self.position + 1]
+    def __init__(self, stream: io.BufferedReader) -> None:
+        self._stream = stream
+        self._starts_line = False
+        if stream.peek(len(BOM)).startswith(BOM):
+            stream.read(len(BOM))
+        self.num_lines = 1
+        """Line that was read last, from 1."""
 
-    def take(self, character: str) -> None:
-        """Uses the next character, which must be this one.
-
-        Raises:
-            InputError: it is another.
-        """
-        there = self.next()
-        if there != character:
-            found = repr(there) if there else "the end of the file"
-            raise InputError(
-                f"{self.path}, line {self.line()}: malformed JSON, {found} where {character!r} should be; "
-                "write one array of objects, or one object a line"
-            )
-        self.position += 1
-
-    def value(self, *, where: str) -> Any:
-        """Uses the next value, reading on as long as it is not whole.
-
-        Raises:
-            InputError: it is malformed.
-        """
-        self.next()
-        block = _BLOCK_CHARS
-        while True:
-            try:
-                value, self.position = json.JSONDecoder().raw_decode(self.buffer, self.position)
-            except (json.JSONDecodeError, RecursionError) as error:
-                if not (self._may_go_on(error) and self._read_on(block)):
-                    fault = error.msg if isinstance(error, json.JSONDecodeError) else error
-                    raise InputError(f"{where}: malformed JSON ({fault}); write an array of objects") from error
-                block *= 2
-            else:
-                return value
-
-    def _may_go_on(self, error: Exception) -> bool:
-        if not isinstance(error, json.JSONDecodeError):
-            return False
-        return error.msg.startswith("Unterminated string") or error.pos >= len(self.buffer) - _END_CHARS
-
-    def _read_on(self, num_chars: int) -> bool:
-        """Drops what is used and reads more; False where there is no more."""
-        more = self.stream.read(num_chars)
-        self.num_lines += self.buffer.count("\n", 0, self.position)
-        self.buffer, self.position = self.buffer[self.position :] + more, 0
-        return bool(more)
+    def read(self, num_bytes: int) -> bytes:
+        """The rest of the line, or that much of it."""
+        self.num_lines += self._starts_line
+        line = self._stream.readline(num_bytes)
+        self._starts_line = line.endswith(b"\n")
+        return line

@@ -18,7 +18,7 @@ _WITHOUT_FOLDERS = ("http://", "https://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableFormat:
+class LakeFormat:
     """How the tables of one format are recognised."""
 
     name: str
@@ -32,14 +32,14 @@ class TableFormat:
 
 
 _FORMATS = (
-    TableFormat(
+    LakeFormat(
         name="Delta",
         log_folder="_delta_log",
         endings=(".json", ".checkpoint.parquet"),
         export="from deltalake import DeltaTable; import pyarrow.parquet as pq; "
         "pq.write_table(DeltaTable('TABLE').to_pyarrow_table(), 'FOLDER/documents.parquet')",
     ),
-    TableFormat(
+    LakeFormat(
         name="Iceberg",
         log_folder="metadata",
         endings=(".metadata.json",),
@@ -102,7 +102,7 @@ def _between(root: str, paths: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
-def _format_at(fs: fsspec.AbstractFileSystem, folder: str) -> TableFormat | None:
+def _format_at(fs: fsspec.AbstractFileSystem, folder: str) -> LakeFormat | None:
     """The format of the table whose folder this is, if it is one."""
     for format_ in _FORMATS:
         log = f"{folder}/{format_.log_folder}"
@@ -116,7 +116,7 @@ def _format_at(fs: fsspec.AbstractFileSystem, folder: str) -> TableFormat | None
     return None
 
 
-def _refusal(location: Location, folder: str, format_: TableFormat) -> InputError:
+def _refusal(location: Location, folder: str, format_: LakeFormat) -> InputError:
     return InputError(
         f"{location.at(folder).uri} is a table of {format_.name} (it has {format_.log_folder}/): its files also hold "
         "rows that are deleted or replaced, so they can't be read as they are; export its current version to a folder "

@@ -11,6 +11,7 @@ from functools import partial
 from typing import IO, Any
 
 from memagent_batch.errors import InputError
+from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.records import (
     BOM,
@@ -23,7 +24,6 @@ from memagent_batch.inputs.records import (
     Value,
     convert,
     make_record,
-    reading,
     refuse_missing,
 )
 
@@ -133,14 +133,14 @@ def open_lines(location: Location) -> Iterator[ByteLines]:
     Raises:
         InputError: the file is missing or can't be read.
     """
-    with reading(location.uri), location.fs.open(location.path, "rb", block_size=_BLOCK_BYTES) as file:
+    with input_errors(location.uri), location.fs.open(location.path, "rb", block_size=_BLOCK_BYTES) as file:
         yield ByteLines(stream=io.BufferedReader(file), path=location.uri)
 
 
 def line_at(location: Location, position: int) -> int:
     """Line of the file, from 1, in which the byte at `position`, from 0, stands. Reads the file up to there."""
     num_lines = 1
-    with reading(location.uri), location.fs.open(location.path, "rb", block_size=_BLOCK_BYTES) as file:
+    with input_errors(location.uri), location.fs.open(location.path, "rb", block_size=_BLOCK_BYTES) as file:
         while position > 0 and (block := file.read(min(position, _BLOCK_BYTES))):
             num_lines += block.count(b"\n")
             position -= len(block)
@@ -306,7 +306,7 @@ def _fetch_lines(location: Location, *, places: Sequence[Place]) -> Iterator[tup
     """The bytes at sorted `places`, a few near ones at a time."""
     for span in _spans(places):
         first = span[0].start
-        with reading(location.uri):
+        with input_errors(location.uri):
             data = location.fs.cat_file(location.path, start=first, end=span[-1].stop)
         for place in span:
             stream = io.BytesIO(data[place.start - first : place.stop - first])

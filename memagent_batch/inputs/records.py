@@ -1,27 +1,17 @@
-"""Records: what the readers of all file formats hand on, and the one place where a reader's errors are classified.
+"""Records: what the readers of all file formats hand on.
 
 A row's way starts here: a file becomes records, the records become the index (`documents.py`) or the question list
 (`questions.py`).
 """
 
-import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NoReturn, Protocol
 
-import pyarrow as pa
-
-from memagent_batch.errors import InputError, InputUnreachableError, MemagentError
-from memagent_batch.files.location import Location, cause
-
-_CLIENT_PACKAGES = frozenset(
-    {"adlfs", "aiobotocore", "aiohttp", "azure", "botocore", "fsspec", "gcsfs", "google", "httpx", "httpx2"}
-    | {"huggingface_hub", "requests"}
-)
-"""Packages of file system clients whose errors do not descend from OSError."""
+from memagent_batch.errors import InputError
+from memagent_batch.files.location import Location
 
 BOM = b"\xef\xbb\xbf"
 """UTF-8 byte order mark, which some editors put first in a file; never part of a text."""
@@ -130,48 +120,6 @@ class RecordReader(Protocol):
             InputError: the file or the column can't be read.
         """
         ...
-
-
-@contextmanager
-def reading(path: str) -> Iterator[None]:
-    """Turns what pyarrow and file systems raise while `path` is read into an InputError.
-
-    Raises:
-        InputError: the file is missing, forbidden, truncated or malformed.
-    """
-    try:
-        yield
-    except MemagentError:
-        raise
-    except FileNotFoundError as error:
-        raise InputUnreachableError(f"{path}: no such file or folder; check the path") from cause(error, uri=path)
-    except PermissionError as error:
-        raise InputUnreachableError(
-            f"{path}: not allowed to read it ({error}); check its rights or your credentials"
-        ) from cause(error, uri=path)
-    except Exception as error:
-        if not _is_foreign(error):
-            raise
-        detail = str(error).strip() or type(error).__name__
-        kind = InputError if _is_of_content(error) else InputUnreachableError
-        raise kind(
-            f"{path} can't be read: {detail}; is it whole, in the format that its ending or --input.format says, "
-            "and reachable with --storage-options?"
-        ) from cause(error, uri=path)
-
-
-def _is_foreign(error: Exception) -> bool:
-    """Whether an error comes from a file, a file format or a file system's client, and not from this project's code."""
-    if isinstance(error, OSError | pa.ArrowException | UnicodeDecodeError | ImportError | csv.Error):
-        return True
-    return type(error).__module__.partition(".")[0] in _CLIENT_PACKAGES
-
-
-def _is_of_content(error: Exception) -> bool:
-    """Whether an error is about what a file holds. pyarrow says so of a damaged file by a bare OSError too."""
-    if isinstance(error, OSError):
-        return type(error) is OSError and error.errno is None
-    return isinstance(error, pa.ArrowException | UnicodeDecodeError | csv.Error)
 
 
 def make_record(values: Callable[[], tuple[Value, ...]], *, place: Place, where: str, keep_bad: bool) -> Record:

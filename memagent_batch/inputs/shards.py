@@ -16,11 +16,11 @@ from typing import Any
 from fsspec.utils import glob_translate
 
 from memagent_batch.errors import InputError, InputUnreachableError
+from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.columnar import open_grouped
 from memagent_batch.inputs.formats import UNKNOWN_REMEDY, Format, format_of, is_named_text
 from memagent_batch.inputs.lake_tables import refuse_listed_tables, refuse_tables_around
-from memagent_batch.inputs.records import reading
 from memagent_batch.settings import InputSettings, OnBadFile
 
 _SHARD_BYTES = 128 * 1024 * 1024
@@ -163,7 +163,7 @@ def list_files(location: Location) -> list[InputFile]:
         InputError: there is none, one of them is no plain file or part of a lake's table, or the location can't be
             reached.
     """
-    with reading(location.uri):
+    with input_errors(location.uri):
         info = _info(location)
         path = location.path
         if info is not None and info["type"] != "directory":

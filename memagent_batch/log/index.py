@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status
-from memagent_batch.errors import OutputError
-from memagent_batch.files.location import Location, storage_errors
+from memagent_batch.files.errors import storage_errors, table_errors
+from memagent_batch.files.location import Location
 from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER
 
@@ -31,7 +31,7 @@ TurnsKey = tuple[str, str]
 """Document hash, and question hash (or the hash of the list that the turns are shared by): where turns stand."""
 
 Row = dict[str, Any]
-"""A log row by column name."""
+"""A row of a table by column name."""
 
 Rank = tuple[bool, str, float]
 """Order among outcomes of one address, the one that stands last: a class, the run's id, seconds inside the run."""
@@ -276,17 +276,11 @@ def _read_file(
     folder: Location, path: str, *, columns: list[str], reader_fingerprint: str, document_hashes: pa.Array | None
 ) -> pa.Table:
     wanted = list(dict.fromkeys([*columns, "reader_fingerprint"]))
-    with storage_errors(path):
-        try:
-            # a store is asked once for the whole file: it is small, and its footer alone would cost several requests
-            source = path if folder.is_local else pa.BufferReader(folder.fs.cat_file(path))
-            with pq.ParquetFile(source, pre_buffer=False) as file:
-                table = file.read(columns=wanted, use_threads=False)
-        except (OSError, pa.ArrowException) as error:
-            if isinstance(error, OSError) and (error.errno or isinstance(error, TimeoutError)):
-                raise  # the store's, not the file's
-            raise OutputError(
-                f"log file {path} can't be read: {error}; restore it, or delete it to read its turns again"
-            ) from error
+    remedy = "restore it, or delete it to read its turns again"
+    with storage_errors(path), table_errors(f"log file {path}", remedy=remedy, of_store=False):
+        # a store is asked once for the whole file: it is small, and its footer alone would cost several requests
+        source = path if folder.is_local else pa.BufferReader(folder.fs.cat_file(path))
+        with pq.ParquetFile(source, pre_buffer=False) as file:
+            table = file.read(columns=wanted, use_threads=False)
     table = table.filter(pc.equal(table["reader_fingerprint"], reader_fingerprint))
     return table if document_hashes is None else table.filter(pc.is_in(table["document_hash"], document_hashes))

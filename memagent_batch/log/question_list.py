@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import read_parquet
-from memagent_batch.log.writer import parquet_bytes
+from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.policies.shared import question_list
 
 ASKED_FOLDER = "log/questions"

@@ -6,7 +6,6 @@ rows and writes them every few seconds or few MiB, off the event loop.
 
 import asyncio
 import contextlib
-import io
 import secrets
 import time
 from collections.abc import Mapping
@@ -15,12 +14,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import LogRowError, StorageError, StorageOutageError
 from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.settings import LogSettings
 
@@ -244,13 +243,6 @@ SPAN_COLUMNS = {
     "char_end": "char_end",
 }
 """Fields of a ChunkSpan and the columns that hold them."""
-
-
-def parquet_bytes(table: pa.Table) -> bytes:
-    """The table as one Parquet file, zstd."""
-    sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd")
-    return sink.getvalue()
 
 
 def new_run_id(*, after: str = "") -> str:

@@ -17,7 +17,7 @@ from memagent_batch.ray_data.reporter import Reporter
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ListTurns, LoggedTurns, ReadingTurns
-from memagent_batch.runs.not_read import ENDED
+from memagent_batch.runs.parts import ENDED
 
 
 class Reader:

@@ -9,7 +9,7 @@ from memagent_batch.errors import MemagentError
 from memagent_batch.files.location import Location
 from memagent_batch.ray_data.leaving import Leave
 from memagent_batch.ray_data.session import own_error
-from memagent_batch.runs.stop_note import write_stop_note
+from memagent_batch.runs.state import write_stop_note
 
 
 @contextmanager

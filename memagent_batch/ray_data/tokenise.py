@@ -12,8 +12,7 @@ from memagent_batch.engines.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.errors import DocumentError, MemagentError, TextUnavailableError
 from memagent_batch.inputs.documents import FetchedText, fetch_texts, index_shard
 from memagent_batch.reading.documents import planned_documents
-from memagent_batch.runs.batching import CALL_COLUMN
-from memagent_batch.runs.plan import WORK_COLUMNS
+from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_documents, make_tokenizer
 

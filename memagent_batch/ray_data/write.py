@@ -9,10 +9,10 @@ import pyarrow as pa
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent
 from memagent_batch.errors import SupersededError
-from memagent_batch.files.location import storage_errors
+from memagent_batch.files.errors import storage_errors
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.not_read import detach_not_read
-from memagent_batch.runs.parts import KEY, part_key
+from memagent_batch.runs.parts import KEY, detach_not_read, part_key
+from memagent_batch.runs.plan import PART_COLUMN
 from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
     MEMORIES_FOLDER,
@@ -60,12 +60,12 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, M
     Raises:
         SupersededError: a newer attempt holds the claim; no file is left.
     """
-    planned, not_read = detach_not_read(part.drop_columns(["part"]))
+    planned, not_read = detach_not_read(part)
     key = part_key(planned, projection=projection)
     if not not_read and key in kept and _is_whole(kept[key], projection=projection):
         return pa.Table.from_pylist([{**kept[key], "missing": []}], schema=REPORT)
     tables = project(planned, projection=projection, not_read=not_read)
-    name = f"part-{part['part'][0].as_py():05d}-{projection.run_id}.{projection.table_format.value}"
+    name = f"part-{part[PART_COLUMN][0].as_py():05d}-{projection.run_id}.{projection.table_format.value}"
     _write(tables, name, projection=projection)
     statuses = tables.answers["status"].to_pylist()
     report = {

@@ -24,8 +24,10 @@ from itertools import chain
 from typing import Any
 
 from memagent_batch.errors import MemagentError, StorageError, SupersededError
-from memagent_batch.files.location import Location, storage_errors
-from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, json_bytes, read_json
+from memagent_batch.files.errors import storage_errors
+from memagent_batch.files.json_files import json_bytes, read_json
+from memagent_batch.files.location import Location
+from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
 from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER, REMOVED_FOLDER
 
 PUBLISH_TRIES = 5

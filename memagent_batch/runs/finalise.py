@@ -13,10 +13,10 @@ import pyarrow as pa
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.errors import CountsError, StorageError
-from memagent_batch.files.location import Location, storage_errors
-from memagent_batch.log.index import TurnIndex
+from memagent_batch.files.errors import storage_errors
+from memagent_batch.files.json_files import read_json
+from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import read_asked, write_asked
-from memagent_batch.log.schemas import OUTCOME_LOG
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import shown
@@ -31,10 +31,8 @@ from memagent_batch.runs.manifest import (
     asked_questions,
     package_versions,
     public_settings,
-    read_json,
     write_run_record,
 )
-from memagent_batch.runs.not_read import attach_not_read
 from memagent_batch.runs.parts import PARTS
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.tables import (
@@ -83,14 +81,6 @@ class Run:
     """The same on the monotonic clock of this process, which no correction of the wall clock moves."""
     projection: Projection
     """How rows are made of the log."""
-
-    def parts(self, plan: Plan, index: TurnIndex, *, not_read: pa.Table | None = None) -> list[pa.Table]:
-        """The plan in numbered parts, one for each file of the tables, with the readings that were not read."""
-        parts = attach_not_read(plan.parts(index), OUTCOME_LOG.empty_table() if not_read is None else not_read)
-        return [
-            part.append_column("part", pa.array([number] * part.num_rows, pa.int64()))
-            for number, part in enumerate(parts)
-        ]
 
 
 def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, plan: Plan) -> Run:

@@ -6,25 +6,23 @@ with, and is written last. The question list is in `log/questions/`.
 """
 
 from array import array
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby, product
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
-from memagent_batch.domain.readings import Status
-from memagent_batch.errors import DocumentError, OutputError
+from memagent_batch.errors import OutputError
+from memagent_batch.files.errors import output_errors, table_errors
+from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import read_parquet
+from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.inputs.documents import CARRY_PREFIX
-from memagent_batch.log.index import Row, TurnIndex
+from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.question_list import ASKED_FOLDER
-from memagent_batch.log.writer import parquet_bytes
-from memagent_batch.runs.manifest import MANIFEST_FILE, reaching, read_json, write_json
+from memagent_batch.runs.manifest import MANIFEST_FILE
 from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.schemas import ANSWERS, REMOVED, RUN_PLAN
+from memagent_batch.runs.schemas import RUN_PLAN
 
 RUNS_FOLDER = "runs"
 PLAN_FILE = "plan.parquet"
@@ -99,7 +97,7 @@ def find_run(output: Location, name: str) -> PastRun:
     Raises:
         OutputError: there is no such run, or the output can't be reached; names the runs that there are.
     """
-    with reaching(output):
+    with output_errors(output.uri):
         runs = finished_runs(output)
     named = {LATEST: runs[-1:], PREVIOUS: runs[-2:-1]}.get(name, [run_id for run_id in runs if run_id == name])
     if named:
@@ -113,7 +111,7 @@ def find_run(output: Location, name: str) -> PastRun:
 
 
 def open_run(output: Location, run_id: str) -> PastRun:
-    """A finished run, from its record or, where that is not whole, from the tables and manifest that are there now.
+    """A finished run, from its record; the manifest of the last one also from where it was published.
 
     Raises:
         OutputError: a file of it is gone or can't be read; names it.
@@ -123,24 +121,17 @@ def open_run(output: Location, run_id: str) -> PastRun:
     if manifest is None or manifest["run_id"] != run_id:
         raise OutputError(f"{folder.uri} holds no {MANIFEST_FILE}; restore it, or delete the folder")
     questions = _read_table(output / f"{ASKED_FOLDER}/{run_id}.parquet")
-    if (folder / PLAN_FILE).exists():
-        plan, removed = _with_error_type(_read_table(folder / PLAN_FILE)), _read_table(folder / REMOVED_FILE)
-    else:
-        plan, removed = _plan_of_answers(output, manifest, questions), REMOVED.empty_table()
+    plan, removed = _read_table(folder / PLAN_FILE), _read_table(folder / REMOVED_FILE)
     return PastRun(output=output, run_id=run_id, manifest=manifest, plan=plan, questions=questions, removed=removed)
 
 
 def keep_last_run(output: Location) -> PastRun | None:
-    """The last finished run, with its record made whole before its tables are replaced.
-
-    A version before this one left no record, and a kill may have come between manifest and record.
-    """
+    """The last finished run, its record made whole before its tables are replaced: a kill may have cut it short."""
     runs = finished_runs(output)
     if not runs:
         return None
     past = open_run(output, runs[-1])
     if not (output / f"{RUNS_FOLDER}/{past.run_id}/{MANIFEST_FILE}").exists():
-        write_plan(past)
         write_record_manifest(past)
     return past
 
@@ -158,69 +149,8 @@ def write_record_manifest(past: PastRun) -> None:
 
 
 def _read_table(place: Location) -> pa.Table:
-    try:
+    with table_errors(place.uri, remedy="restore it, or choose another output to begin a new history"):
         return read_parquet(place)
-    except (OSError, pa.ArrowException) as error:
-        raise OutputError(
-            f"{place.uri} can't be read: {error}; restore it, or choose another output to begin a new history"
-        ) from error
-
-
-def _with_error_type(plan: pa.Table) -> pa.Table:
-    """A plan with the column that those of earlier versions lack."""
-    name = "error_type"
-    if name in plan.schema.names:
-        return plan
-    return plan.add_column(RUN_PLAN.get_field_index(name), RUN_PLAN.field(name), pa.nulls(plan.num_rows, pa.string()))
-
-
-def _plan_of_answers(output: Location, manifest: dict[str, Any], questions: pa.Table) -> pa.Table:
-    """The plan that tables without a record were made of; their rows stand document by document."""
-    files = [(output / name).path for name in manifest["files"]["answers"]]
-    answers = ds.dataset(files, filesystem=output.fs, format="parquet" if files[0].endswith(".parquet") else "arrow")
-    carried = [name for name in answers.schema.names if name not in ANSWERS.names]
-    own = ["run_id", "status", "document_id", "question_id", "sample", "document_hash", "error_type", "error_message"]
-    rows_of = {
-        (row["question_id"], row["document_id"]): number
-        for number, row in enumerate(questions.select(["question_id", "document_id"]).to_pylist())
-    }
-    documents = [
-        _document_of(list(rows), rows_of, carried=carried)
-        for _, rows in groupby(_rows(answers, [*own, *carried]), key=lambda row: row["document_id"])
-    ]
-    fields = [pa.field(CARRY_PREFIX + name, pa.string()) for name in carried]
-    return pa.Table.from_pylist(documents, schema=pa.schema([*RUN_PLAN, *fields]))
-
-
-def _rows(answers: ds.Dataset, names: list[str]) -> Iterator[Row]:
-    for batch in answers.to_batches(columns=names, use_threads=False):
-        yield from batch.to_pylist()
-
-
-def _document_of(rows: list[Row], rows_of: dict[tuple[str, str | None], int], *, carried: list[str]) -> Row:
-    first = rows[0]
-    unreadable = first["document_hash"] is None
-    return {
-        "document_id": first["document_id"],
-        "document_hash": first["document_hash"],
-        "error": first["error_message"] if unreadable else None,
-        "error_type": first["error_type"] if unreadable and first["error_type"] != DocumentError.__name__ else None,
-        "readings": [
-            {
-                "question": _question_row(row, rows_of),
-                "sample": row["sample"],
-                "run_id": None if unreadable or row["status"] == Status.NOT_READ else row["run_id"],
-            }
-            for row in rows
-        ],
-        **{CARRY_PREFIX + name: first[name] for name in carried},
-    }
-
-
-def _question_row(row: Row, rows_of: dict[tuple[str, str | None], int]) -> int:
-    """A question bound to the document, else one for every document."""
-    bound = rows_of.get((row["question_id"], row["document_id"]))
-    return rows_of[row["question_id"], None] if bound is None else bound
 
 
 def _with_schema(table: pa.Table) -> pa.Table:

@@ -1,10 +1,9 @@
 """What an output location says of itself: `run.json` while a run lasts, `manifest.json` when its counts have closed."""
 
-import json
 import os.path
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -12,8 +11,10 @@ from typing import Any
 from fsspec.utils import glob_translate
 
 from memagent_batch.config import AgentTask
-from memagent_batch.errors import MemagentError, OutputError, StorageError
-from memagent_batch.files.location import Location, storage_errors
+from memagent_batch.errors import OutputError, StorageError
+from memagent_batch.files.claims import claimed_record
+from memagent_batch.files.json_files import json_bytes
+from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded, shown
 from memagent_batch.settings import Settings
 
@@ -64,30 +65,6 @@ class RunRecord:
     """Layout of the location."""
 
 
-@contextmanager
-def reaching(output: Location) -> Iterator[None]:
-    """The first touch of an output: what its file system raises becomes an OutputError.
-
-    Raises:
-        OutputError: there is no such file system, or it can't be reached with these options.
-    """
-    try:
-        yield
-    except StorageError as error:
-        raise _unreached(output, error.__cause__ or error) from error
-    except MemagentError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the boundary to every file system's own exceptions
-        raise _unreached(output, error) from output.cause(error)
-
-
-def _unreached(output: Location, cause: BaseException) -> OutputError:
-    return OutputError(
-        f"output: {output} can't be reached: {type(cause).__name__}: {' '.join(str(cause).split())}; check the "
-        "path, --storage-options and your rights"
-    )
-
-
 def claim_output(output: Location, settings: Settings) -> None:
     """Checks that a run may write here: an empty place, or one that the same job wrote before.
 
@@ -95,23 +72,11 @@ def claim_output(output: Location, settings: Settings) -> None:
         OutputError: the place holds something else, or lies among the documents; says what, and what to do.
     """
     require_apart(settings)
-    with reaching(output):
-        record = read_json(output / RUN_FILE)
-        files = [] if record else output.files()
+    record = claimed_record(output, RUN_FILE, layout=FORMAT)
     if record is None:
-        if files:
-            raise OutputError(
-                f"output: {output.uri} holds other files ({files[0]}, {len(files)} in all) and no {RUN_FILE}; "
-                "choose an empty folder"
-            )
         return
-    if record.get("format") != FORMAT:
-        raise OutputError(
-            f"output: {output.uri} has the layout {record.get('format')!r}, this version writes {FORMAT!r}"
-        )
-    asked = (_several(asked_documents(settings)), [*map(shown, asked_questions(settings))])
-    claimed = ([*map(shown, _several(record["documents"]))], [*map(shown, record["questions"])])
-    if claimed != asked and not settings.adopt_output:
+    asked = (asked_documents(settings), asked_questions(settings))
+    if (record["documents"], record["questions"]) != asked and not settings.adopt_output:
         raise OutputError(
             f"output: {output.uri} belongs to a run over documents {record['documents']} and questions "
             f"{record['questions']}; choose another output, or say --adopt-output to go on in this one"
@@ -122,10 +87,6 @@ def asked_documents(settings: Settings) -> str | list[str]:
     """Where the documents are, for `run.json`: the URI of the one place, or of each of several."""
     places = [canonical(uri, settings) for uri in settings.documents]
     return places[0] if len(places) == 1 else places
-
-
-def _several(places: str | list[str]) -> list[str]:
-    return [places] if isinstance(places, str) else places
 
 
 def require_apart(settings: Settings) -> None:
@@ -210,16 +171,6 @@ def package_versions() -> dict[str, str]:
     return versions
 
 
-def write_json(place: Location, value: Mapping[str, Any]) -> None:
-    """Writes a JSON file, whole or not at all."""
-    place.write_bytes(json_bytes(value))
-
-
-def json_bytes(value: Mapping[str, Any]) -> bytes:
-    """A JSON file as it is written everywhere."""
-    return json.dumps(value, indent=2, ensure_ascii=False).encode()
-
-
 def write_run_record(output: Location, record: RunRecord, *, version: str | None) -> bool:
     """Writes `run.json`, the first file of a run, if `version` is still there; tells whether it did.
 
@@ -230,39 +181,3 @@ def write_run_record(output: Location, record: RunRecord, *, version: str | None
         return (output / RUN_FILE).replace(json_bytes(asdict(record)), version=version)
     except StorageError as error:
         raise OutputError(f"output: {error}; choose another output, or mend its rights") from error
-
-
-def table_locations(output: Location, table: str) -> list[Location]:
-    """The files that hold a table of the last finished run, as its manifest names them.
-
-    Raises:
-        OutputError: there is no manifest, or no such table.
-    """
-    manifest = read_json(output / MANIFEST_FILE)
-    if manifest is None:
-        raise OutputError(
-            f"output: no run has finished at {output.uri} (no {MANIFEST_FILE}); run the same command to its end"
-        )
-    if table not in manifest["files"]:
-        raise OutputError(f"output: {output.uri} has no table {table!r}; it has {', '.join(sorted(manifest['files']))}")
-    return [output / name for name in manifest["files"][table]]
-
-
-def read_json(place: Location) -> dict[str, Any] | None:
-    """A JSON file's object; None where there is no file.
-
-    Raises:
-        OutputError: the file is not JSON.
-    """
-    with storage_errors(place.uri):
-        try:
-            data = place.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-    try:
-        value = json.loads(data)
-    except ValueError as error:
-        raise OutputError(f"{place.uri} is not valid JSON: {error}; restore it or choose another output") from error
-    if not isinstance(value, dict):
-        raise OutputError(f"{place.uri} is not a JSON object; restore it or choose another output")
-    return value

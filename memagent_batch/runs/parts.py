@@ -1,21 +1,31 @@
-"""Files of the tables that a run takes over from the run before, because it would write the same rows.
+"""Parts of a plan, of which each becomes one file of each table: what is written again, and what was not read.
+
+A run takes over the files of a part from the run before where it would write the same rows.
 
 A row of `answers` or `memories` follows from the plan, the log files that hold its reading, and a few settings. Their
 hash is the key of a part; a run that plans a part of a key that the manifest has names the files that are there.
+
+The log does not hold readings that were not read, so that the next run reads them. A reader returns a row of each, as
+an outcome would be, and the rows go to the table `answers` with their part.
 """
 
 import json
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import CARRY_PREFIX
+from memagent_batch.log.index import Row
 from memagent_batch.log.question_list import asked_in
-from memagent_batch.runs.manifest import MANIFEST_FILE, read_json
+from memagent_batch.log.schemas import OUTCOME_LOG
+from memagent_batch.runs.manifest import MANIFEST_FILE
 from memagent_batch.runs.schemas import ANSWERS, MEMORIES
 from memagent_batch.runs.tables import Projection
 
@@ -24,6 +34,18 @@ PARTS = "parts"
 
 KEY = "key"
 """Where a report names what its part was made of; null where the log did not hold all of it."""
+
+NOT_READ_COLUMN = "not_read"
+"""Column of what a reader returns, and of a part of the plan."""
+
+ENDED = pa.schema(
+    [
+        pa.field("document_id", pa.string()),
+        pa.field("status", pa.string()),
+        pa.field(NOT_READ_COLUMN, pa.struct(list(OUTCOME_LOG))),
+    ]
+)
+"""What a reader returns of each reading; `not_read` is null where the log holds the outcome."""
 
 PROJECTION = 1
 """Raised with every change of the code that changes a row of `answers` or `memories`: parts are then written again."""
@@ -53,3 +75,27 @@ def kept_parts(output: Location, *, columns: set[str]) -> dict[str, Mapping[str,
     """Reports of the parts that the manifest names, by key; of those that say `columns`."""
     manifest = read_json(output / MANIFEST_FILE) or {}
     return {part[KEY]: part for part in manifest.get(PARTS, ()) if part.get(KEY) and columns <= part.keys()}
+
+
+def collect_not_read(batches: Iterable[pa.Table]) -> pa.Table:
+    """The readings in a run's tables of `ENDED` that were not read, as rows of `OUTCOME_LOG`."""
+    found = [chunk for batch in batches for chunk in batch[NOT_READ_COLUMN].drop_null().chunks if len(chunk)]
+    return pa.concat_tables(
+        [OUTCOME_LOG.empty_table(), *[pa.Table.from_struct_array(chunk).cast(OUTCOME_LOG) for chunk in found]]
+    ).combine_chunks()
+
+
+def attach_not_read(parts: Iterable[pa.Table], not_read: pa.Table) -> Iterator[pa.Table]:
+    """The parts of a plan with a column `not_read`: of each document, its rows of `OUTCOME_LOG`."""
+    rows_of: dict[str, list[int]] = defaultdict(list)
+    for row, document_hash in enumerate(not_read["document_hash"].to_pylist()):
+        rows_of[document_hash].append(row)
+    for part in parts:
+        rows = [rows_of.get(document_hash, []) for document_hash in part["document_hash"].to_pylist()]
+        values = [not_read.take(pa.array(numbers)).to_pylist() if numbers else [] for numbers in rows]
+        yield part.append_column(NOT_READ_COLUMN, pa.array(values, pa.list_(ENDED.field(NOT_READ_COLUMN).type)))
+
+
+def detach_not_read(part: pa.Table) -> tuple[pa.Table, list[Row]]:
+    """A part of a plan without the column, and what stood in it."""
+    return part.drop_columns([NOT_READ_COLUMN]), pc.list_flatten(part[NOT_READ_COLUMN]).to_pylist()

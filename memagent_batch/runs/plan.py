@@ -1,11 +1,12 @@
-"""The plan of a run: which readings are asked for, which of them the log already answers, and in what order to read.
+"""The plan of a run: which readings are asked for, which of them the log already answers, in what order to read them,
+and which documents go to a reader in one call: long ones alone, small ones together, since each call has its cost.
 
 Holds ids, hashes and places of documents, and the questions; never texts.
 """
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -28,6 +29,9 @@ PART_BYTES = 256 * 1024 * 1024
 PART_READINGS = 10_000
 """Most readings in one part file of the tables."""
 
+PART_COLUMN = "part"
+"""Number of a part, from 0, in each of its rows: files of the tables are named by it."""
+
 WORK_COLUMNS = pa.schema(
     [
         pa.field("readings", pa.list_(pa.struct([("question", pa.int32()), ("sample", pa.int32())]))),
@@ -35,6 +39,15 @@ WORK_COLUMNS = pa.schema(
     ]
 )
 """What a document is read for: row of the question list and sample; and the log files that hold turns of it."""
+
+CALL_COLUMN = "call"
+"""Of a bundle whose documents are grouped: those of one number go to a reader together."""
+
+CALLS_PER_READING = 2
+"""Calls that a group leaves for each reading in flight: of what is left to do it takes a fraction of this many."""
+
+CALL_READINGS = 64
+"""Most readings of a group of documents; beyond that, what a call costs is little beside what the readings cost."""
 
 _PLACE_COLUMNS = ["document_id", "document_hash", "path", "format", "start", "stop", "num_bytes", "error"]
 
@@ -50,11 +63,6 @@ class PlanCounts:
     failed: int
     """Failed, as the log or the input says."""
 
-    @property
-    def pending(self) -> int:
-        """Neither done nor failed."""
-        return self.asked - self.done - self.failed
-
 
 class Plan:
     """The readings that are asked for: each document with its questions, `samples` times."""
@@ -62,7 +70,7 @@ class Plan:
     def __init__(self, documents: pa.Table, questions: pa.Table, *, samples: int, as_lists: bool = False) -> None:
         """Joins an index of documents (`INDEX_SCHEMA`) with a question list (`QUESTION_SCHEMA`).
 
-        `as_lists`: whether lists are read in one pass, so that an answer depends on the whole list; see `asked.py`.
+        `as_lists`: whether lists are read in one pass, so that an answer depends on the whole list.
         """
         self.documents = documents
         self._missing = frozenset(documents.filter(pc.invert(is_there(documents)))["document_id"].to_pylist())
@@ -154,21 +162,21 @@ class Plan:
 
         Documents whose readings ended at about the same time go together, so that a log file is read for one group or
         two, and not for all. The readings are all that were asked for; `outcome_files` and `turn_files` name the log
-        files that hold them, `asked` holds their questions (`asked.py`).
+        files that hold them, `asked` holds their questions (`question_list.py`), `part` the number of the group.
         """
         ended_in = [self._ended_in(document, index) for document in self._keys()]
         order = sorted(range(len(ended_in)), key=ended_in.__getitem__)
         group: dict[int, dict[str, Any]] = {}
-        num_bytes = num_readings = 0
+        number = num_bytes = num_readings = 0
         for row, document in zip(order, self._keys(order), strict=True):
             group[row] = self._part(document, index)
             num_bytes += document["num_bytes"] * len(group[row]["readings"])
             num_readings += len(group[row]["readings"])
             if num_bytes >= PART_BYTES or num_readings >= PART_READINGS:
-                yield self._part_table(group)
-                group, num_bytes, num_readings = {}, 0, 0
+                yield self._part_table(group, number=number)
+                group, number, num_bytes, num_readings = {}, number + 1, 0, 0
         if group:
-            yield self._part_table(group)
+            yield self._part_table(group, number=number)
 
     def _require_distinct(self) -> None:
         ids = self.questions["question_id"].to_pylist()
@@ -245,7 +253,7 @@ class Plan:
     def _asked(self, document: dict[str, Any]) -> list[tuple[int, int]]:
         return list(product(self.question_rows(document["document_id"]), range(self.samples)))
 
-    def _part_table(self, group: dict[int, dict[str, Any]]) -> pa.Table:
+    def _part_table(self, group: dict[int, dict[str, Any]], *, number: int) -> pa.Table:
         rows = sorted(group)
         documents = self.documents.take(pa.array(rows, pa.int64()))
         for name, kind in (
@@ -254,6 +262,7 @@ class Plan:
             ("turn_files", pa.list_(pa.string())),
         ):
             documents = documents.append_column(name, pa.array([group[row][name] for row in rows], kind))
+        documents = documents.append_column(PART_COLUMN, pa.array([number] * len(rows), pa.int64()))
         asked = [[reading["question"] for reading in group[row]["readings"]] for row in rows]
         return with_asked(documents, asked, questions=self._hashed).combine_chunks()
 
@@ -293,3 +302,31 @@ def count_pending(bundles: Iterable[pa.Table]) -> PendingWork:
         readings += pc.sum(lengths).as_py()
         num_bytes += pc.sum(pc.multiply(bundle["num_bytes"], lengths)).as_py()
     return PendingWork(readings=readings, num_bytes=num_bytes)
+
+
+def group_documents(bundles: Sequence[pa.Table], *, readings_in_flight: int) -> Iterator[pa.Table]:
+    """Adds to each bundle which of its documents go to a reader in one call (`CALL_COLUMN`).
+
+    A call takes at most a small share of the readings and of the bytes that are left, so that calls shrink to one
+    document each towards the end, and the replicas end together.
+
+    Args:
+        bundles: All of `Plan.pending`, in order.
+        readings_in_flight: Of all replicas.
+    """
+    share = CALLS_PER_READING * readings_in_flight
+    left = count_pending(bundles)
+    num_readings, num_bytes = left.readings, left.num_bytes
+    for bundle in bundles:
+        counts = pc.list_value_length(bundle["readings"]).to_pylist()
+        room_readings = room_bytes = 0.0
+        calls: list[int] = []
+        for count, size in zip(counts, bundle["num_bytes"].to_pylist(), strict=True):
+            room_readings, room_bytes = room_readings - count, room_bytes - count * size
+            is_full = not calls or room_readings < 0 or room_bytes < 0
+            if is_full:
+                room_readings = min(num_readings / share, CALL_READINGS) - count
+                room_bytes = num_bytes / share - count * size
+            calls.append(calls[-1] + is_full if calls else 0)
+            num_readings, num_bytes = num_readings - count, num_bytes - count * size
+        yield bundle.append_column(CALL_COLUMN, pa.array(calls, pa.int32()))

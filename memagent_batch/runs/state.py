@@ -1,4 +1,7 @@
-"""The state of a run by its location alone: no Ray, no server."""
+"""The state of a run by its location alone: no Ray, no server.
+
+A run that stops before its end leaves a note, `runs/RUN_ID/stopped.json`. A killed run leaves none.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -7,10 +10,17 @@ import pyarrow.compute as pc
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
+from memagent_batch.files.errors import output_errors
+from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log, scan_turns
-from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, reaching, read_json
-from memagent_batch.runs.stop_note import read_stop_note
+from memagent_batch.masking import printable
+from memagent_batch.runs.history import RUNS_FOLDER
+from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
+
+STOPPED_FILE = "stopped.json"
+WHY_CHARACTERS = 1000
+"""Longest reason that is kept."""
 
 
 def read_state(output: Location) -> dict[str, Any]:
@@ -19,7 +29,7 @@ def read_state(output: Location) -> dict[str, Any]:
     Raises:
         OutputError: there is no run.
     """
-    with reaching(output):
+    with output_errors(output.uri):
         record = read_json(output / RUN_FILE)
     if record is None:
         raise OutputError(f"output: there is no run at {output.uri} (no {RUN_FILE})")
@@ -75,3 +85,22 @@ def _turns(output: Location, *, reader_fingerprint: str) -> dict[str, Any]:
         ended = pc.max(table["finished_at"]).as_py()
         last = max(filter(None, (last, ended)), default=None)
     return {"turns": num_turns, "prompt_tokens": num_tokens, "last_turn_at": None if last is None else last.isoformat()}
+
+
+def write_stop_note(output: Location, *, run_id: str, why: str) -> None:
+    """Notes that the run has stopped just now.
+
+    Raises:
+        StorageError: it can't be written.
+    """
+    note = {"run_id": run_id, "stopped_at": datetime.now(UTC).isoformat(), "why": printable(why)[:WHY_CHARACTERS]}
+    write_json(_note_place(output, run_id=run_id), note)
+
+
+def read_stop_note(output: Location, *, run_id: str) -> dict[str, Any] | None:
+    """`stopped_at` and `why` of a run that has stopped; None where it left no note."""
+    return read_json(_note_place(output, run_id=run_id))
+
+
+def _note_place(output: Location, *, run_id: str) -> Location:
+    return output / f"{RUNS_FOLDER}/{run_id}/{STOPPED_FILE}"

@@ -1,8 +1,11 @@
 """Where the tables of an output lie now, for those who read them with a tool of their own."""
 
+from memagent_batch.errors import OutputError
+from memagent_batch.files.errors import output_errors
+from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
-from memagent_batch.runs.manifest import reaching, table_locations
+from memagent_batch.runs.manifest import MANIFEST_FILE
 
 
 def table_files(output: str, table: str, *, storage_options: Options | None = None) -> list[str]:
@@ -20,5 +23,21 @@ def table_files(output: str, table: str, *, storage_options: Options | None = No
         OutputError: the output can't be reached, no run has finished there, or there is no such table.
     """
     place = Location(uri=output, storage_options=storage_options or {})
-    with reaching(place):
+    with output_errors(place.uri):
         return [location.uri for location in table_locations(place, table)]
+
+
+def table_locations(output: Location, table: str) -> list[Location]:
+    """The files that hold a table of the last finished run, as its manifest names them.
+
+    Raises:
+        OutputError: there is no manifest, or no such table.
+    """
+    manifest = read_json(output / MANIFEST_FILE)
+    if manifest is None:
+        raise OutputError(
+            f"output: no run has finished at {output.uri} (no {MANIFEST_FILE}); run the same command to its end"
+        )
+    if table not in manifest["files"]:
+        raise OutputError(f"output: {output.uri} has no table {table!r}; it has {', '.join(sorted(manifest['files']))}")
+    return [output / name for name in manifest["files"][table]]

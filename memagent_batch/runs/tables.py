@@ -1,7 +1,7 @@
 """The tables `answers` and `memories`: projections of plan and turn log, and of nothing else."""
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -17,10 +17,10 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import FinishReason
 from memagent_batch.errors import DocumentError
 from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.documents import CARRY_PREFIX
 from memagent_batch.log.index import Row, read_outcomes, read_turns
 from memagent_batch.log.question_list import ASKED_COLUMN, LIST_HASH, asked_in
-from memagent_batch.log.writer import parquet_bytes
 from memagent_batch.policies.direct import DIRECT
 from memagent_batch.policies.overwrite import UPDATE
 from memagent_batch.runs.schemas import ANSWERS, MEMORIES
@@ -186,7 +186,7 @@ def _carried(document: Row) -> Row:
 def _memories(turns: Mapping[str, Row], *, names: Mapping[str, Any], projection: Projection) -> Iterator[Row]:
     """The audit trail of one reading: turns in the order in which its policy asked for them."""
     memory = projection.first_memory
-    for number, row in enumerate(_in_order(turns.values())):
+    for number, row in enumerate(sorted(turns.values(), key=itemgetter("turn", "finished_at", "path"))):
         before = memory = "" if row["kind"] == DIRECT else memory
         if row["kind"] == UPDATE:
             written = new_memory(row["text"], keep_word=projection.keep_word, opens_thought=projection.opens_thought)
@@ -199,11 +199,3 @@ def _memories(turns: Mapping[str, Row], *, names: Mapping[str, Any], projection:
             "memory": memory,
             "changed": memory != before,
         }
-
-
-def _in_order(turns: Iterable[Row]) -> list[Row]:
-    """The turns by their numbers. Where a version that kept none wrote some of them: chunks, then what shows none."""
-    rows = list(turns)
-    if any(row.get("turn") is None for row in rows):
-        return sorted(rows, key=lambda row: (row["chunk_index"] is None, row["chunk_index"] or 0))
-    return sorted(rows, key=itemgetter("turn", "finished_at", "path"))

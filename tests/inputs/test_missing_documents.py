@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.runs.comparison import compare_runs
@@ -31,7 +31,7 @@ def test_missing_document_is_asked_its_own_questions_only() -> None:
     assert (plan.num_documents, plan.num_readings) == (1, 6)
     index = TurnIndex(reader_fingerprint="f")
     counts = plan.counts(index)
-    assert (counts.asked, counts.failed, counts.pending) == (6, 2, 4)
+    assert (counts.asked, counts.failed, counts.done) == (6, 2, 0)
     (part,) = plan.parts(index)
     questions = plan.questions["question"].to_pylist()
     asked = {
@@ -74,16 +74,8 @@ def test_missing_document_that_stays_away_changes_no_file_and_one_that_comes_bac
     assert nights.table("removed") == []
 
 
-def test_record_of_an_earlier_version_without_error_types_is_read(nights: Nights) -> None:
-    run_id = nights.run({"a": "one", "broken": None}, ALL)["run_id"]
-    place = Path(nights.output.path) / "runs" / run_id / "plan.parquet"
-    pq.write_table(pq.read_table(place).drop_columns(["error_type"]), place)
-    changes = nights.run({"a": "one", "broken": None}, ALL)["changes"]
-    assert changes["documents"] == {"added": 0, "changed": 0, "removed": 0, "unchanged": 2}
-
-
-def test_record_that_is_lost_is_made_of_tables_with_missing_documents(nights: Nights) -> None:
+def test_record_that_is_lost_is_refused_by_name(nights: Nights) -> None:
     run_id = nights.run({"a": "one"}, ALL, bound=BOUND)["run_id"]
     (Path(nights.output.path) / "runs" / run_id / "plan.parquet").unlink()
-    changes = nights.run({"a": "one"}, ALL, bound=BOUND)["changes"]
-    assert changes["documents"] == {"added": 0, "changed": 0, "removed": 0, "unchanged": 1}
+    with pytest.raises(OutputError, match=r"plan\.parquet can't be read: .*; restore it, or choose another output"):
+        nights.run({"a": "one"}, ALL, bound=BOUND)

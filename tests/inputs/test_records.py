@@ -1,8 +1,7 @@
-import pyarrow as pa
 import pytest
 
 from memagent_batch.errors import InputError
-from memagent_batch.inputs.records import Column, Kind, Presence, Unreadable, convert, decode, reading
+from memagent_batch.inputs.records import Column, Kind, Presence, Unreadable, convert, decode
 
 
 def _column(kind: Kind, presence: Presence = Presence.SOME) -> Column:
@@ -72,23 +71,3 @@ def test_decode_invalid_utf8_names_the_byte() -> None:
     value = decode(b"ab\xff")
     assert isinstance(value, Unreadable)
     assert "byte 3" in value.reason
-
-
-@pytest.mark.parametrize(
-    "error", [OSError("disk"), pa.ArrowInvalid("magic"), FileNotFoundError("x"), PermissionError("x")]
-)
-def test_reading_error_of_a_file_becomes_an_input_error_that_names_it(error: Exception) -> None:
-    with pytest.raises(InputError, match="some/file") as caught, reading("some/file"):
-        raise error
-    assert caught.value.__cause__ is error
-
-
-def test_reading_error_of_an_object_store_client_becomes_an_input_error() -> None:
-    error = type("EndpointConnectionError", (Exception,), {"__module__": "botocore.exceptions"})("no route")
-    with pytest.raises(InputError, match="no route"), reading("s3://b/k"):
-        raise error
-
-
-def test_reading_error_of_our_own_code_passes() -> None:
-    with pytest.raises(KeyError), reading("some/file"):
-        raise KeyError("bug")

@@ -24,7 +24,7 @@ from memagent_batch.runs import claim, plan
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure
 from memagent_batch.runs.finalise import begin_run, close_run
 from memagent_batch.runs.history import keep_last_run, recorded_plan
-from memagent_batch.runs.parts import kept_parts
+from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import ReaderIdentity, make_output
@@ -65,7 +65,7 @@ def attempt(settings: Settings, rng: random.Random) -> dict[str, Any]:
     run = begin_run(output, settings, reader=reader, plan=asked)
     try:
         before, index = keep_last_run(output), scan_log(output, reader_fingerprint="f")
-        parts = run.parts(asked, index)
+        parts = attach_not_read(asked.parts(index), collect_not_read([]))
         time.sleep(rng.uniform(0, STEP_SECONDS))
         remove_leftovers(output, tables=ANSWER_TABLES, run_id=run.run_id)
         kept, reports = kept_parts(output, columns=set()), []

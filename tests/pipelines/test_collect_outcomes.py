@@ -11,14 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
+from memagent_batch.files.json_files import read_json
 from memagent_batch.log.index import scan_log
-from memagent_batch.runs.manifest import read_json
 from memagent_batch.settings import Settings
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output
+from pipelines.answer import answer
 from pipelines.collect import collect, sampled_settings, write_rollouts_table
 from pipelines.plan import make_plan
 from tests.pipelines.collected import NOISE, rows_of, write_inputs
+from tests.pipelines.opened_files import watched_openings
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
@@ -41,7 +43,8 @@ def table_again(settings: Settings) -> dict[str, Any]:
     """`rollouts` once more, of the run that is there."""
     manifest = read_json(make_output(settings) / "manifest.json")
     assert manifest is not None
-    return write_rollouts_table(sampled_settings(settings), manifest)
+    sampled = sampled_settings(settings)
+    return write_rollouts_table(make_plan(sampled), manifest, settings=sampled)
 
 
 def test_collect_takes_the_turns_that_led_to_the_outcome(tmp_path: Path, text_model: str) -> None:
@@ -58,6 +61,25 @@ def test_collect_takes_the_turns_that_led_to_the_outcome(tmp_path: Path, text_mo
     pq.write_table(pa.Table.from_pylist(first, schema=turns.schema), log / name)
     assert table_again(settings)["counts"] == record["counts"]
     assert rows_of(tmp_path / "run") == rows
+
+
+def test_collect_indexes_the_documents_once(tmp_path: Path, text_model: str) -> None:
+    """Beside what `answer` opens, the texts are fetched once more, for the prompts of the rollouts."""
+    write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
+    settings = sampled_settings(settings_of(tmp_path, text_model))
+    opened = []
+    for step in (
+        lambda: collect(settings),
+        lambda: answer(settings.model_copy(update={"output": str(tmp_path / "answers")})),
+        lambda: make_plan(settings),
+        lambda: table_again(settings),
+    ):
+        with watched_openings(tmp_path / "documents.parquet") as openings:
+            step()
+            opened.append(openings.count())
+    collecting, answering, planning, planning_and_rollouts = opened
+    assert planning > 0
+    assert collecting == answering + planning_and_rollouts - planning
 
 
 @pytest.mark.parametrize(
@@ -122,7 +144,7 @@ def test_collect_superseded_while_it_wrote_leaves_no_file(
     monkeypatch.setattr("memagent_batch.training.rollouts.write.require_claim", claim)
     with pytest.raises(SupersededError):
         project_rollouts(
-            part.append_column("part", pa.array([0])),
+            part,
             task=RolloutTask(settings=settings, run_id=record["run_id"], reader=reader),
         )
     assert [len(names) for names in written] == [0, 1]

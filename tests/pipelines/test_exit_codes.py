@@ -15,13 +15,13 @@ from jobs.answer import main
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineRefusedError
+from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 from memagent_batch.prompts.files import save_prompt_set
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.runs.claim import remove_leftovers
-from memagent_batch.runs.manifest import read_json, write_json
 from pipelines import answer as pipeline
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find the modules of tests

@@ -161,7 +161,7 @@ def test_export_that_lost_a_file_is_refused(tmp_path: Path) -> None:
     table = write_table(tmp_path / "in", GROUPS)
     next((table / "rollouts").iterdir()).unlink()
 
-    with pytest.raises(InputError, match=r"can.t be read as rollouts.*No such file.*collect again"):
+    with pytest.raises(InputError, match=r"can.t be read: .*No such file.*; collect the rollouts again"):
         run_export(table, tmp_path / "out", to="verl")
 
 

@@ -31,9 +31,8 @@ from memagent_batch.ray_data.board import Event, ProgressBoard, Report
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.reading import agent
-from memagent_batch.runs.batching import CALL_COLUMN
-from memagent_batch.runs.not_read import collect_not_read
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.parts import collect_not_read
+from memagent_batch.runs.plan import CALL_COLUMN, Plan
 from memagent_batch.settings import Settings
 from memagent_batch.wiring import identify_reader, make_output, make_tokenizer
 from tests.ray_data.silent_board import SilentBoard

@@ -135,13 +135,3 @@ def test_memories_of_a_reading_that_was_cut_off_and_goes_on_from_the_log_are_in_
     assert read_with(NotingEngine(), settings, monkeypatch) == ["ok"]
     rows = memories_of(settings)
     assert trail_of(rows) == backwards(len(rows) - 1)
-
-
-def test_memories_of_a_log_without_numbers_are_in_the_order_of_chunks(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert read_with(NotingEngine(), settings, monkeypatch) == ["ok"]
-    for file in (Path(settings.output) / "log" / "turns").iterdir():
-        pq.write_table(pq.read_table(file).drop_columns(["turn"]), file)
-    chunks = [row["chunk_index"] for row in memories_of(settings)]
-    assert chunks == [*range(len(chunks) - 1), None]

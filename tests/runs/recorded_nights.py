@@ -11,16 +11,17 @@ import pyarrow.parquet as pq
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.documents import INDEX_SCHEMA, with_missing
 from memagent_batch.inputs.questions import QUESTION_SCHEMA, missing_documents
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.log.schemas import OUTCOME_LOG
-from memagent_batch.log.writer import OUTCOMES_FOLDER, parquet_bytes
+from memagent_batch.log.writer import OUTCOMES_FOLDER
 from memagent_batch.ray_data.write import REPORT, write_tables
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers
 from memagent_batch.runs.finalise import Run, begin_run, close_run
 from memagent_batch.runs.history import keep_last_run, recorded_plan
-from memagent_batch.runs.parts import kept_parts
+from memagent_batch.runs.parts import attach_not_read, kept_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.table_files import table_files
 from memagent_batch.settings import Settings
@@ -83,7 +84,7 @@ class Nights:
         kept = kept_parts(self.output, columns=set(REPORT.names) - {"missing"})
         reports = [
             row
-            for part in run.parts(plan, index, not_read=not_read)
+            for part in attach_not_read(plan.parts(index), not_read)
             for row in write_tables(part, projection=run.projection, kept=kept).to_pylist()
         ]
         _die_at("manifest", killed_at)

@@ -1,6 +1,7 @@
 """The end of a run: its counts close, or it says which readings are missing."""
 
 import json
+from collections.abc import Iterator
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +23,7 @@ from memagent_batch.runs import tables
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_unpublished
 from memagent_batch.runs.finalise import Run, begin_run, close_run
 from memagent_batch.runs.history import recorded_plan
+from memagent_batch.runs.parts import attach_not_read, collect_not_read
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.state import read_state
 from memagent_batch.settings import Settings
@@ -53,10 +55,17 @@ def begun(folder: Path, plan: Plan) -> Run:
     return begin_run(Location(uri=settings.output), settings, reader=IDENTITY, plan=plan)
 
 
+def parts_of(run: Run, plan: Plan) -> Iterator[pa.Table]:
+    return attach_not_read(plan.parts(scan_log(run.output, reader_fingerprint="f")), collect_not_read([]))
+
+
 def written(run: Run, plan: Plan) -> list[dict[str, Any]]:
     """Writes the tables of the plan, as the tasks do."""
-    parts = run.parts(plan, scan_log(run.output, reader_fingerprint="f"))
-    return [row for part in parts for row in write_tables(part, projection=run.projection, kept={}).to_pylist()]
+    return [
+        row
+        for part in parts_of(run, plan)
+        for row in write_tables(part, projection=run.projection, kept={}).to_pylist()
+    ]
 
 
 def closed(run: Run, plan: Plan, reports: list[dict[str, Any]]) -> dict[str, Any]:
@@ -139,7 +148,7 @@ def test_run_writes_no_secret_into_any_file(tmp_path: Path) -> None:
 def test_write_tables_reports_by_its_schema(tmp_path: Path) -> None:
     plan = plan_of(readable=1, broken=1)
     run = begun(tmp_path, plan)
-    (part,) = run.parts(plan, scan_log(run.output, reader_fingerprint="f"))
+    (part,) = parts_of(run, plan)
     report = write_tables(part, projection=run.projection, kept={})
     assert report.schema.equals(REPORT)
     assert report["missing"].to_pylist() == [["document 'd0', question " + repr(question_id(plan)) + ", sample 0"]]

@@ -1,6 +1,4 @@
-import shutil
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -86,28 +84,6 @@ def test_kill_between_manifest_and_record_is_mended_by_the_next_run(nights: Nigh
     assert record_of(nights, first, "manifest.json").exists()
 
 
-@pytest.mark.parametrize(
-    "knobs",
-    [
-        {},
-        {"table_format": "arrow"},
-        {"sampling": {"samples": 2}},
-        {"bound": {("b", "s"): "When?", ("a", "t"): "Whose?", ("b", "t"): "Which?"}},
-    ],
-    ids=["parquet", "arrow", "samples", "bound questions"],
-)
-def test_output_of_a_version_without_history_is_gone_on_with(nights: Nights, knobs: dict[str, Any]) -> None:
-    first = nights.run(DOCUMENTS, QUESTIONS, **knobs)["run_id"]
-    kept = pq.read_table(record_of(nights, first))
-    for name in ("runs", "removed"):
-        shutil.rmtree(Path(nights.output.path) / name)
-    assert find_run(nights.output, first).plan.equals(kept)
-    manifest = nights.run({"a": "one", "b": "changed"}, QUESTIONS, **knobs)
-    assert manifest["changes"]["documents"] == {"added": 0, "changed": 1, "removed": 1, "unchanged": 1}
-    assert pq.read_table(record_of(nights, first)).equals(kept)
-    assert [row["document_id"] for row in nights.table("removed")] == ["broken"]
-
-
 def test_keep_last_run_where_none_has_finished_is_none(nights: Nights) -> None:
     assert keep_last_run(nights.output) is None
     with pytest.raises(Killed):
@@ -149,7 +125,8 @@ def test_history_in_a_bucket_is_kept_and_found(s3_bucket: Location) -> None:
     runs = [nights.run({"a": "one", name: "two"}, QUESTIONS)["run_id"] for name in ("b", "c")]
     assert finished_runs(nights.output) == runs
     assert [row["document_id"] for row in nights.table("removed")] == ["b"]
-    for path in (nights.output / "runs").files() + (nights.output / "removed").files():
-        nights.output.fs.rm_file(path)
+    for path in (nights.output / "runs").files():
+        if runs[1] not in path or path.endswith("manifest.json"):  # a folder that was deleted, a kill that cut short
+            nights.output.fs.rm_file(path)
     assert nights.run({"a": "other"}, QUESTIONS)["changes"]["documents"]["removed"] == 1
     assert finished_runs(nights.output)[0] == runs[1]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from memagent_batch.errors import OutputError
+from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.runs.manifest import (
     RUN_FILE,
@@ -14,7 +15,6 @@ from memagent_batch.runs.manifest import (
     canonical,
     claim_output,
     public_settings,
-    read_json,
     require_apart,
     write_run_record,
 )
@@ -143,14 +143,6 @@ def test_claim_output_with_a_new_password_or_signature_is_the_same_run(tmp_path:
     output = Location(uri=str(tmp_path))
     begin(output, settings("one"))
     claim_output(output, settings("two"))
-
-
-def test_claim_output_whose_record_is_of_a_version_that_kept_signatures_goes_on(tmp_path: Path) -> None:
-    output = Location(uri=str(tmp_path))
-    place = "https://host/docs.jsonl?X-Amz-Signature=abc"
-    settings = settings_of(tmp_path, documents=place, questions=place)
-    begin(output, settings, documents=place, questions=[place, "why?"])
-    claim_output(output, settings)
 
 
 def test_settings_and_location_shown_hide_secrets() -> None:

@@ -1,5 +1,6 @@
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -66,10 +67,12 @@ class RecordedRun:
         for index, (text, reason) in reversed(list(enumerate(memories))):
             span = ChunkSpan(index=index, token_start=2 * index, token_end=2 * index + 2, char_start=index, char_end=9)
             prompt = Prompt(path=f"update/{index}", kind="update", token_ids=(1,), max_tokens=4, span=span)
+            prompt = replace(prompt, number=index)
             self.writer.record_turn(address, prompt, Completion(token_ids=(7, 8, 9), text=text, finish_reason=reason))
         status = {"status": Status.FAILED, "error_type": "E", "error_message": error} if error else {"status": "ok"}
         if not error:
             prompt = Prompt(path="answer", kind="answer", token_ids=(1,), max_tokens=4)
+            prompt = replace(prompt, number=len(memories))
             self.writer.record_turn(address, prompt, Completion(token_ids=(5,), text=response, finish_reason=STOP))
         now = datetime.now(UTC)
         found: dict[str, Any] = {"response": response, "memory": memories[-1][0] if memories else FIRST_MEMORY}

@@ -4,13 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from memagent_batch.domain.readings import Status
-from memagent_batch.evaluation.results import ReadingKey
+from memagent_batch.evaluation.results import ReadingIds
 from memagent_batch.evaluation.suites.schemas import MISSING
-
-Row = dict[str, Any]
+from memagent_batch.log.index import Row
 
 TRACES_PER_VARIANT = 50
 """Failures with a trace on the page. Keeps it under some 10 MB a variant."""
@@ -59,7 +57,7 @@ def fault_of(row: Row) -> Fault:
     return Fault.PARTLY if row["score"] > 0 else Fault.WRONG
 
 
-def key_of(row: Row) -> ReadingKey:
+def key_of(row: Row) -> ReadingIds:
     """The reading of a row of `SCORES`."""
     return row["document_id"], row["question_id"], row["sample"]
 

@@ -8,7 +8,6 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import jinja2
 import pyarrow as pa
@@ -22,8 +21,7 @@ from memagent_batch.evaluation.report.lengths import length_label, magnitude
 from memagent_batch.evaluation.report.traces import MAX_MEMORY_CHARACTERS, MAX_STEPS, Trace
 from memagent_batch.evaluation.report.visible import shorten, visible
 from memagent_batch.evaluation.scoring import CellSummary
-
-Row = dict[str, Any]
+from memagent_batch.log.index import Row
 
 MAX_TEXT_CHARACTERS = 4_000
 """Of a question, answer, reference or response, characters that are shown."""

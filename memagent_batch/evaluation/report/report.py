@@ -12,13 +12,14 @@ from memagent_batch.evaluation.record import VariantRecord
 from memagent_batch.evaluation.report.canvas import Picture
 from memagent_batch.evaluation.report.curves import draw_accuracy, draw_costs, draw_tasks
 from memagent_batch.evaluation.report.depths import draw_depths
-from memagent_batch.evaluation.report.failures import Row, choose_failures, fault_of, key_of
+from memagent_batch.evaluation.report.failures import choose_failures, fault_of, key_of
 from memagent_batch.evaluation.report.lengths import with_lengths
 from memagent_batch.evaluation.report.page import FailureView, Page, VariantView, render
 from memagent_batch.evaluation.report.traces import make_trace
 from memagent_batch.evaluation.results import ReadingRows, open_evaluation, read_readings, read_scores
 from memagent_batch.evaluation.scoring import CellSummary, Grouping, summarise
 from memagent_batch.files.location import Location
+from memagent_batch.log.index import Row
 
 REPORT_FOLDER = "report"
 """Where the report goes below the evaluation's output, unless told otherwise."""

@@ -1,14 +1,10 @@
 """Foreign suites in this project's layout, made by `evaluate run` in its own output."""
 
-import posixpath
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from memagent_batch.errors import MemagentError, StorageError
 from memagent_batch.evaluation.suites.foreign import (
     ForeignFormat,
     ForeignQuestion,
@@ -27,10 +23,10 @@ from memagent_batch.evaluation.suites.schemas import (
     SUITE_QUESTIONS,
 )
 from memagent_batch.files.columns import column
+from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
-from memagent_batch.log.writer import parquet_bytes
+from memagent_batch.files.parquet import open_row_groups, parquet_bytes
 from memagent_batch.masking import shown
-from memagent_batch.runs.manifest import read_json, write_json
 
 CONVERTED_QUESTIONS = pa.schema(
     [
@@ -66,10 +62,9 @@ def convert_suite(suite: Location, *, target: Location, foreign_format: ForeignF
         return target
     target.delete()
     questions: list[dict[str, Any]] = []
-    with _documents_writer(target / DOCUMENTS_FOLDER / DOCUMENTS_FILE) as documents:
+    with open_row_groups(target / DOCUMENTS_FOLDER / DOCUMENTS_FILE, schema=SUITE_DOCUMENTS) as documents:
         for group in _groups(read_foreign(suite, foreign_format=foreign_format)):
-            rows = [{"document_id": question.record_id, "text": question.document} for question in group]
-            documents.write_table(pa.Table.from_pylist(rows, schema=SUITE_DOCUMENTS))
+            documents.write([{"document_id": question.record_id, "text": question.document} for question in group])
             questions.extend(dict(question_row(question)) for question in group)
     require_scorable(questions, where=suite.uri)
     table = pa.Table.from_pylist(questions, schema=CONVERTED_QUESTIONS)
@@ -118,23 +113,3 @@ def _groups(questions: Iterator[ForeignQuestion]) -> Iterator[list[ForeignQuesti
             group, num_chars = [], 0
     if group:
         yield group
-
-
-@contextmanager
-def _documents_writer(place: Location) -> Iterator[pq.ParquetWriter]:
-    """Writes a file of documents as they come; it counts once `suite.json` is there.
-
-    Raises:
-        StorageError: it can't be written.
-    """
-    try:
-        place.fs.makedirs(posixpath.dirname(place.path), exist_ok=True)
-        with (
-            place.fs.open(place.path, "wb") as stream,
-            pq.ParquetWriter(stream, SUITE_DOCUMENTS, compression="zstd") as writer,
-        ):
-            yield writer
-    except MemagentError:
-        raise
-    except Exception as error:  # the boundary to every file system's own exceptions
-        raise StorageError(f"{place.uri} can't be written: {type(error).__name__}: {error}") from error

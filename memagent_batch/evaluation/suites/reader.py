@@ -6,17 +6,17 @@ from typing import Any
 import pyarrow as pa
 
 from memagent_batch.domain.scores import Metric
-from memagent_batch.errors import InputError, OutputError
+from memagent_batch.errors import InputError
 from memagent_batch.evaluation.suites.schemas import QUESTIONS_FILE, SUITE_FILE, SUITE_FORMAT, SUITE_QUESTIONS
+from memagent_batch.files.claims import whole_record
+from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
-from memagent_batch.inputs.records import reading
-from memagent_batch.runs.manifest import read_json
 
 
 def is_suite(location: Location) -> bool:
     """Whether the location is a folder with questions or a description of ours."""
-    with reading(location.uri):
+    with input_errors(location.uri):
         return location.is_folder() and any((location / name).exists() for name in (SUITE_FILE, QUESTIONS_FILE))
 
 
@@ -26,21 +26,8 @@ def read_description(suite: Location) -> dict[str, Any]:
     Raises:
         InputError: it is not there, so the suite is not whole; or it is of another version.
     """
-    try:
-        with reading(suite.uri):
-            description = read_json(suite / SUITE_FILE)
-    except OutputError as error:
-        raise InputError(f"suite: {error}") from error
-    if description is None:
-        raise InputError(
-            f"suite: {suite.uri} has no {SUITE_FILE}, so it is not whole; run the command that was making it again"
-        )
-    if description.get("format") != SUITE_FORMAT:
-        raise InputError(
-            f"suite: {suite.uri} has the layout {description.get('format')!r}, this version reads {SUITE_FORMAT!r}; "
-            "make it again"
-        )
-    return description
+    missing = "run the command that was making it again"
+    return whole_record(suite, SUITE_FILE, layout=SUITE_FORMAT, missing=missing, remedy="make it again")
 
 
 def read_suite_questions(suite: Location) -> pa.Table:
@@ -51,12 +38,12 @@ def read_suite_questions(suite: Location) -> pa.Table:
     """
     read_description(suite)
     place = suite / QUESTIONS_FILE
-    with reading(place.uri):
+    with input_errors(place.uri):
         table = read_parquet(place)
     missing = [name for name in SUITE_QUESTIONS.names if name not in table.column_names]
     if missing:
         raise InputError(f"{place.uri} has no column {missing[0]!r}, which every suite has; make the suite again")
-    with reading(place.uri):
+    with input_errors(place.uri):
         questions = table.select(SUITE_QUESTIONS.names).cast(SUITE_QUESTIONS)
     require_scorable(questions.to_pylist(), where=place.uri)
     return questions

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from memagent_batch.errors import InputError
+from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.records import reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ _Questions = Callable[[Any, _Paragraphs], Iterator[CorpusQuestion]]
 
 
 def _read(location: Location, *, records_of: _Records, question_of: _Questions) -> Corpus:
-    with reading(location.uri):
+    with input_errors(location.uri):
         data = location.read_bytes()
     paragraphs = _Paragraphs()
     questions: list[CorpusQuestion] = []

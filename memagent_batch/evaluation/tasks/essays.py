@@ -6,8 +6,8 @@ from memagent_batch.errors import InputError
 from memagent_batch.evaluation.needles.prose import PARAGRAPHS
 from memagent_batch.evaluation.tasks.haystacks import sentences_of
 from memagent_batch.evaluation.tasks.sample import Texts
+from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.records import reading
 from memagent_batch.inputs.shards import list_files
 
 ENDINGS = (".txt", ".md")
@@ -30,7 +30,7 @@ def read_essays(folder: Location) -> Texts:
         if not file.name.endswith(ENDINGS):
             continue
         place = folder.at(file.path)
-        with reading(place.uri):
+        with input_errors(place.uri):
             data = place.read_bytes()
         try:
             sentences = sentences_of(data.decode("utf-8-sig"))

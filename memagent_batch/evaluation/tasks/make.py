@@ -8,18 +8,17 @@ from statistics import median_low
 from typing import Any
 
 from memagent_batch.errors import MemagentError
+from memagent_batch.evaluation.suites.schemas import DOCUMENTS_FOLDER, QUESTIONS_FILE, SUITE_DOCUMENTS, SUITE_QUESTIONS
 from memagent_batch.evaluation.suites.writer import (
     ASKED,
-    RowWriter,
     claim_suite,
     delete_unfinished,
-    write_documents,
-    write_questions,
     write_suite_record,
 )
 from memagent_batch.evaluation.tasks.sample import Materials, Sample, SampleRequest
 from memagent_batch.evaluation.tasks.tasks import TASKS, Task
 from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import RowGroupWriter, open_row_groups
 from memagent_batch.runs.manifest import package_versions
 
 GENERATOR = 2
@@ -84,7 +83,7 @@ def make_suite(plan: SuitePlan, materials: Materials, output: Location, *, input
         task.make(request, materials)
     cells = []
     try:
-        with write_questions(output) as questions:
+        with open_row_groups(output / QUESTIONS_FILE, schema=SUITE_QUESTIONS) as questions:
             for cell in cells_of(plan):
                 cells.append(_write_cell(cell, plan, materials, output, questions=questions, say=say))
                 say(f"{cell.name}: {plan.samples} documents of {cells[-1]['tokens_most']:,} tokens")
@@ -141,11 +140,12 @@ def _trials(plan: SuitePlan) -> Iterator[tuple[SampleRequest, Task]]:
 
 
 def _write_cell(
-    cell: Cell, plan: SuitePlan, materials: Materials, output: Location, *, questions: RowWriter, say: Say
+    cell: Cell, plan: SuitePlan, materials: Materials, output: Location, *, questions: RowGroupWriter, say: Say
 ) -> dict[str, Any]:
     task = TASKS[cell.task]
     rows, num_tokens, said = [], [], time.monotonic()
-    with write_documents(output, name=cell.name) as documents:
+    place = output / DOCUMENTS_FOLDER / f"{cell.name}.parquet"
+    with open_row_groups(place, schema=SUITE_DOCUMENTS) as documents:
         for request in sample_requests(cell, plan):
             sample = task.make(request, materials)
             document_id = f"{cell.name}-{request.number:03d}"

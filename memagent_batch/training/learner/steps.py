@@ -19,8 +19,10 @@ from typing import Any
 
 from memagent_batch.config import TrainLoopConfig
 from memagent_batch.errors import OutputError
+from memagent_batch.files.claims import claimed_record
+from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
-from memagent_batch.runs.manifest import public_settings, read_json, write_json
+from memagent_batch.runs.manifest import public_settings
 from memagent_batch.training.learner.network import sync
 from memagent_batch.training.rollouts.table import ROLLOUTS_FILE
 
@@ -95,15 +97,12 @@ def claim_loop(training: TrainLoopConfig) -> Path:
     """
     folder = Path(training.output)
     knobs = public_settings(training)
-    record = read_json(Location(uri=str(folder / LOOP_FILE)))
+    place = Location(uri=str(folder))
+    record = claimed_record(place, LOOP_FILE, layout=LOOP_FORMAT)
     if record is None:
-        if Location(uri=str(folder)).files():
-            raise OutputError(f"output: {folder} holds other files and no {LOOP_FILE}; choose an empty folder")
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(Location(uri=str(folder / LOOP_FILE)), {"format": LOOP_FORMAT, "settings": knobs})
+        write_json(place / LOOP_FILE, {"format": LOOP_FORMAT, "settings": knobs})
         return folder
-    if record.get("format") != LOOP_FORMAT:
-        raise OutputError(f"output: {folder} has the layout {record.get('format')!r}, this version has {LOOP_FORMAT!r}")
     now, then = flat_knobs(knobs), flat_knobs(record["settings"])
     changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
     if changed:

@@ -16,11 +16,10 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.rewards import Overlong
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.weights import weights_version
+from memagent_batch.log.index import Row
 from memagent_batch.training.rollouts.rewarder import Rewarded, Rewarder
 from memagent_batch.training.rollouts.table import ROLLOUTS
 from memagent_batch.wiring import ReaderIdentity
-
-Row = dict[str, Any]
 
 COUNTS = ("groups", "dropped_groups", "samples", "failed_samples", "samples_without_reward", "rows", "tokens")
 """What a part counts; `groups` are all, the dropped ones among them; `tokens` are those that are learnt from."""

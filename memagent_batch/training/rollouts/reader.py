@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.errors import InputError
+from memagent_batch.files.claims import whole_record
+from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
-from memagent_batch.runs.manifest import read_json
 from memagent_batch.training.rollouts.table import ROLLOUTS, ROLLOUTS_FILE, ROLLOUTS_FORMAT
 
 BATCH_ROWS = 1024
@@ -40,18 +41,15 @@ def read_rollouts_record(rollouts: Location) -> dict[str, Any]:
     Raises:
         InputError: there is none, or it is of another version.
     """
-    record = read_json(rollouts / ROLLOUTS_FILE)
-    if record is None:
-        raise InputError(
-            f"{rollouts.uri}: there is no {ROLLOUTS_FILE}, so its rollouts table is not whole; give the output of "
-            "`memagent collect`, or run that command again to its end: it goes on from where it stopped"
-        )
-    if record.get("format") != ROLLOUTS_FORMAT:
-        raise InputError(
-            f"{rollouts.uri}/{ROLLOUTS_FILE}: format {record.get('format')!r}, where this version reads "
-            f"{ROLLOUTS_FORMAT!r}; collect again with this version: the log answers, nothing is sampled anew"
-        )
-    return record
+    return whole_record(
+        rollouts,
+        ROLLOUTS_FILE,
+        layout=ROLLOUTS_FORMAT,
+        whole="its rollouts table",
+        missing="give the output of `memagent collect`, or run that command again to its end: it goes on from where it "
+        "stopped",
+        remedy="collect again with this version: the log answers, nothing is sampled again",
+    )
 
 
 def read_groups(output: Location, *, files: Sequence[str], columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -77,12 +75,14 @@ def read_samples(output: Location, *, files: Sequence[str]) -> Iterator[pa.Table
 def _batches(output: Location, files: Sequence[str], *, columns: Sequence[str]) -> Iterator[pa.Table]:
     schema = pa.schema([ROLLOUTS.field(name) for name in columns])
     for name in files:
-        try:
-            with (output / name).open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
-                for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=schema.names, use_threads=False):
-                    yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
-        except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-            raise InputError(f"{(output / name).uri} can't be read as rollouts: {error}; collect again") from error
+        place = output / name
+        with (
+            table_errors(place.uri, remedy="collect the rollouts again", kind=InputError),
+            place.open() as stream,
+            pq.ParquetFile(stream, pre_buffer=False) as file,
+        ):
+            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=schema.names, use_threads=False):
+                yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
 
 
 def _whole(batches: Iterable[pa.Table], *, by: Sequence[str]) -> Iterator[pa.Table]:

@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from memagent_batch.config import RolloutConfig, SamplingConfig
 from memagent_batch.files.columns import column
+from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.log.schemas import RUN_ID, SAMPLE
-from memagent_batch.log.writer import parquet_bytes
 from memagent_batch.runs.claim import TableSet
-from memagent_batch.runs.manifest import write_json
 from memagent_batch.runs.schemas import DOCUMENT_ID, QUESTION_ID
 
 ROLLOUTS_FOLDER = "rollouts"
@@ -100,13 +100,13 @@ def write_record(
     rollouts: RolloutConfig,
     run_id: str,
 ) -> dict[str, Any]:
-    """Writes `rollouts.json` into a place where nobody else writes, and returns what it says; see `make_record`."""
-    record = make_record(counts, files, sampling=sampling, rollouts=rollouts, run_id=run_id)
+    """Writes `rollouts.json` into a place where nobody else writes, and returns what it says; see `rollouts_record`."""
+    record = rollouts_record(counts, files, sampling=sampling, rollouts=rollouts, run_id=run_id)
     write_json(output / ROLLOUTS_FILE, record)
     return record
 
 
-def make_record(
+def rollouts_record(
     counts: Mapping[str, Any], files: Sequence[str], *, sampling: SamplingConfig, rollouts: RolloutConfig, run_id: str
 ) -> dict[str, Any]:
     """What `rollouts.json` says, without which the table is not whole.

@@ -19,6 +19,7 @@ from memagent_batch.reading.documents import PlannedDocument, planned_documents,
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.runs.claim import require_claim
+from memagent_batch.runs.plan import PART_COLUMN
 from memagent_batch.settings import Settings
 from memagent_batch.training.rollouts.groups import COUNTS, Asked, GroupMaker, Sample
 from memagent_batch.training.rollouts.table import write_rollouts
@@ -53,9 +54,9 @@ def project_rollouts(part: pa.Table, *, task: RolloutTask) -> pa.Table:
     projector = Projector(task)
     output = make_output(task.settings)
     require_claim(output, run_id=task.run_id)
-    groups = projector.groups(part.drop_columns(["part"]))
+    groups = projector.groups(part)
     try:
-        files = list(write_rollouts(output, groups, part=part["part"][0].as_py(), run_id=task.run_id))
+        files = list(write_rollouts(output, groups, part=part[PART_COLUMN][0].as_py(), run_id=task.run_id))
     finally:
         projector.maker.close()
     try:

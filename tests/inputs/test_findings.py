@@ -8,9 +8,9 @@ import pytest
 
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import index_shard
+from memagent_batch.inputs.findings import describe
 from memagent_batch.inputs.formats import Format
 from memagent_batch.inputs.shards import find_shards
-from memagent_batch.runs.findings import describe
 from memagent_batch.settings import InputSettings, OnBadFile
 
 AUTO = InputSettings()

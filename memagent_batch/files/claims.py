@@ -1,0 +1,70 @@
+"""Decides whether a folder may be written, or read as one of a kind: by the record that every folder of ours holds.
+
+A record is a JSON file with a `format`. A folder without one must be empty to be written, and is not whole to be read.
+"""
+
+from typing import Any
+
+from memagent_batch.errors import InputError, OutputError
+from memagent_batch.files.errors import input_errors, output_errors
+from memagent_batch.files.json_files import read_json
+from memagent_batch.files.location import Location
+
+
+def claimed_record(
+    output: Location, name: str, *, layout: str, remedy: str = "choose an empty folder"
+) -> dict[str, Any] | None:
+    """The record of a folder that may be written; None where it is empty, or not there.
+
+    Args:
+        output: The folder.
+        name: File of the record.
+        layout: What the record's `format` must be.
+        remedy: What to do where the folder holds other files.
+
+    Raises:
+        OutputError: it holds other files, or the record of another layout, or can't be reached.
+    """
+    with output_errors(output.uri):
+        record = read_json(output / name)
+        files = output.files() if record is None else []
+    if files:
+        raise OutputError(
+            f"output: {output.uri} holds other files ({files[0]}, {len(files)} in all) and no {name}; {remedy}"
+        )
+    if record is not None and record.get("format") != layout:
+        raise OutputError(
+            f"output: {output.uri} has the layout {record.get('format')!r}, this version writes {layout!r}; choose an "
+            "empty folder"
+        )
+    return record
+
+
+def whole_record(
+    folder: Location, name: str, *, layout: str, missing: str, remedy: str, whole: str = "it"
+) -> dict[str, Any]:
+    """The record of a folder that is read as an input.
+
+    Args:
+        folder: The folder.
+        name: File of the record, which was written last.
+        layout: What its `format` must be.
+        missing: What to do where there is none.
+        remedy: What to do where it is of another layout.
+        whole: What is not whole without the record.
+
+    Raises:
+        InputError: the folder is not whole, or of another layout, or can't be read.
+    """
+    try:
+        with input_errors(folder.uri):
+            record = read_json(folder / name)
+    except OutputError as error:
+        raise InputError(str(error)) from error
+    if record is None:
+        raise InputError(f"{folder.uri}: there is no {name}, so {whole} is not whole; {missing}")
+    if record.get("format") != layout:
+        raise InputError(
+            f"{folder.uri}: {name} has the layout {record.get('format')!r}, this version reads {layout!r}; {remedy}"
+        )
+    return record
