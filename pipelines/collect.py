@@ -14,7 +14,6 @@ from memagent_batch.runs.claim import publish, remove_leftovers, removed_on_fail
 from memagent_batch.runs.finalise import SHOWN_MISSING
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.verdict import require_read, require_success
-from memagent_batch.settings import Settings
 from memagent_batch.training.rollouts.groups import COUNTS
 from memagent_batch.training.rollouts.rewarder import require_reward
 from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, rollouts_record
@@ -25,7 +24,7 @@ from pipelines.check import check
 from pipelines.plan import make_plan
 
 
-def collect(settings: Settings) -> dict[str, Any]:
+def collect(job: JobConfig) -> dict[str, Any]:
     """Samples every reading, writes `rollouts/` beside the tables of `answer`, and returns what `rollouts.json` says.
 
     Raises:
@@ -35,15 +34,15 @@ def collect(settings: Settings) -> dict[str, Any]:
         TooManyFailedError: too many samples failed; the rollouts are written.
         SupersededError: a newer attempt has claimed the output.
     """
-    require_reward(settings.rollouts)
-    checked = check(sampled_job(settings))
+    require_reward(job.rollouts)
+    checked = check(sampled_job(job))
     with ray_session():
-        plan = make_plan(checked.settings, inputs=checked.inputs)
+        plan = make_plan(checked.job, inputs=checked.inputs)
         require_references(plan)
         manifest = answer_plan(plan, checked)
         require_read(manifest)  # a group without one of its samples would have another baseline
-        record = write_rollouts_table(plan, manifest, settings=checked.settings)
-    require_success(manifest, max_failed_share=settings.max_failed_share)
+        record = write_rollouts_table(plan, manifest, job=checked.job)
+    require_success(manifest, max_failed_share=job.max_failed_share)
     return record
 
 
@@ -95,38 +94,38 @@ def require_references(plan: Plan) -> None:
         )
 
 
-def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, settings: Settings) -> dict[str, Any]:
+def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, job: JobConfig) -> dict[str, Any]:
     """Projects the log into `rollouts/`; `rollouts.json` then shows it in the place of the rollouts before.
 
     Args:
         plan: what was collected.
         manifest: of the run that collected it.
-        settings: as the readings had them.
+        job: as the readings had them.
 
     Raises:
         CountsError: a sample that ended can't be replayed; names it.
         SupersededError: a newer attempt has claimed the output; none of its files was touched.
     """
-    run_id, output = manifest["run_id"], make_output(settings)
+    run_id, output = manifest["run_id"], make_output(job)
     remove_leftovers(output, tables=ROLLOUT_TABLES, run_id=run_id)
     with removed_on_failure(output, tables=ROLLOUT_TABLES, run_id=run_id):
-        reports = _project(plan, settings=settings, run_id=run_id)
+        reports = _project(plan, job=job, run_id=run_id)
         require_claim(output, run_id=run_id)
         counts = {name: sum(report[name] for report in reports) for name in (*COUNTS, "reward_sum")}
         _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
     files = [name for report in reports for name in report["files"]]
-    record = rollouts_record(counts, files, sampling=settings.agent.sampling, rollouts=settings.rollouts, run_id=run_id)
+    record = rollouts_record(counts, files, sampling=job.agent.sampling, rollouts=job.rollouts, run_id=run_id)
     publish(output, record, tables=ROLLOUT_TABLES, run_id=run_id)
     return record
 
 
-def _project(plan: Plan, *, settings: Settings, run_id: str) -> list[dict[str, Any]]:
+def _project(plan: Plan, *, job: JobConfig, run_id: str) -> list[dict[str, Any]]:
     """Writes the files of `rollouts`; returns a report for each part of the plan."""
-    output, reader = make_output(settings), identify_reader(settings)
+    output, reader = make_output(job), identify_reader(job.agent)
     index = scan_log(output, reader_fingerprint=reader.fingerprint)
     rows = ray.data.from_arrow(list(plan.parts(index))).map_batches(
         project_rollouts,
-        fn_kwargs={"task": RolloutTask(settings=settings, run_id=run_id, reader=reader)},
+        fn_kwargs={"task": RolloutTask(job=job, run_id=run_id, reader=reader)},
         batch_size=None,
         batch_format="pyarrow",
         num_cpus=CPU_SHARE,

@@ -10,13 +10,12 @@ from typing import Any
 
 from fsspec.utils import glob_translate
 
-from memagent_batch.config import AgentTask
+from memagent_batch.config import AgentTask, JobConfig, SourceConfig
 from memagent_batch.errors import OutputError, StorageError
 from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded, shown
-from memagent_batch.settings import Settings
 
 RUN_FILE = "run.json"
 MANIFEST_FILE = "manifest.json"
@@ -65,60 +64,60 @@ class RunRecord:
     """Layout of the location."""
 
 
-def claim_output(output: Location, settings: Settings) -> None:
+def claim_output(output: Location, job: JobConfig) -> None:
     """Checks that a run may write here: an empty place, or one that the same job wrote before.
 
     Raises:
         OutputError: the place holds something else, or lies among the documents; says what, and what to do.
     """
-    require_apart(settings)
+    require_apart(job)
     record = claimed_record(output, RUN_FILE, layout=FORMAT)
     if record is None:
         return
-    asked = (asked_documents(settings), asked_questions(settings))
-    if (record["documents"], record["questions"]) != asked and not settings.adopt_output:
+    asked = (asked_documents(job), asked_questions(job))
+    if (record["documents"], record["questions"]) != asked and not job.adopt_output:
         raise OutputError(
             f"output: {output.uri} belongs to a run over documents {record['documents']} and questions "
             f"{record['questions']}; choose another output, or say --adopt-output to go on in this one"
         )
 
 
-def asked_documents(settings: Settings) -> str | list[str]:
+def asked_documents(sources: SourceConfig) -> str | list[str]:
     """Where the documents are, for `run.json`: the URI of the one place, or of each of several."""
-    places = [canonical(uri, settings) for uri in settings.documents]
+    places = [canonical(uri, sources) for uri in sources.documents]
     return places[0] if len(places) == 1 else places
 
 
-def require_apart(settings: Settings) -> None:
+def require_apart(job: JobConfig) -> None:
     """Refuses an output whose files the next run would find among its documents, and documents inside the output.
 
     Raises:
         OutputError: names both.
     """
-    for uri in settings.documents:
-        _require_apart(uri, settings)
+    for uri in job.documents:
+        _require_apart(uri, job)
 
 
-def _require_apart(uri: str, settings: Settings) -> None:
-    documents, output = _place(uri, settings), _place(settings.output, settings)
+def _require_apart(uri: str, job: JobConfig) -> None:
+    documents, output = _place(uri, job), _place(job.output, job)
     if not documents or not output:
         return  # a file system that is not there, or not reached: reading the inputs says so
     wildcards = set("*?[") & set(documents)
     if f"{documents}/".startswith(f"{output}/") and not wildcards:
         raise OutputError(
-            f"output: the documents {shown(uri)} lie inside the output {shown(settings.output)}, "
+            f"output: the documents {shown(uri)} lie inside the output {shown(job.output)}, "
             "where a run keeps its own files; choose an output beside them"
         )
     if _finds(documents, [f"{output}/{name}" for name in OUTPUT_FILES], is_pattern=bool(wildcards)):
         raise OutputError(
-            f"output: {shown(settings.output)} lies inside the documents {shown(uri)}, so that the "
+            f"output: {shown(job.output)} lies inside the documents {shown(uri)}, so that the "
             "next run would read its tables as documents; choose an output beside them"
         )
 
 
-def _place(uri: str, settings: Settings) -> str:
+def _place(uri: str, sources: SourceConfig) -> str:
     """The same text for the same place, with links on a disk resolved; empty where there is no such file system."""
-    location = Location(uri=uri, storage_options=settings.storage_options)
+    location = Location(uri=uri, storage_options=sources.storage_options)
     try:
         path = os.path.realpath(location.path) if location.is_local else location.path
         return str(location.fs.unstrip_protocol(path)).rstrip("/")
@@ -140,15 +139,15 @@ def _slashes(path: str) -> list[int]:
     return [place for place, character in enumerate(path) if character == "/"]
 
 
-def asked_questions(settings: Settings) -> list[str]:
+def asked_questions(sources: SourceConfig) -> list[str]:
     """Where the questions come from, for `run.json`."""
-    listed = canonical(settings.questions, settings) if settings.questions else None
-    return [text for text in (listed, *settings.ask, settings.input.question_column) if text]
+    listed = canonical(sources.questions, sources) if sources.questions else None
+    return [text for text in (listed, *sources.ask, sources.input.question_column) if text]
 
 
-def canonical(uri: str, settings: Settings) -> str:
+def canonical(uri: str, sources: SourceConfig) -> str:
     """The same text for the same place, however it is written; without credentials."""
-    place = Location(uri=uri, storage_options=settings.storage_options)
+    place = Location(uri=uri, storage_options=sources.storage_options)
     try:
         return shown(place.fs.unstrip_protocol(place.path))
     except (ValueError, TypeError, ImportError, OSError):

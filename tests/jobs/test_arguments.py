@@ -65,9 +65,9 @@ def test_job_knows_which_budgets_were_set() -> None:
 
 def test_option_is_not_replaced_inside_a_value() -> None:
     question = "What does --group-size mean?"
-    settings = parse_settings(JobSettings, collect.MANUAL, [*GIVEN, "--ask", question, "--group-size=3"])
-    assert settings.ask == ("Who?", question)
-    assert settings.rollouts.group_size == 3
+    job = parse_settings(JobSettings, collect.MANUAL, [*GIVEN, "--ask", question, "--group-size=3"])
+    assert job.ask == ("Who?", question)
+    assert job.rollouts.group_size == 3
 
 
 def test_parse_settings_questions_with_commas_and_quotes_stay_whole() -> None:

@@ -133,8 +133,8 @@ def test_train_table_of_equal_rewards_is_refused_and_no_model_is_written(tmp_pat
 def test_train_makes_an_optimiser_step_of_every_so_many_questions(tmp_path: Path) -> None:
     table = write_table(tmp_path / "table", [[RIGHT, WRONG]] * 17)
     defaults = LearnerConfig(device="cpu")
-    settings = settings_of(table, tmp_path / "model").model_copy(update={"learner": defaults})
-    assert train(settings)["num_steps"] == 3
+    training = settings_of(table, tmp_path / "model").model_copy(update={"learner": defaults})
+    assert train(training)["num_steps"] == 3
     lines = [json.loads(line) for line in (tmp_path / "model" / "metrics.jsonl").read_text().splitlines()]
     assert [(line["num_groups"], line["num_teaching_conversations"]) for line in lines] == [(8, 32), (8, 32), (1, 4)]
 

@@ -4,16 +4,16 @@ import random
 
 import pytest
 
+from jobs.settings import job_of
 from memagent_batch.evaluation.needles.facts import Split, make_needle
 from memagent_batch.evaluation.needles.taught import EXAMPLE, is_taught, warn_of_untaught
-from memagent_batch.settings import Settings
 
 
 def warnings_of(
     caplog: pytest.LogCaptureFixture, *questions: str, model: str = "tiny", engine: str = "vllm"
 ) -> list[str]:
-    settings = Settings(documents="d", output="o", ask=questions, model=model, engine=engine)
-    warn_of_untaught(questions, settings=settings)
+    job = job_of(documents="d", output="o", ask=questions, model=model, engine=engine)
+    warn_of_untaught(questions, job=job)
     return caplog.messages
 
 
