@@ -123,12 +123,12 @@ class ActorLife:
         return asyncio.ensure_future(self._start())
 
     async def _start(self) -> StartedActor:
-        task, settings = self._task, self._task.job
+        task, job = self._task, self._task.job
         self._loop = asyncio.get_running_loop()
-        require_reader(settings.agent, fingerprint=task.reader_fingerprint)
-        agent = make_agent(settings.agent)
+        require_reader(job.agent, fingerprint=task.reader_fingerprint)
+        agent = make_agent(job.agent)
         asked = read_asked(self._output, run_id=task.run_id)
-        log = TurnLogWriter(self._output, run_id=task.run_id, writer_id=self._writer_id, settings=settings.log)
+        log = TurnLogWriter(self._output, run_id=task.run_id, writer_id=self._writer_id, settings=job.log)
         self._log = log
         suspects = Suspects(output=self._output, run_id=task.run_id)
         await asyncio.to_thread(suspects.load)
@@ -140,7 +140,7 @@ class ActorLife:
         )
         engine = await self._start_engine()
         reporter = Reporter(
-            board=task.board, log=log, run_id=task.run_id, model=settings.agent.model, policy=settings.agent.policy.kind
+            board=task.board, log=log, run_id=task.run_id, model=job.agent.model, policy=job.agent.policy.kind
         )
         reporter.count_engine_start(engine)
         self._background = asyncio.create_task(reporter.report())
@@ -150,7 +150,7 @@ class ActorLife:
             engine=engine,
             journal=Journal(log=log, suspects=suspects),
             reporter=reporter,
-            slots=asyncio.Semaphore(settings.pool.readings_in_flight),
+            slots=asyncio.Semaphore(job.pool.readings_in_flight),
             output=self._output,
             reader_fingerprint=task.reader_fingerprint,
             run_files=run_files,

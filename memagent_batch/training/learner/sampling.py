@@ -114,12 +114,7 @@ class Sampler:
         if task.chunk_tokens is None or task.chunk_tokens >= policy.chunk_tokens:
             return self._agent
         shorter = policy.model_copy(update={"chunk_tokens": task.chunk_tokens})
-        return replace(
-            self._agent,
-            policy=make_policy(
-                self._training.with_agent(self._training.agent.model_copy(update={"policy": shorter})).agent
-            ),
-        )
+        return replace(self._agent, policy=make_policy(self._training.agent.model_copy(update={"policy": shorter})))
 
 
 def report_failed(task: Task, reading: Reading) -> None:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from jobs.settings import job_of
+from memagent_batch.config import AgentConfig, EngineKind
 from memagent_batch.evaluation.needles.facts import Split, make_needle
 from memagent_batch.evaluation.needles.taught import EXAMPLE, is_taught, warn_of_untaught
 
@@ -12,8 +12,7 @@ from memagent_batch.evaluation.needles.taught import EXAMPLE, is_taught, warn_of
 def warnings_of(
     caplog: pytest.LogCaptureFixture, *questions: str, model: str = "tiny", engine: str = "vllm"
 ) -> list[str]:
-    job = job_of(documents="d", output="o", ask=questions, model=model, engine=engine)
-    warn_of_untaught(questions, job=job)
+    warn_of_untaught(questions, agent=AgentConfig(model=model, engine=EngineKind(engine)))
     return caplog.messages
 
 
