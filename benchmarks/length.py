@@ -105,6 +105,6 @@ def _tokenising_seconds(folder: Path) -> float:
     bundles = list(plan.pending(TurnIndex(reader_fingerprint=""), retry_failed=False))
     began = time.monotonic()
     for bundle in bundles:
-        for _ in tokenise(bundle, job=job):
+        for _ in tokenise(bundle, agent=job.agent, sources=job):
             pass
     return time.monotonic() - began

@@ -81,7 +81,13 @@ def read_documents(bundles: list[pa.Table], *, job: JobConfig, run: Run, progres
     )
     rows = (
         ray.data.from_arrow(list(calls))
-        .map_batches(tokenise, fn_kwargs={"job": job}, batch_size=None, batch_format="pyarrow", num_cpus=CPU_SHARE)
+        .map_batches(
+            tokenise,
+            fn_kwargs={"agent": job.agent, "sources": job},
+            batch_size=None,
+            batch_format="pyarrow",
+            num_cpus=CPU_SHARE,
+        )
         .repartition(target_num_rows_per_block=1)
         .map_batches(
             Reader,
@@ -90,7 +96,7 @@ def read_documents(bundles: list[pa.Table], *, job: JobConfig, run: Run, progres
             batch_format="pyarrow",
             compute=actor_pool(job.pool),
             num_cpus=job.pool.cpus_per_replica,
-            num_gpus=replica_gpus(job),
+            num_gpus=replica_gpus(job.agent, job.pool),
         )
     )
     shown = progress.shown(board, pending=count_pending(bundles), starting=_starting(job.agent))

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import ray
 
-from memagent_batch.config import AgentConfig, JobConfig
+from memagent_batch.config import AgentConfig, JobConfig, SourceConfig
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Cost, Policy
 from memagent_batch.errors import InputError, SettingsError
@@ -56,7 +56,7 @@ def make_plan(job: JobConfig, *, inputs: Inputs | None = None) -> Plan:
         InputError: a file, column or row can't be used; names it.
     """
     inputs = inputs or read_inputs(job)
-    questions, index = inputs.questions, index_documents(inputs.found.shards, job=job)
+    questions, index = inputs.questions, index_documents(inputs.found.shards, sources=job)
     require_readable(index)
     require_said(index, questions=questions, settings=job.input)
     require_unique_ids(index, documents=make_documents(job)[0])
@@ -80,7 +80,7 @@ def make_plan(job: JobConfig, *, inputs: Inputs | None = None) -> Plan:
     return plan
 
 
-def index_documents(shards: Sequence[Shard], *, job: JobConfig) -> pa.Table:
+def index_documents(shards: Sequence[Shard], *, sources: SourceConfig) -> pa.Table:
     """The index of all shards, made in parallel; a table of `index_schema`.
 
     Raises:
@@ -89,13 +89,13 @@ def index_documents(shards: Sequence[Shard], *, job: JobConfig) -> pa.Table:
     num_files = sum(len(shard.paths) for shard in shards)
     with step(f"indexing the documents: {num_files:,} file{'s' if num_files != 1 else ''}"):
         rows = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards)).map_batches(
-            index_shards, fn_kwargs={"job": job}, batch_size=1, num_cpus=CPU_SHARE
+            index_shards, fn_kwargs={"sources": sources}, batch_size=1, num_cpus=CPU_SHARE
         )
-        schema = index_schema(job.input)
+        schema = index_schema(sources.input)
         tables = [table.cast(schema) for table in rows.iter_batches(batch_size=None, batch_format="pyarrow")]
     index = pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
     if not index.num_rows:
-        raise InputError(f"documents: the files at {', '.join(job.documents)} hold no document")
+        raise InputError(f"documents: the files at {', '.join(sources.documents)} hold no document")
     return index
 
 
@@ -155,19 +155,19 @@ def summarise_plan(plan: Plan, index: TurnIndex, job: JobConfig) -> dict[str, An
         "readings_done": counts.done,
         "readings_failed": counts.failed,
         "readings_to_do": count_pending(bundles).readings,
-        **_price(plan, bundles, job),
+        **_price(plan, bundles, agent=job.agent, sources=job),
     }
 
 
-def _price(plan: Plan, bundles: list[pa.Table], job: JobConfig) -> dict[str, Any]:
+def _price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConfig) -> dict[str, Any]:
     """Documents, turns and tokens of the readings to do."""
-    documents = _lengths(bundles, job)
-    prompts, policy = make_prompt_tokens(job.agent), make_policy(job.agent)
+    documents = _lengths(bundles, agent=agent, sources=sources)
+    prompts, policy = make_prompt_tokens(agent), make_policy(agent)
     largest = max(documents, key=lambda row: row["num_tokens"], default=None)
     costs = [times for row in documents for times in _costs(plan, row, policy=policy, prompts=prompts)]
     turns = sum(times * cost.num_turns for times, cost in costs)
     prompt_tokens = sum(times * cost.num_prompt_tokens for times, cost in costs)
-    slots = job.agent.policy.question_tokens + job.agent.policy.memory_tokens
+    slots = agent.policy.question_tokens + agent.policy.memory_tokens
     return {
         "documents_to_read": len(documents),
         "document_tokens": sum(row["num_tokens"] for row in documents),
@@ -179,12 +179,16 @@ def _price(plan: Plan, bundles: list[pa.Table], job: JobConfig) -> dict[str, Any
     }
 
 
-def _lengths(bundles: list[pa.Table], job: JobConfig) -> list[dict[str, Any]]:
+def _lengths(bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConfig) -> list[dict[str, Any]]:
     """The documents to read, as rows of `COUNTED`."""
     if not bundles:
         return []
     rows = ray.data.from_arrow(bundles).map_batches(
-        count_tokens, fn_kwargs={"job": job}, batch_size=None, batch_format="pyarrow", num_cpus=CPU_SHARE
+        count_tokens,
+        fn_kwargs={"agent": agent, "sources": sources},
+        batch_size=None,
+        batch_format="pyarrow",
+        num_cpus=CPU_SHARE,
     )
     return [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
 

@@ -3,7 +3,7 @@
 import ray
 from ray.data import ActorPoolStrategy
 
-from memagent_batch.config import EngineKind, JobConfig, PoolConfig
+from memagent_batch.config import AgentConfig, EngineKind, PoolConfig
 
 
 def actor_pool(pool: PoolConfig) -> ActorPoolStrategy:
@@ -24,10 +24,10 @@ def actor_pool(pool: PoolConfig) -> ActorPoolStrategy:
     )
 
 
-def replica_gpus(job: JobConfig) -> float:
+def replica_gpus(agent: AgentConfig, pool: PoolConfig) -> float:
     """GPUs of one actor: as set, or what vLLM's parallel sizes need where the cluster has GPUs."""
-    if job.pool.gpus_per_replica is not None:
-        return job.pool.gpus_per_replica
-    if job.agent.engine != EngineKind.VLLM or not ray.cluster_resources().get("GPU"):
+    if pool.gpus_per_replica is not None:
+        return pool.gpus_per_replica
+    if agent.engine != EngineKind.VLLM or not ray.cluster_resources().get("GPU"):
         return 0
-    return job.agent.vllm.tensor_parallel_size * job.agent.vllm.pipeline_parallel_size
+    return agent.vllm.tensor_parallel_size * agent.vllm.pipeline_parallel_size

@@ -70,7 +70,7 @@ def claim_output(output: Location, job: JobConfig) -> None:
     Raises:
         OutputError: the place holds something else, or lies among the documents; says what, and what to do.
     """
-    require_apart(job)
+    require_apart(job, output=job.output)
     record = claimed_record(output, RUN_FILE, layout=FORMAT)
     if record is None:
         return
@@ -88,29 +88,29 @@ def asked_documents(sources: SourceConfig) -> str | list[str]:
     return places[0] if len(places) == 1 else places
 
 
-def require_apart(job: JobConfig) -> None:
+def require_apart(sources: SourceConfig, *, output: str) -> None:
     """Refuses an output whose files the next run would find among its documents, and documents inside the output.
 
     Raises:
         OutputError: names both.
     """
-    for uri in job.documents:
-        _require_apart(uri, job)
+    for uri in sources.documents:
+        _require_apart(uri, sources, output=output)
 
 
-def _require_apart(uri: str, job: JobConfig) -> None:
-    documents, output = _place(uri, job), _place(job.output, job)
-    if not documents or not output:
+def _require_apart(uri: str, sources: SourceConfig, *, output: str) -> None:
+    documents, place = _place(uri, sources), _place(output, sources)
+    if not documents or not place:
         return  # a file system that is not there, or not reached: reading the inputs says so
     wildcards = set("*?[") & set(documents)
-    if f"{documents}/".startswith(f"{output}/") and not wildcards:
+    if f"{documents}/".startswith(f"{place}/") and not wildcards:
         raise OutputError(
-            f"output: the documents {shown(uri)} lie inside the output {shown(job.output)}, "
+            f"output: the documents {shown(uri)} lie inside the output {shown(output)}, "
             "where a run keeps its own files; choose an output beside them"
         )
-    if _finds(documents, [f"{output}/{name}" for name in OUTPUT_FILES], is_pattern=bool(wildcards)):
+    if _finds(documents, [f"{place}/{name}" for name in OUTPUT_FILES], is_pattern=bool(wildcards)):
         raise OutputError(
-            f"output: {shown(job.output)} lies inside the documents {shown(uri)}, so that the "
+            f"output: {shown(output)} lies inside the documents {shown(uri)}, so that the "
             "next run would read its tables as documents; choose an output beside them"
         )
 

@@ -63,7 +63,7 @@ def documents_of(plan: Plan, job: JobConfig) -> list[pa.Table]:
     """The planned documents, tokenised, those of one bundle in one call."""
     bundles = plan.pending(TurnIndex(reader_fingerprint=""), retry_failed=False)
     grouped = [bundle.append_column(CALL_COLUMN, pa.array([0] * bundle.num_rows)) for bundle in bundles]
-    return [call for bundle in grouped for call in tokenise(bundle, job=job)]
+    return [call for bundle in grouped for call in tokenise(bundle, agent=job.agent, sources=job)]
 
 
 async def read_all(task: actor.ReaderTask, documents: list[pa.Table]) -> None:

@@ -104,7 +104,7 @@ def read(job: JobConfig) -> dict[str, str]:
     bundles = plan.pending(
         scan_log(output, reader_fingerprint=identify_reader(job.agent).fingerprint), retry_failed=job.retry_failed
     )
-    documents = [document for bundle in bundles for document in tokenise(bundle, job=job)]
+    documents = [document for bundle in bundles for document in tokenise(bundle, agent=job.agent, sources=job)]
 
     async def read_all() -> list[pa.Table]:
         reader = Reader(task)

@@ -125,7 +125,7 @@ def read_pending(
     bundles = list(plan.pending(index, retry_failed=job.retry_failed))
     if together:
         bundles = [bundle.append_column(CALL_COLUMN, pa.array([0] * bundle.num_rows)) for bundle in bundles]
-    documents = [document for bundle in bundles for document in tokenise(bundle, job=job)]
+    documents = [document for bundle in bundles for document in tokenise(bundle, agent=job.agent, sources=job)]
 
     async def read() -> list[pa.Table | BaseException]:
         reader = Reader(task)
@@ -280,7 +280,7 @@ def test_reader_document_that_changed_since_the_plan_is_not_read_and_waits_for_t
 
     async def read() -> list[pa.Table]:
         reader = Reader(task)
-        calls = [call for bundle in bundles for call in tokenise(bundle, job=job)]
+        calls = [call for bundle in bundles for call in tokenise(bundle, agent=job.agent, sources=job)]
         return await asyncio.gather(*map(reader, calls))
 
     tables = asyncio.run(read())

@@ -103,7 +103,7 @@ async def read_with(
     )
     reading = Reader(task)
     bundles = plan.pending(log, retry_failed=job.retry_failed)
-    documents = [document for bundle in bundles for document in tokenise(bundle, job=job)]
+    documents = [document for bundle in bundles for document in tokenise(bundle, agent=job.agent, sources=job)]
     tables = await asyncio.gather(*map(reading, documents))
     return [status for table in tables for status in table["status"].to_pylist()]
 

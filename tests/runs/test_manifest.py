@@ -218,9 +218,9 @@ def test_claim_output_among_the_documents_is_refused_and_beside_them_is_not(
     documents, output = (uri if "://" in uri else f"{tmp_path}/{uri}" for uri in (documents, output))
     job = job_of(documents=documents, output=output, ask=("Who?",))
     if said is None:
-        require_apart(job)
+        require_apart(job, output=job.output)
         return
     several = job.model_copy(update={"documents": (f"{tmp_path}/elsewhere", *job.documents)})
     for among in (job, several):
         with pytest.raises(OutputError, match=f"{said}.*choose an output beside them"):
-            require_apart(among)
+            require_apart(among, output=among.output)

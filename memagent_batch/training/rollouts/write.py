@@ -91,7 +91,8 @@ class Projector:
         readable = part.filter(pc.is_null(part["error"]))
         for unread in part.filter(pc.is_valid(part["error"])).to_pylist():
             yield from self._document(_unread(unread), {}, outcomes)
-        for document in chain.from_iterable(map(planned_documents, tokenise(readable, job=self._task.job))):
+        calls = tokenise(readable, agent=self._task.job.agent, sources=self._task.job)
+        for document in chain.from_iterable(map(planned_documents, calls)):
             turns = read_turns(
                 self._output,
                 document.turn_files,
