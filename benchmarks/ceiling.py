@@ -23,9 +23,10 @@ from benchmarks.needle_corpus import make_tasks, write_corpus
 from benchmarks.random_model import save_random_model
 from benchmarks.recorded_prompts import RecordedTurn, recorded_turns
 from benchmarks.spread import spread
+from jobs.settings import job_of
+from memagent_batch.config import JobConfig, PolicyConfig, PoolConfig, VllmConfig
 from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.engines.vllm.start import engine_arguments, engine_environment
-from memagent_batch.settings import PolicySettings, PoolSettings, Settings, VllmSettings
 from memagent_batch.wiring import model_folder
 from pipelines.answer import answer
 
@@ -40,7 +41,7 @@ class Load:
     """Chunks of each."""
     in_flight: int
     """Readings in flight, and most turns in an engine step."""
-    policy: PolicySettings
+    policy: PolicyConfig
     """Budgets; a random model rarely ends by itself, so they decide its lengths."""
 
 
@@ -51,13 +52,13 @@ TINY = Load(
     documents=160,
     chunks=8,
     in_flight=64,
-    policy=PolicySettings(chunk_tokens=1024, question_tokens=128, memory_tokens=128, answer_tokens=64),
+    policy=PolicyConfig(chunk_tokens=1024, question_tokens=128, memory_tokens=128, answer_tokens=64),
 )
 BIG = Load(
     documents=64,
     chunks=3,
     in_flight=32,
-    policy=PolicySettings(chunk_tokens=512, question_tokens=128, memory_tokens=32, answer_tokens=16),
+    policy=PolicyConfig(chunk_tokens=512, question_tokens=128, memory_tokens=32, answer_tokens=16),
 )
 
 
@@ -84,30 +85,30 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for name in arguments.models:
         with tempfile.TemporaryDirectory() as folder:
             load = TINY if name == "tiny" else BIG
-            settings = _settings(Path(folder), name, load=load, num_documents=arguments.documents or load.documents)
-            yield {"model": name, **_compare(settings, runs=arguments.runs)}
+            job = _settings(Path(folder), name, load=load, num_documents=arguments.documents or load.documents)
+            yield {"model": name, **_compare(job, runs=arguments.runs)}
 
 
-def _settings(folder: Path, name: str, *, load: Load, num_documents: int) -> Settings:
+def _settings(folder: Path, name: str, *, load: Load, num_documents: int) -> JobConfig:
     model = "tiny" if name == "tiny" else save_random_model(folder / "model")
     write_corpus(folder, make_tasks(num_documents, num_tokens=int((load.chunks - 0.5) * load.policy.chunk_tokens)))
-    return Settings(
+    return job_of(
         documents=str(folder / "documents.parquet"),
         questions=str(folder / "questions.parquet"),
         output=str(folder / "run"),
         model=model,
         window_tokens=load.policy.chunk_tokens + 1024,
         policy=load.policy,
-        vllm=VllmSettings(cpu_kv_cache_gib=2, max_num_seqs=load.in_flight),
-        pool=PoolSettings(readings_in_flight=load.in_flight),
+        vllm=VllmConfig(cpu_kv_cache_gib=2, max_num_seqs=load.in_flight),
+        pool=PoolConfig(readings_in_flight=load.in_flight),
     )
 
 
-def _compare(settings: Settings, *, runs: int) -> dict[str, Any]:
+def _compare(config: JobConfig, *, runs: int) -> dict[str, Any]:
     """Rounds of the job and of vLLM alone, one after the other; each round's share is of its own two sides."""
     jobs, alone, same = [], [], []
     for number in range(runs):
-        run = settings.model_copy(update={"output": f"{settings.output}-{number}"})
+        run = config.model_copy(update={"output": f"{config.output}-{number}"})
         answer(run)
         turns = recorded_turns(run)
         jobs.append(_job_speed(turns))
@@ -153,21 +154,21 @@ def _job_speed(turns: Sequence[RecordedTurn]) -> Speed:
     )
 
 
-def _vllm_alone(settings: Settings, turns: Sequence[RecordedTurn]) -> tuple[Speed, int]:
+def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[Speed, int]:
     """Speed of vLLM's batch call, and how many completions are the job's, token for token."""
     from vllm import LLM, SamplingParams
     from vllm.inputs import tokens_input
 
     arguments = engine_arguments(
-        settings.vllm,
-        model=model_folder(settings),
-        tokenizer=settings.tokenizer,
-        window_tokens=settings.window_tokens,
-        sampling=settings.sampling,
+        job.agent.vllm,
+        model=model_folder(job.agent),
+        tokenizer=job.agent.tokenizer,
+        window_tokens=job.agent.window_tokens,
+        sampling=job.agent.sampling,
     )
     prompts = [tokens_input(list(turn.prompt.token_ids)) for turn in turns]
     params = [SamplingParams(temperature=0, max_tokens=turn.prompt.max_tokens, detokenize=False) for turn in turns]
-    failure_file = Path(settings.output) / "failure.txt"
+    failure_file = Path(job.output) / "failure.txt"
     with orphan_guard.environment(engine_environment() | orphan_guard.guarded(failure_file)):
         llm = LLM(**(arguments | {"disable_log_stats": False}))  # without statistics it reports no ends of requests
     try:

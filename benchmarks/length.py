@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.memory import CONFIG, watch
 from benchmarks.simulated_job import SENTENCE
+from jobs.settings import job_of
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import index_shard
@@ -28,7 +29,6 @@ from memagent_batch.inputs.shards import list_shards
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.plan import Plan
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import TINY_MODEL
 
 MILLION = 1_000_000
@@ -98,13 +98,13 @@ def _corpus(folder: Path, *, num_tokens: int, num_documents: int) -> None:
 
 def _tokenising_seconds(folder: Path) -> float:
     """Of fetching, tokenising and cutting all documents, one after the other in this process."""
-    settings = Settings(documents=str(folder / "documents"), output=str(folder / "run"), model="tiny", ask=(QUESTION,))
-    shards = list_shards(Location(uri=settings.documents[0]), settings=settings.input)
-    index = [table for shard in shards for table in index_shard(shard, settings=settings.input, storage_options={})]
-    plan = Plan(pa.concat_tables(index), read_questions(None, ask=settings.ask), samples=1)
+    job = job_of(documents=str(folder / "documents"), output=str(folder / "run"), model="tiny", ask=(QUESTION,))
+    shards = list_shards(Location(uri=job.documents[0]), settings=job.input)
+    index = [table for shard in shards for table in index_shard(shard, settings=job.input, storage_options={})]
+    plan = Plan(pa.concat_tables(index), read_questions(None, ask=job.ask), samples=1)
     bundles = list(plan.pending(TurnIndex(reader_fingerprint=""), retry_failed=False))
     began = time.monotonic()
     for bundle in bundles:
-        for _ in tokenise(bundle, settings=settings):
+        for _ in tokenise(bundle, agent=job.agent, sources=job):
             pass
     return time.monotonic() - began

@@ -28,6 +28,7 @@ from typing import Any
 import pyarrow as pa
 from moto.server import ThreadedMotoServer
 
+from memagent_batch.config import LogConfig, TableFormat
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.readings import Status
@@ -41,7 +42,6 @@ from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWriter, new_run_id
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.tables import Projection, project
-from memagent_batch.settings import LogSettings, TableFormat
 from tests.faults.loopback.proxy import FaultProxy, RequestFault
 from tests.faults.peak_memory import peak_mib
 
@@ -121,7 +121,7 @@ def _write(place: Location, num_readings: int, reading_turns: int, file_turns: i
 
 async def _write_log(place: Location, num_readings: int, reading_turns: int, file_turns: int) -> int:
     """Reads the documents in a random order, `IN_FLIGHT` at a time, turn by turn in step."""
-    settings = LogSettings(flush_seconds=NEVER_SECONDS, flush_bytes=1 << 40)
+    settings = LogConfig(flush_seconds=NEVER_SECONDS, flush_bytes=1 << 40)
     log = TurnLogWriter(place, run_id=new_run_id(), writer_id="w", settings=settings)
     order = random.Random(0).sample(range(num_readings), num_readings)
     rng, waiting, num_turns = random.Random(1), set(), 0

@@ -6,10 +6,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from memagent_batch.config import AgentConfig
 from memagent_batch.domain.document import Document
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_task
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import TINY_MODEL, make_tokenizer
 
 
@@ -37,6 +37,6 @@ def write_corpus(folder: Path, tasks: list[NeedleTask]) -> None:
     pq.write_table(pa.Table.from_pylist(questions), folder / "questions.parquet")
 
 
-def document_of(text: str, settings: Settings) -> Document:
+def document_of(text: str, agent: AgentConfig) -> Document:
     """The text as the job tokenises it."""
-    return make_tokenizer(settings).document(text)
+    return make_tokenizer(agent).document(text)

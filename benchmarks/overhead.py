@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.simulated_job import SENTENCE, simulated_settings, write_corpus
 from benchmarks.spread import spread
+from memagent_batch.config import JobConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Question
@@ -24,7 +25,6 @@ from memagent_batch.ray_data.session import ray_session
 from memagent_batch.reading.agent import Agent, make_agent
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import ReadingTurns
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_engine, make_tokenizer
 from pipelines.answer import answer
 
@@ -38,19 +38,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder, ray_session():
         place = Path(folder)
-        settings = simulated_settings(place, chunk_tokens=arguments.chunk_tokens)
-        write_corpus(settings, [arguments.chunks] * arguments.documents)
+        config = simulated_settings(place, chunk_tokens=arguments.chunk_tokens)
+        write_corpus(config, [arguments.chunks] * arguments.documents)
         turns = arguments.documents * (arguments.chunks + 1)
-        job = [_job(settings, place / f"run-{run}", turns) for run in range(arguments.runs)]
-        loop = [_loop(settings, arguments.documents, arguments.chunks) for _ in range(arguments.runs)]
+        job = [_job(config, place / f"run-{run}", turns) for run in range(arguments.runs)]
+        loop = [_loop(config, arguments.documents, arguments.chunks) for _ in range(arguments.runs)]
     for name, seconds in (("job", job), ("loop", loop)):
         figures = spread("seconds_per_1000_turns", seconds, digits=3)
         yield {"what": name, "turns": turns, "runs": arguments.runs, **figures}
 
 
-def _job(settings: Settings, output: Path, turns: int) -> float:
+def _job(job: JobConfig, output: Path, turns: int) -> float:
     """Seconds per 1,000 turns of the whole job, from the first reading's start to the last one's durable end."""
-    answer(settings.model_copy(update={"output": str(output)}))
+    answer(job.model_copy(update={"output": str(output)}))
     rows = pq.read_table(output / "answers", columns=["started_at", "finished_at", "num_turns"])
     done = sum(rows["num_turns"].to_pylist())
     if done != turns:
@@ -59,23 +59,23 @@ def _job(settings: Settings, output: Path, turns: int) -> float:
     return float((ended - began).total_seconds() / turns * 1000)
 
 
-def _loop(settings: Settings, num_documents: int, num_chunks: int) -> float:
+def _loop(job: JobConfig, num_documents: int, num_chunks: int) -> float:
     """Seconds per 1,000 turns of the policy over the same engine, 64 readings at once, nothing else."""
-    size = settings.policy.chunk_tokens
-    text = make_tokenizer(settings).document(SENTENCE * num_chunks * size)
+    size = job.agent.policy.chunk_tokens
+    text = make_tokenizer(job.agent).document(SENTENCE * num_chunks * size)
     document = replace(text, token_ids=text.token_ids[: num_chunks * size])
     began = time.monotonic()
-    asyncio.run(_read_all(settings, document, num_documents))
+    asyncio.run(_read_all(job, document, num_documents))
     return (time.monotonic() - began) / (num_documents * (num_chunks + 1)) * 1000
 
 
-async def _read_all(settings: Settings, document: Document, num_documents: int) -> None:
-    slots, agent = asyncio.Semaphore(settings.pool.readings_in_flight), make_agent(settings)
-    await asyncio.gather(*[_read(settings, document, agent, number, slots) for number in range(num_documents)])
+async def _read_all(job: JobConfig, document: Document, num_documents: int) -> None:
+    slots, agent = asyncio.Semaphore(job.pool.readings_in_flight), make_agent(job.agent)
+    await asyncio.gather(*[_read(job, document, agent, number, slots) for number in range(num_documents)])
 
 
-async def _read(settings: Settings, document: Document, agent: Agent, number: int, slots: asyncio.Semaphore) -> None:
+async def _read(job: JobConfig, document: Document, agent: Agent, number: int, slots: asyncio.Semaphore) -> None:
     address = ReadingAddress(document_hash=str(number), question_hash="", sample=0, reader_fingerprint="")
-    turns = ReadingTurns(engine=make_engine(settings), address=address, seed=0)
+    turns = ReadingTurns(engine=make_engine(job.agent), address=address, seed=0)
     async with slots:
-        await read(document, Question(question_id="q", text=settings.ask[0]), agent=agent, turns=turns)
+        await read(document, Question(question_id="q", text=job.ask[0]), agent=agent, turns=turns)

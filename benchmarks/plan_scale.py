@@ -18,10 +18,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from jobs.settings import job_of
+from memagent_batch.config import InputConfig
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.runs.plan import group_documents
-from memagent_batch.settings import InputSettings, Settings
 from memagent_batch.wiring import TINY_MODEL
 from pipelines.plan import make_plan
 from tests.faults.peak_memory import peak_mib
@@ -56,19 +57,19 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def _plan(folder: str, kind: str) -> dict[str, Any]:
     """The driver's part of a run up to the first reading, and the parts of its tables."""
-    settings = Settings(
+    job = job_of(
         documents=f"{folder}/documents",
         output=f"{folder}/out",
         model=str(TINY_MODEL),
         ask=() if kind == "inline" else ("What is the contract's number?",),
-        input=InputSettings(question_column="question" if kind == "inline" else None),
+        input=InputConfig(question_column="question" if kind == "inline" else None),
     )
     figures: dict[str, Any] = {}
     empty = TurnIndex(reader_fingerprint="none")
     with ray_session():
         figures["start_mib"] = round(peak_mib())
         with _timed(figures, "plan_seconds"):
-            plan = make_plan(settings)
+            plan = make_plan(job)
         figures["plan_mib"] = round(peak_mib())
         with _timed(figures, "bundle_seconds"):
             bundles = list(group_documents(list(plan.pending(empty, retry_failed=False)), readings_in_flight=256))

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from benchmarks.needle_corpus import document_of
+from memagent_batch.config import AgentConfig, JobConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Question
 from memagent_batch.domain.turns import Prompt
@@ -15,7 +16,6 @@ from memagent_batch.log.index import reading_key
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
-from memagent_batch.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,23 +34,23 @@ class RecordedTurn:
     """When it was answered, seconds since 1970."""
 
 
-def recorded_turns(settings: Settings) -> list[RecordedTurn]:
+def recorded_turns(job: JobConfig) -> list[RecordedTurn]:
     """All turns of a run over one Parquet file with a question for each document, in the order of their start."""
     logged: dict[str, dict[str, Any]] = {}
-    for row in pq.read_table(f"{settings.output}/log/turns").to_pylist():
+    for row in pq.read_table(f"{job.output}/log/turns").to_pylist():
         logged.setdefault(row["document_hash"], {})[row["path"]] = row
-    questions = {row["document_id"]: row["question"] for row in pq.read_table(settings.questions).to_pylist()}
+    questions = {row["document_id"]: row["question"] for row in pq.read_table(job.questions).to_pylist()}
     turns = []
-    for row in pq.read_table(settings.documents[0]).to_pylist():
+    for row in pq.read_table(job.documents[0]).to_pylist():
         rows = logged[text_hash(row["text"])]
-        prompts = asyncio.run(_asked(settings, row["text"], questions[row["document_id"]], rows=rows))
+        prompts = asyncio.run(_asked(job.agent, row["text"], questions[row["document_id"]], rows=rows))
         turns += [_recorded(prompt, rows[prompt.path]) for prompt in prompts]
     if len(turns) != sum(len(rows) for rows in logged.values()):
         raise RuntimeError(f"{len(turns)} turns were rebuilt, the log holds {sum(map(len, logged.values()))}")
     return sorted(turns, key=lambda turn: turn.began_at)
 
 
-async def _asked(settings: Settings, text: str, question: str, *, rows: Mapping[str, dict[str, Any]]) -> list[Prompt]:
+async def _asked(agent: AgentConfig, text: str, question: str, *, rows: Mapping[str, dict[str, Any]]) -> list[Prompt]:
     """Prompts of one reading."""
     prompts: list[Prompt] = []
     address = ReadingAddress(document_hash="", question_hash="", sample=0, reader_fingerprint="")
@@ -62,7 +62,7 @@ async def _asked(settings: Settings, text: str, question: str, *, rows: Mapping[
         observe=lambda prompt, _: prompts.append(prompt),
     )
     asked = Question(question_id="", text=question)
-    await read(document_of(text, settings), asked, agent=make_agent(settings), turns=turns)
+    await read(document_of(text, agent), asked, agent=make_agent(agent), turns=turns)
     return prompts
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from benchmarks.simulated_job import ReadingTime, simulated_settings, time_reading, write_corpus
 from benchmarks.spread import spread
+from memagent_batch.config import PoolConfig, SimulatedConfig
 from memagent_batch.ray_data.session import ray_session
-from memagent_batch.settings import PoolSettings, SimulatedSettings
 
 READINGS_IN_FLIGHT = 4
 ROUNDS = 2
@@ -51,10 +51,10 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _read(folder: Path, run: int, replicas: int, arguments: argparse.Namespace) -> ReadingTime:
-    settings = simulated_settings(
+    job = simulated_settings(
         folder,
-        pool=PoolSettings(replicas=replicas, readings_in_flight=READINGS_IN_FLIGHT, cpus_per_replica=NO_CPUS),
-        simulated=SimulatedSettings(turn_seconds=arguments.turn_seconds),
+        pool=PoolConfig(replicas=replicas, readings_in_flight=READINGS_IN_FLIGHT, cpus_per_replica=NO_CPUS),
+        simulated=SimulatedConfig(turn_seconds=arguments.turn_seconds),
     )
-    write_corpus(settings, [arguments.chunks] * (replicas * READINGS_IN_FLIGHT * ROUNDS))
-    return time_reading(settings.model_copy(update={"output": str(folder / f"run-{run}")}))
+    write_corpus(job, [arguments.chunks] * (replicas * READINGS_IN_FLIGHT * ROUNDS))
+    return time_reading(job.model_copy(update={"output": str(folder / f"run-{run}")}))

@@ -8,12 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from jobs.settings import job_of
+from memagent_batch.config import EngineKind, JobConfig, PolicyConfig
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.writer import OUTCOMES_FOLDER
 from memagent_batch.ray_data.progress import Progress
 from memagent_batch.runs.finalise import begin_run
 from memagent_batch.runs.manifest import claim_output
-from memagent_batch.settings import EngineKind, PolicySettings, Settings
 from memagent_batch.wiring import identify_reader, make_output, make_tokenizer
 from pipelines.answer import read_documents
 from pipelines.plan import make_plan
@@ -38,10 +39,10 @@ class ReadingTime:
     """Seconds that readings took, all added up."""
 
 
-def simulated_settings(place: Path, *, chunk_tokens: int = CHUNK_TOKENS, **knobs: Any) -> Settings:
+def simulated_settings(place: Path, *, chunk_tokens: int = CHUNK_TOKENS, **knobs: Any) -> JobConfig:
     """Settings of a run over `place/documents.parquet`, with small prompts, so that the work is the engine's sleep."""
-    policy = PolicySettings(chunk_tokens=chunk_tokens, question_tokens=64, memory_tokens=64, answer_tokens=64)
-    return Settings(
+    policy = PolicyConfig(chunk_tokens=chunk_tokens, question_tokens=64, memory_tokens=64, answer_tokens=64)
+    return job_of(
         documents=str(place / "documents.parquet"),
         ask=("What colour is the sky?",),
         output=str(place / "run"),
@@ -52,31 +53,31 @@ def simulated_settings(place: Path, *, chunk_tokens: int = CHUNK_TOKENS, **knobs
     )
 
 
-def write_corpus(settings: Settings, chunks: list[int]) -> None:
+def write_corpus(job: JobConfig, chunks: list[int]) -> None:
     """Writes a document of each number of chunks."""
-    tokens = len(make_tokenizer(settings).encode(SENTENCE * 100)) / 100
-    size = settings.policy.chunk_tokens
+    tokens = len(make_tokenizer(job.agent).encode(SENTENCE * 100)) / 100
+    size = job.agent.policy.chunk_tokens
     rows = [
         {"document_id": f"d{number}", "text": f"{number} {SENTENCE * int((count - 0.5) * size / tokens)}"}
         for number, count in enumerate(chunks)
     ]
-    pq.write_table(pa.Table.from_pylist(rows), settings.documents[0])
+    pq.write_table(pa.Table.from_pylist(rows), job.documents[0])
 
 
 def time_reading(
-    settings: Settings, *, arrange: Callable[[list[pa.Table]], list[pa.Table]] = lambda bundles: bundles
+    job: JobConfig, *, arrange: Callable[[list[pa.Table]], list[pa.Table]] = lambda bundles: bundles
 ) -> ReadingTime:
     """Reads the documents into a new output, in the plan's order or as `arrange` changes it."""
-    output, reader = make_output(settings), identify_reader(settings)
-    claim_output(output, settings)
-    plan = make_plan(settings)
-    run = begin_run(output, settings, reader=reader, plan=plan)
-    progress = Progress(run_id=run.run_id, asked=run.asked, model=settings.model, policy=settings.policy.kind)
+    output, reader = make_output(job), identify_reader(job.agent)
+    claim_output(output, job)
+    plan = make_plan(job)
+    run = begin_run(output, job, reader=reader, plan=plan)
+    progress = Progress(run_id=run.run_id, asked=run.asked, model=job.agent.model, policy=job.agent.policy.kind)
     progress.begin()
     bundles = list(plan.pending(TurnIndex(reader_fingerprint=reader.fingerprint), retry_failed=False))
-    read_documents(arrange(bundles), settings=settings, run=run, progress=progress)
+    read_documents(arrange(bundles), job=job, run=run, progress=progress)
     progress.close()
-    rows: dict[str, list[Any]] = pq.read_table(Path(settings.output) / OUTCOMES_FOLDER).to_pydict()
+    rows: dict[str, list[Any]] = pq.read_table(Path(job.output) / OUTCOMES_FOLDER).to_pydict()
     if len(rows["status"]) != plan.num_readings or set(rows["status"]) != {"ok"}:
         raise RuntimeError(f"{plan.num_readings} readings were requested, the log holds {len(rows['status'])}")
     first = min(rows["started_at"])

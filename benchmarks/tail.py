@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from benchmarks.simulated_job import ReadingTime, simulated_settings, time_reading, write_corpus
 from benchmarks.spread import spread
+from memagent_batch.config import JobConfig, PoolConfig, SimulatedConfig
 from memagent_batch.ray_data.session import ray_session
-from memagent_batch.settings import PoolSettings, Settings, SimulatedSettings
 
 REPLICAS = 2
 READINGS_IN_FLIGHT = 8
@@ -44,12 +44,12 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder, ray_session():
         for run in range(arguments.runs):
             rng = random.Random(run)
-            settings = _settings(Path(folder), arguments.turn_seconds)
+            job = _settings(Path(folder), arguments.turn_seconds)
             chunks = _lengths(rng, num_documents=arguments.documents)
-            write_corpus(settings, chunks)
+            write_corpus(job, chunks)
             least.append(_least_seconds(chunks, arguments.turn_seconds))
             for name, arrange in ORDERS.items():
-                place = settings.model_copy(update={"output": str(Path(folder) / f"{name}-{run}")})
+                place = job.model_copy(update={"output": str(Path(folder) / f"{name}-{run}")})
                 times[name].append(time_reading(place, arrange=partial(arrange, rng=rng)))
     for name, runs in times.items():
         overruns = [run.inside / (run.num_turns * arguments.turn_seconds) for run in runs]
@@ -65,11 +65,11 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         }
 
 
-def _settings(place: Path, turn_seconds: float) -> Settings:
+def _settings(place: Path, turn_seconds: float) -> JobConfig:
     return simulated_settings(
         place,
-        pool=PoolSettings(replicas=REPLICAS, readings_in_flight=READINGS_IN_FLIGHT),
-        simulated=SimulatedSettings(turn_seconds=turn_seconds),
+        pool=PoolConfig(replicas=REPLICAS, readings_in_flight=READINGS_IN_FLIGHT),
+        simulated=SimulatedConfig(turn_seconds=turn_seconds),
     )
 
 

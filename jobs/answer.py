@@ -6,10 +6,25 @@ from collections.abc import Sequence
 from functools import partial
 from shutil import get_terminal_size
 
-from jobs.arguments import parse_settings, run_command
-from jobs.manuals import ANSWER
+from jobs.cli import parse_settings, run_command
+from jobs.options import INPUT, MODEL, Manual
+from jobs.settings import JobSettings
 from memagent_batch.logs import step
 from memagent_batch.masking import shown
+
+MANUAL = Manual(
+    command="memagent answer",
+    about="Answers questions over documents of any length.",
+    knobs=JobSettings,
+    common=(*INPUT, "output", *MODEL, "pool.replicas", "retry_failed"),
+    unused=("rollouts",),
+    examples=(
+        "memagent answer --config jobs/configs/tiny.yaml --documents texts/ --output out/ "
+        '--ask "What is the access code of quiet-harbour?"',
+        "memagent answer --documents 's3://bucket/contracts/*.parquet' --questions questions.csv "
+        "--output s3://bucket/scan/ --model my-model/",
+    ),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,29 +33,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _answer(arguments: Sequence[str]) -> None:
-    settings = parse_settings(
-        arguments,
-        command="memagent answer",
-        description="Answers questions over documents of any length.",
-        manual=ANSWER,
-    )
+    job = parse_settings(JobSettings, MANUAL, arguments).job()
     with step("checking inputs and model"):
         from pipelines.check import check  # here, so that --help needs neither ray nor an engine
 
-        checked = check(settings)
+        checked = check(job)
         from pipelines.answer import answer_checked  # after the check, since Ray's import takes a second
     from memagent_batch.runs.verdict import require_success
     from memagent_batch.wiring import make_output
 
     manifest = answer_checked(checked)
     if sys.stdout.isatty():
-        from jobs.ending import ending
+        from jobs.screen import ending
 
-        print(f"\n{ending(make_output(settings), manifest, num_columns=get_terminal_size().columns)}")
+        print(f"\n{ending(make_output(job), manifest, num_columns=get_terminal_size().columns)}")
     else:
-        said = {**manifest["counts"], "seconds": manifest["seconds"], "changes": manifest["changes"]}
-        print(json.dumps({"output": shown(settings.output), **said}))
-    require_success(manifest, max_failed_share=settings.max_failed_share)
+        summary = {**manifest["counts"], "seconds": manifest["seconds"], "changes": manifest["changes"]}
+        print(json.dumps({"output": shown(job.output), **summary}))
+    require_success(manifest, max_failed_share=job.max_failed_share)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,52 @@
 """The command line `memagent`: one command, one module; nothing heavy is imported before it is needed."""
 
+import contextlib
 import importlib
+import logging
 import os
 import sys
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
+from pathlib import Path
+from typing import TypeVar
 
-from jobs.arguments import Main, run_named
+from jobs.options import HELP, Manual, OptionParser, knob_values, remedy
+from jobs.settings import ENV_PREFIX, Settings, read_settings, read_yaml
+from memagent_batch.config import LogFormat
+from memagent_batch.errors import (
+    MemagentError,
+    SettingsError,
+    SupersededError,
+    TerminatedError,
+    TooManyFailedError,
+    UsageError,
+)
+from memagent_batch.logs import EventKind, as_json, begin_log, end_log, rewritten_stderr
+
+log = logging.getLogger(__name__)
+
+EXIT_FAILED = 1
+"""The run stopped, its counts do not close, or some readings could not be read now; the same command goes on."""
+EXIT_USAGE = 2
+"""The user's mistake."""
+EXIT_SUPERSEDED = 3
+"""A newer attempt has claimed the output; this one must not be started again."""
+EXIT_TOO_MANY_FAILED = 4
+"""The run is closed and its tables are written, but too many readings failed, or all."""
+EXIT_INTERRUPTED = 130
+"""SIGINT, as shells count it; the same command goes on."""
+EXIT_TERMINATED = 143
+"""SIGTERM, as shells count it; the same command goes on."""
+
+ENDS: dict[type[Exception], tuple[str, int]] = {
+    UsageError: ("error", EXIT_USAGE),
+    SupersededError: ("superseded", EXIT_SUPERSEDED),
+    TerminatedError: ("stopped", EXIT_TERMINATED),
+    TooManyFailedError: ("failed", EXIT_TOO_MANY_FAILED),
+    Exception: ("failed", EXIT_FAILED),
+}
+"""The first word of a command's last line and its exit code, by the error that ends it; the first that fits."""
 
 COMMANDS = {
     "answer": "answers questions over documents of any length",
@@ -20,22 +60,114 @@ COMMANDS = {
     "evaluate": "makes test suites, runs and scores them, and draws the results",
 }
 
+Main = Callable[[Sequence[str]], int]
+"""Runs a command with its arguments; returns the exit code."""
+SettingsT = TypeVar("SettingsT", bound=Settings)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command that the first argument names; returns the exit code."""
-    given = sys.argv[1:] if arguments is None else arguments
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        code = _run(given)
+        code = _run(arguments)
         if sys.stdout is not None:  # else `run_command` has seen that its reader has gone
             sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our output has gone, as in `| head`; nothing is left to say
+    except BrokenPipeError:  # the reader of our output has gone, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
 
 
+def run_named(
+    arguments: Sequence[str], names: Mapping[str, str], *, command: str, main_of: Callable[[str], Main]
+) -> int:
+    """Runs the command that the first argument names; returns the exit code.
+
+    Args:
+        arguments: The arguments behind the command.
+        names: The names that there are, with a line of help each.
+        command: The command, for messages.
+        main_of: Finds the function for a name; it gets the other arguments.
+    """
+    lines = [f"  {name:<10}{text}" for name, text in names.items()]
+    usage = "\n".join([f"usage: {command} NAME [--help] ...", "", *lines])
+    if not arguments:
+        return _refuse(f"error: say what to do: {command} NAME\n{usage}", arguments)
+    name, *rest = arguments
+    if name in HELP:
+        print(usage)
+        return 0
+    if name not in names:
+        message = f"error: there is no command {name!r} of {command}; {remedy(name, names, see=f'{command} --help')}"
+        return _refuse(message, arguments)
+    return main_of(name)(rest)
+
+
+def parse(kind: type[SettingsT], parser: OptionParser, arguments: Sequence[str]) -> tuple[SettingsT, Namespace]:
+    """Settings and other options of a command: job file (`--config`) < environment (`MEMAGENT_...`) < command line.
+
+    Raises:
+        SettingsError: an option or a knob is unknown, missing or wrong; names it.
+        SystemExit: help was asked for, and is printed.
+    """
+    begin_log(as_json=_asks_for_json(arguments))
+    options = parser.parse_args(arguments)
+    given = knob_values(kind, options)
+    settings = read_settings(kind, given, config=options.config, ignored=parser.manual.ignored)
+    begin_log(as_json=getattr(settings, "log_format", LogFormat.TEXT) == LogFormat.JSON)
+    return settings, options
+
+
+def parse_settings(kind: type[SettingsT], manual: Manual, arguments: Sequence[str]) -> SettingsT:
+    """Settings of a command that has no other options; see `parse`."""
+    return parse(kind, OptionParser(manual), arguments)[0]
+
+
+def run_command(command: Callable[[], object]) -> int:
+    """Runs a command and returns its exit code; a known error is one line on stderr, without a traceback."""
+    is_json = _asks_for_json(sys.argv[1:])
+    begin_log(as_json=is_json)
+    try:
+        with rewritten_stderr(as_json) if is_json else contextlib.nullcontext():
+            return _exit_code(command)
+    finally:
+        end_log()
+
+
+def _exit_code(command: Callable[[], object]) -> int:
+    try:
+        command()
+    except BrokenPipeError:
+        sys.stdout = None  # the reader of our output has gone, as in `| head`; nothing is left to print
+    except KeyboardInterrupt:
+        fields = {"event": EventKind.RUN_STOPPED, "exit_code": EXIT_INTERRUPTED}
+        log.error("stopped; the same command goes on from here", extra=fields)
+        return EXIT_INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - each error gets its exit code here
+        return _log_end(error)
+    return 0
+
+
+def _log_end(error: Exception) -> int:
+    """Logs the error that ends a command; returns its exit code."""
+    word, exit_code = next(end for kind, end in ENDS.items() if isinstance(error, kind))
+    is_known = isinstance(error, MemagentError)
+    fields = {"event": EventKind.RUN_STOPPED, "error_type": type(error).__name__, "exit_code": exit_code}
+    message = f"{word}: {error}" if is_known else f"{word}: {type(error).__name__}: {error}"
+    log.error(message, extra=fields, exc_info=None if is_known else error)
+    return exit_code
+
+
+def _refuse(message: str, arguments: Sequence[str]) -> int:
+    """Logs that no command is named; returns the exit code."""
+    begin_log(as_json=_asks_for_json(arguments))
+    log.error(message, extra={"event": EventKind.RUN_STOPPED, "exit_code": EXIT_USAGE})
+    end_log()
+    return EXIT_USAGE
+
+
 def _run(arguments: Sequence[str]) -> int:
-    if "--version" in arguments:
+    if arguments[-1:] == ["--version"] and not any(name.startswith("-") for name in arguments[:-1]):
         print(f"memagent-batch {version('memagent-batch')}")
         return 0
     return run_named(arguments, COMMANDS, command="memagent", main_of=_main_of)
@@ -44,6 +176,27 @@ def _run(arguments: Sequence[str]) -> int:
 def _main_of(name: str) -> Main:
     main_: Main = importlib.import_module(f"jobs.{name}").main
     return main_
+
+
+def _asks_for_json(arguments: Sequence[str]) -> bool:
+    """Whether log lines are to be JSON, by command line, environment or job file; mistakes in these are found later."""
+    values = [os.environ.get(f"{ENV_PREFIX}LOG_FORMAT", ""), *_values_of("--log-format", arguments)]
+    configs = _values_of("--config", arguments)
+    if not any(values) and configs:
+        with contextlib.suppress(SettingsError):
+            job = read_yaml(Path(configs[-1]), option="--config")
+            values = [job.get("log_format", "")] if isinstance(job, dict) else values
+    return values[-1] == LogFormat.JSON
+
+
+def _values_of(option: str, arguments: Sequence[str]) -> list[str]:
+    """The values that an option has on the command line, as `--option value` or `--option=value`."""
+    values = []
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
+        name, equals, value = argument.partition("=")
+        if name.replace("_", "-") == option:
+            values.append(value if equals else following)
+    return values
 
 
 if __name__ == "__main__":

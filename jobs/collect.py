@@ -5,9 +5,26 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from jobs.arguments import parse_settings, run_command
-from jobs.manuals import COLLECT
+from jobs.cli import parse_settings, run_command
+from jobs.options import INPUT, MODEL, Manual
+from jobs.settings import JobSettings
 from memagent_batch.masking import shown
+
+MANUAL = Manual(
+    command="memagent collect",
+    about="Samples every question several times and writes rewards and advantages to train on.",
+    knobs=JobSettings,
+    common=(*INPUT, "output", "rollouts.group_size", "rollouts.reward", *MODEL),
+    unused=("sampling.temperature", "sampling.top_p", "sampling.top_k"),
+    short={"rollouts.group_size": "--group-size"},
+    examples=(
+        "memagent collect --config job.yaml --documents texts/ --questions questions.parquet --output rollouts/ "
+        "--group-size 16",
+        "memagent collect --documents texts/ --questions questions.parquet --output rollouts/ --rollouts.reward em "
+        "--model my-model/",
+    ),
+    page="docs/learning.md",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -16,16 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _collect(arguments: Sequence[str]) -> None:
-    settings = parse_settings(
-        arguments,
-        command="memagent collect",
-        description="Samples every question several times and writes rewards and advantages to train on.",
-        manual=COLLECT,
-    )
+    job = parse_settings(JobSettings, MANUAL, arguments).job()
     from pipelines.collect import collect  # here, so that --help needs neither ray nor an engine
 
-    record = collect(settings)
-    print(json.dumps({"output": shown(settings.output), **record["counts"], "mean_reward": record["mean_reward"]}))
+    record = collect(job)
+    print(json.dumps({"output": shown(job.output), **record["counts"], "mean_reward": record["mean_reward"]}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`memagent diff`: the answers that two finished runs give otherwise, with both memories. Reads records and logs."""
+"""`memagent diff`: the answers in which two finished runs differ, with both memories. Reads records and logs."""
 
 import io
 import json
@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs.arguments import run_command
-from jobs.options import OptionParser
+from jobs.cli import run_command
+from jobs.options import Manual, OptionParser
 from jobs.screen import cut
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.location import Location
@@ -22,8 +22,15 @@ from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import LATEST, PREVIOUS, PastRun, find_run
 from memagent_batch.runs.schemas import DIFFERENCES
 
-DESCRIPTION = """Shows the answers that two finished runs give otherwise: rows whose answer, status or presence differs,
-why, and both memories. A question is the same by its question_id, a document by its document_id."""
+MANUAL = Manual(
+    command="memagent diff",
+    about="Shows the answers in which two finished runs differ: rows whose answer, status or presence differs, why,\n"
+    "and both memories. A question is the same by its question_id, a document by its document_id.",
+    examples=(
+        "memagent diff --output out/",
+        "memagent diff out-before/ out-after/ --to changes.parquet",
+    ),
+)
 
 WIDTHS = {"document": 28, "question": 16, "why": 30, "before": 32, "after": 32}
 """Characters of each column on the screen."""
@@ -37,31 +44,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _diff(arguments: Sequence[str]) -> None:
-    options = OptionParser(prog="memagent diff", description=DESCRIPTION)
-    options.add_argument("before", nargs="?", default=PREVIOUS, help="RUN_ID, latest, previous, or an output (a path)")
-    options.add_argument("after", nargs="?", default=LATEST, help="the same; an output stands for its latest run")
-    options.add_argument("--output", help="where the runs wrote: a folder or any fsspec URL")
-    options.add_argument("--json", action="store_true", help="print each row as a JSON object on a line of its own")
-    options.add_argument("--to", metavar="FILE.parquet", help="write the rows to this file and print only how many")
-    options.add_storage_options()
-    known = options.parse_args(arguments)
-    if known.to and not known.to.endswith(".parquet"):
-        raise SettingsError(f"--to: {known.to} does not end in .parquet, the one format that is written; rename it")
-    storage_options = known.storage_options
+    parser = OptionParser(MANUAL)
+    parser.add_argument("before", nargs="?", default=PREVIOUS, help="RUN_ID, latest, previous, or an output (a path)")
+    parser.add_argument("after", nargs="?", default=LATEST, help="the same; an output stands for its latest run")
+    parser.add_argument("--output", help="where the runs wrote: a folder or any fsspec URL")
+    parser.add_argument("--json", action="store_true", help="print each row as a JSON object on a line of its own")
+    parser.add_argument("--to", metavar="FILE.parquet", help="write the rows to this file and print only how many")
+    parser.add_storage_options()
+    options = parser.parse_args(arguments)
+    if options.to and not options.to.endswith(".parquet"):
+        raise SettingsError(f"--to: {options.to} does not end in .parquet, the one format that is written; rename it")
+    storage_options = options.storage_options
     before, after = (
-        _run(name, output=known.output, storage_options=storage_options) for name in (known.before, known.after)
+        _run(name, output=options.output, storage_options=storage_options) for name in (options.before, options.after)
     )
     counts: Counter[str] = Counter()
     tables = _counted(compare_runs(before, after), counts)
-    if known.to:
-        Location(uri=known.to, storage_options=storage_options).write_bytes(_parquet(tables))
-    elif known.json:
+    if options.to:
+        Location(uri=options.to, storage_options=storage_options).write_bytes(_parquet(tables))
+    elif options.json:
         _print_json(tables)
         return
     else:
         _print_table(tables)
     summary = _summary(before, after, counts)
-    print(json.dumps(summary) if known.json else _sentence(summary))
+    print(json.dumps(summary) if options.json else _sentence(summary))
 
 
 def _run(name: str, *, output: str | None, storage_options: StorageOptions) -> PastRun:
@@ -107,12 +114,12 @@ def _lines(row: dict[str, Any]) -> Iterator[str]:
             "document": row["document_id"],
             "question": f"{row['question_id']} #{row['sample']}" if row["sample"] else row["question_id"],
             "why": f"{row['change']}: {', '.join(row['why'])}",
-            "before": _said(row, "before"),
-            "after": _said(row, "after"),
+            "before": _answer(row, "before"),
+            "after": _answer(row, "after"),
         }
     )
-    asked_otherwise = row["question_before"] != row["question_after"]
-    for name in ("question", "memory") if asked_otherwise else ("memory",):
+    questions_differ = row["question_before"] != row["question_after"]
+    for name in ("question", "memory") if questions_differ else ("memory",):
         for side in ("before", "after"):
             if row[f"{name}_{side}"]:
                 yield f"    {name} {side}: {cut(row[f'{name}_{side}'], TEXT_WIDTH)}"
@@ -122,7 +129,7 @@ def _line(cells: dict[str, str]) -> str:
     return " ".join(f"{cut(cells[name], width):<{width}}" for name, width in WIDTHS.items()).rstrip()
 
 
-def _said(row: dict[str, Any], side: str) -> str:
+def _answer(row: dict[str, Any], side: str) -> str:
     """The answer of one run in a few words."""
     status, answer = row[f"status_{side}"], row[f"answer_{side}"]
     if status is None:

@@ -7,12 +7,22 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jobs.arguments import run_command
-from jobs.options import OptionParser
+from jobs.cli import run_command
+from jobs.options import Manual, OptionParser
 from memagent_batch.errors import SettingsError
 
 if TYPE_CHECKING:
     from memagent_batch.evaluation.tasks.make import SuitePlan
+
+MANUAL = Manual(
+    command="memagent evaluate make",
+    about="Writes a suite of documents and questions, at any list of lengths, from a seed.",
+    examples=(
+        "memagent evaluate make --output suite/ --lengths 8K 128K 1M",
+        "memagent evaluate make --output suite/ --lengths 32K --tasks niah_single_1 vt --model my-model/",
+    ),
+    page="docs/evaluation.md",
+)
 
 _LENGTH = re.compile(r"([0-9]+|[0-9]+\.[0-9]+)([KM]?)", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2}
@@ -31,79 +41,77 @@ def parse_length(text: str) -> int:
     """
     from memagent_batch.evaluation.tasks.lengths import SHORTEST_TOKENS
 
-    found = _LENGTH.fullmatch(text)
-    if found is None:
+    match = _LENGTH.fullmatch(text)
+    if match is None:
         raise SettingsError(f"--lengths: {text!r} is no length in tokens; write it as 4096, 8K, 3.5M")
-    length = round(float(found[1]) * _UNITS[found[2].upper()])
+    length = round(float(match[1]) * _UNITS[match[2].upper()])
     if length < SHORTEST_TOKENS:
         raise SettingsError(f"--lengths: {text!r} is too short; documents have {SHORTEST_TOKENS} tokens or more")
     return length
 
 
 def _make(arguments: Sequence[str]) -> None:
-    known = _options().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     from memagent_batch.evaluation.tasks.inputs import read_inputs
     from memagent_batch.evaluation.tasks.make import make_suite
     from memagent_batch.files.location import Location
 
-    plan = _plan(known)
-    storage_options = known.storage_options
+    plan = _plan(options)
+    storage_options = options.storage_options
     inputs = read_inputs(
-        model=known.model,
-        essays=known.essays,
-        hotpotqa=known.hotpotqa,
-        squad=known.squad,
+        model=options.model,
+        essays=options.essays,
+        hotpotqa=options.hotpotqa,
+        squad=options.squad,
         storage_options=storage_options,
     )
-    output = Location(uri=known.output, storage_options=storage_options)
-    made = make_suite(plan, inputs.materials, output, inputs=inputs.record, say=partial(print, flush=True))
-    if made:
-        print(f"read it with: memagent evaluate run --suite {output} --output FOLDER --model {known.model}")
+    output = Location(uri=options.output, storage_options=storage_options)
+    is_new = make_suite(plan, inputs.materials, output, inputs=inputs.record, say=partial(print, flush=True))
+    if is_new:
+        print(f"read it with: memagent evaluate run --suite {output} --output FOLDER --model {options.model}")
     else:
         print(f"{output} holds this suite already; nothing to do")
 
 
-def _options() -> OptionParser:
-    options = OptionParser(prog="memagent evaluate make", description=__doc__)
-    options.add_argument("--output", required=True, help="the suite's folder, or any fsspec URL")
-    options.add_argument("--model", default="tiny", help="whose tokens count: `tiny`, a model folder or hub name")
-    options.add_argument("--tasks", nargs="+", default=["all"], help="names, or all that have their file (default)")
-    options.add_argument("--lengths", nargs="+", default=[], help="tokens of a document: 4096, 8K (x1,024), 3.5M")
-    options.add_argument("--samples", type=int, default=20, help="documents of each task and length (default: 20)")
-    options.add_argument("--seed", type=int, default=0, help="the same seed makes the same suite (default: 0)")
-    options.add_argument(
-        "--essays", help="folder of .txt or .md files to hide needles in; the project's own without it"
-    )
-    options.add_argument("--hotpotqa", help="HotpotQA file, JSON; for qa_hotpot and ruler_hqa")
-    options.add_argument("--squad", help="SQuAD file, JSON; for qa_squad")
-    options.add_argument("--num-documents", type=int, nargs="+", default=[], help="lengths for ruler_hqa: 50 to 25600")
-    options.add_storage_options()
-    return options
+def _parser() -> OptionParser:
+    parser = OptionParser(MANUAL)
+    parser.add_argument("--output", required=True, help="the suite's folder, or any fsspec URL")
+    parser.add_argument("--model", default="tiny", help="whose tokens count: `tiny`, a model folder or hub name")
+    parser.add_argument("--tasks", nargs="+", default=["all"], help="names, or all that have their file (default)")
+    parser.add_argument("--lengths", nargs="+", default=[], help="tokens of a document: 4096, 8K (x1,024), 3.5M")
+    parser.add_argument("--samples", type=int, default=20, help="documents of each task and length (default: 20)")
+    parser.add_argument("--seed", type=int, default=0, help="the same seed makes the same suite (default: 0)")
+    parser.add_argument("--essays", help="folder of .txt or .md files to hide needles in; the project's own without it")
+    parser.add_argument("--hotpotqa", help="HotpotQA file, JSON; for qa_hotpot and ruler_hqa")
+    parser.add_argument("--squad", help="SQuAD file, JSON; for qa_squad")
+    parser.add_argument("--num-documents", type=int, nargs="+", default=[], help="lengths for ruler_hqa: 50 to 25600")
+    parser.add_storage_options()
+    return parser
 
 
-def _plan(known: argparse.Namespace) -> "SuitePlan":
+def _plan(options: argparse.Namespace) -> "SuitePlan":
     from memagent_batch.evaluation.tasks.make import SuitePlan, all_tasks
     from memagent_batch.evaluation.tasks.tasks import TASKS
 
-    given = [name for name in ("hotpotqa", "squad") if getattr(known, name)]
-    tasks = all_tasks(given=given) if known.tasks == ["all"] else tuple(dict.fromkeys(known.tasks))
-    if known.tasks == ["all"] and not known.num_documents:
+    sources = [name for name in ("hotpotqa", "squad") if getattr(options, name)]
+    tasks = all_tasks(given=sources) if options.tasks == ["all"] else tuple(dict.fromkeys(options.tasks))
+    if options.tasks == ["all"] and not options.num_documents:
         tasks = tuple(name for name in tasks if not TASKS[name].by_documents)
     unknown = [name for name in tasks if name not in TASKS]
     if unknown:
         raise SettingsError(f"--tasks: there is no task {unknown[0]!r}; choose from {', '.join(TASKS)}, or all")
-    if known.samples < 1 or any(number < 1 for number in known.num_documents):
+    if options.samples < 1 or any(number < 1 for number in options.num_documents):
         raise SettingsError("--samples and --num-documents must be 1 or more")
     for by_documents, knob in ((False, "lengths"), (True, "num-documents")):
         needing = [name for name in tasks if TASKS[name].by_documents is by_documents]
-        if needing and not getattr(known, knob.replace("-", "_")):
+        if needing and not getattr(options, knob.replace("-", "_")):
             raise SettingsError(f"--{knob}: missing; {needing[0]} needs at least one")
     return SuitePlan(
         tasks=tasks,
-        lengths=tuple(sorted({parse_length(text) for text in known.lengths})),
-        num_documents=tuple(sorted(set(known.num_documents))),
-        samples=known.samples,
-        seed=known.seed,
+        lengths=tuple(sorted({parse_length(text) for text in options.lengths})),
+        num_documents=tuple(sorted(set(options.num_documents))),
+        samples=options.samples,
+        seed=options.seed,
     )
 
 

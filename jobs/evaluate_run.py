@@ -1,23 +1,41 @@
 """`memagent evaluate run`: reads a suite with one or several policies or models, and scores the answers."""
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from jobs.arguments import parse_settings, run_command
-from jobs.knobs import Manual
-from jobs.manuals import EVALUATE_UNUSED, MODEL
-from jobs.options import OptionParser, wants_help
-from jobs.variants import policy_variants, read_variants, vary
+from pydantic import ValidationError
+
+from jobs.cli import parse, run_command
+from jobs.evaluate import add_suite_options
+from jobs.options import INPUT, MODEL, Manual, OptionParser
+from jobs.settings import ReaderSettings, merged, read_yaml, readable
+from memagent_batch.config import RunConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.masking import shown
 
-COMMAND = "memagent evaluate run"
-DESCRIPTION = "Reads a suite with one or several policies or models, and scores the answers."
-EXAMPLE = "memagent evaluate run --suite suite/ --output eval/ --config job.yaml --policies overwrite truncate"
-PAGE = "docs/evaluation.md"
-SET_BY_SUITE = ("documents", "questions", "ask")
+MANUAL = Manual(
+    command="memagent evaluate run",
+    about="Reads a suite with one or several policies or models, and scores the answers.",
+    knobs=ReaderSettings,
+    common=("output", *MODEL),
+    unused=("rollouts", "table_format", "adopt_output"),
+    ignored=(*INPUT, "input"),
+    examples=(
+        "memagent evaluate run --suite suite/ --output eval/ --config job.yaml --policies overwrite truncate",
+        "memagent evaluate run --suite suite/ --output eval/ --model my-model/ --variants variants.yaml",
+    ),
+    page="docs/evaluation.md",
+)
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""Names of variants, which name folders too."""
+
+SET_BY_SUITE = frozenset({"documents", "questions", "ask", "input", "output", "storage_options"})
+"""Knobs that are the same for all variants, or the evaluation's to set."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,19 +43,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(partial(_run, sys.argv[1:] if arguments is None else arguments))
 
 
+def read_variants(file: Path) -> dict[str, dict[str, Any]]:
+    """Knobs by the name of the variant, from a YAML file: a name, and below it knobs as in a job file.
+
+    Raises:
+        SettingsError: the file can't be read, a name is no name, or a knob is not a variant's to set.
+    """
+    variants = read_yaml(file, option="--variants")
+    if not isinstance(variants, dict) or not variants:
+        raise SettingsError(f"--variants: {file} holds no variants; write `name: {{policy: {{chunk_tokens: 1000}}}}`")
+    for name, knobs in variants.items():
+        where = f"--variants: {file}, variant {name!r}"
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise SettingsError(f"{where}: a name has letters, digits, dots, underscores and hyphens; write another")
+        if not isinstance(knobs, dict | None):
+            raise SettingsError(f"{where} holds no knobs; write them below it as in a job file")
+        if reserved := sorted(SET_BY_SUITE.intersection(knobs or {})):
+            raise SettingsError(f"{where} sets {reserved[0]}, which is the same for all variants; take it out")
+    return {name: knobs or {} for name, knobs in variants.items()}
+
+
+def policy_variants(kinds: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """One variant for each kind of policy, named after it."""
+    return {kind: {"policy": {"kind": kind}} for kind in kinds}
+
+
+def vary(base: ReaderSettings, knobs: Mapping[str, Any], *, name: str) -> ReaderSettings:
+    """The base settings with a variant's knobs over them, group by group.
+
+    Raises:
+        SettingsError: a knob is unknown or wrong; names variant and knob.
+    """
+    try:
+        return ReaderSettings(**merged(base.model_dump(exclude_unset=True), knobs))
+    except ValidationError as error:
+        raise SettingsError(f"variant {name!r}: {readable(error, kind=ReaderSettings)}") from error
+
+
 def _run(arguments: Sequence[str]) -> None:
-    own = _options()
-    known, _ = own.parse_known_args(arguments)
-    for name in SET_BY_SUITE:
+    for name in INPUT:
         if any(argument.split("=")[0] == f"--{name}" for argument in arguments):
             raise SettingsError(f"--{name}: the suite brings documents and questions; leave it out")
-    if known.suite is None and not wants_help(arguments):
-        raise SettingsError(f"--suite: missing; see {COMMAND} --help")
-    by_suite = [] if known.suite is None else ["--documents", known.suite, "--questions", known.suite]
-    manual = Manual(common=("output", *MODEL), unused=EVALUATE_UNUSED, own=own, example=EXAMPLE, page=PAGE)
-    base = parse_settings([*arguments, *by_suite], command=COMMAND, description=DESCRIPTION, manual=manual)
-    listed = read_variants(known.variants) if known.variants else {}
-    knobs = policy_variants(known.policies) | listed or policy_variants([base.policy.kind])
+    base, options = parse(ReaderSettings, _parser(), arguments)
+    listed = read_variants(options.variants) if options.variants else {}
+    knobs = policy_variants(options.policies) | listed or policy_variants([base.policy.kind])
     settings = {name: vary(base, changed, name=name) for name, changed in knobs.items()}
     from memagent_batch.domain.scores import ScoreOn
     from memagent_batch.evaluation.score_table import score_table
@@ -45,14 +94,17 @@ def _run(arguments: Sequence[str]) -> None:
     from memagent_batch.files.location import Location
     from pipelines.evaluate import Variant, evaluate, require_variants
 
-    variants = [Variant(name=name, knobs=knobs[name], settings=settings[name]) for name in knobs]
+    variants = [
+        Variant(name=name, knobs=knobs[name], agent=each.agent, run=each.part(RunConfig))
+        for name, each in settings.items()
+    ]
     output = Location(uri=base.output, storage_options=base.storage_options)
     scores = evaluate(
         variants,
-        suite=Location(uri=known.suite, storage_options=base.storage_options),
-        foreign_format=ForeignFormat(known.format) if known.format else None,
+        suite=Location(uri=options.suite, storage_options=base.storage_options),
+        foreign_format=ForeignFormat(options.format) if options.format else None,
         output=output,
-        score_on=ScoreOn(known.score_on),
+        score_on=ScoreOn(options.score_on),
     )
     print(score_table(scores))
     place = shown(base.output.rstrip("/"))
@@ -61,32 +113,12 @@ def _run(arguments: Sequence[str]) -> None:
     require_variants(variants, output=output)
 
 
-def _options() -> OptionParser:
-    from memagent_batch.domain.scores import ScoreOn
-    from memagent_batch.evaluation.suites.foreign import ForeignFormat
-
-    options = OptionParser(prog=COMMAND, add_help=False)
-    options.add_argument(
-        "--suite", metavar="PATH", help="(required) Folder of `evaluate make`, or files of a foreign suite"
-    )
-    options.add_argument("--format", choices=[*ForeignFormat], help="whose suite it is (default: told by its records)")
-    options.add_argument(
-        "--score-on",
-        choices=[*ScoreOn],
-        default=ScoreOn.METRIC,
-        help="score the whole response, the answer taken out of it, or what each metric's authors score: the response "
-        "by `all` and `any` (RULER), the answer by the others (default: metric)",
-    )
-    options.add_argument(
-        "--policies", nargs="+", metavar="KIND", default=[], help="one variant for each kind of policy"
-    )
-    options.add_argument(
-        "--variants",
-        type=Path,
-        metavar="FILE",
-        help="YAML file: names, and below each its own knobs",
-    )
-    return options
+def _parser() -> OptionParser:
+    parser = OptionParser(MANUAL)
+    add_suite_options(parser)
+    parser.add_argument("--policies", nargs="+", metavar="KIND", default=[], help="one variant for each kind of policy")
+    parser.add_argument("--variants", type=Path, metavar="FILE", help="YAML file: names, and below each its own knobs")
+    return parser
 
 
 if __name__ == "__main__":

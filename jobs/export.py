@@ -5,13 +5,21 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from jobs.arguments import run_command
-from jobs.options import OptionParser
+from jobs.cli import run_command
+from jobs.options import Manual, OptionParser
 from memagent_batch.files.location import Location
 from pipelines.export import BRIDGES, export
 
-DESCRIPTION = """Writes the rollouts that `memagent collect` gathered in the form that another trainer reads. Samples
-without an advantage (failed, or without a reward) are left out and counted."""
+MANUAL = Manual(
+    command="memagent export",
+    about="Writes the rollouts that `memagent collect` gathered in the form that another trainer reads. Samples\n"
+    "without an advantage (failed, or without a reward) are left out and counted.",
+    examples=(
+        "memagent export --rollouts rollouts/ --to verl --output for-verl/",
+        "memagent export --rollouts s3://bucket/rollouts/ --to trl --output for-trl/",
+    ),
+    page="docs/learning.md",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,15 +28,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _export(arguments: Sequence[str]) -> None:
-    options = OptionParser(prog="memagent export", description=DESCRIPTION)
-    options.add_argument("--rollouts", required=True, help="the output of `memagent collect`: a folder or fsspec URL")
-    options.add_argument("--to", required=True, help=f"the trainer: {', '.join(BRIDGES)}")
-    options.add_argument("--output", required=True, help="where to write: a folder or fsspec URL")
-    options.add_storage_options()
-    known = options.parse_args(arguments)
-    storage_options = known.storage_options
-    rollouts, output = (Location(uri=uri, storage_options=storage_options) for uri in (known.rollouts, known.output))
-    record = export(rollouts, output, to=known.to)
+    parser = OptionParser(MANUAL)
+    parser.add_argument("--rollouts", required=True, help="the output of `memagent collect`: a folder or fsspec URL")
+    parser.add_argument("--to", required=True, help=f"the trainer: {', '.join(BRIDGES)}")
+    parser.add_argument("--output", required=True, help="where to write: a folder or fsspec URL")
+    parser.add_storage_options()
+    options = parser.parse_args(arguments)
+    locate = partial(Location, storage_options=options.storage_options)
+    output = locate(uri=options.output)
+    record = export(locate(uri=options.rollouts), output, to=options.to)
     print(json.dumps({"output": str(output), "to": record["to"], **record["counts"]}))
 
 

@@ -1,12 +1,22 @@
-"""Options of the command line: both spellings work, a mistake is one line, an unknown name gets the nearest one."""
+"""Options of the command line, declared and parsed in one way for all commands.
+
+Both spellings of an option work, an unknown name gets the nearest one, and a mistake is one line.
+"""
 
 import argparse
 import difflib
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.options import StorageOptions
@@ -17,34 +27,120 @@ STORAGE_VARIABLE = "MEMAGENT_STORAGE_OPTIONS"
 LIKENESS = 0.6
 """How alike, from 0 to 1, a name must be to the one that was written, to be offered in its place."""
 
+PATHS = frozenset({"documents", "questions", "output", "rollouts", "loop.held_out", "reference"})
+"""Knobs whose value is a path or URL."""
+
+CONFIG = "A job file: YAML, with `name: value` on each line."
+SOURCES = "Options can also stand in a YAML file (--config FILE) or in MEMAGENT_... variables."
+
 _OPTION = re.compile(r"--[A-Za-z][A-Za-z0-9_.-]*")
+
+
+INPUT = ("documents", "questions", "ask")
+"""Everyday knobs: what is read."""
+MODEL = ("model", "prompt_set", "window_tokens", "policy.kind", "policy.chunk_tokens", "engine")
+"""Everyday knobs: what reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manual:
+    """A command: its knobs, and what its help shows, in which order."""
+
+    command: str
+    """Its name, as it is typed."""
+    about: str
+    """What it does."""
+    examples: tuple[str, str]
+    """Two command lines to start from."""
+    page: str = "docs/operations.md"
+    """The page that says more."""
+    knobs: type[BaseModel] | None = None
+    """The settings that its options, a job file and the environment set."""
+    common: tuple[str, ...] = ()
+    """Knobs that stand first; `--help` shows them alone, `--help-all` the others too."""
+    unused: tuple[str, ...] = ()
+    """Knobs, and groups of them, that the command takes, so that it can share a job file, but does not use."""
+    ignored: tuple[str, ...] = ()
+    """Knobs of other commands that a job file and the environment may hold."""
+    short: Mapping[str, str] = field(default_factory=dict)
+    """Another name of a knob's option."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knob:
+    """One value of the settings."""
+
+    name: str
+    """Its name with that of its group, as in a job file: `policy.chunk_tokens`."""
+    kind: Any
+    """Its type, without None."""
+    info: FieldInfo
+    """Its default and description."""
+
+    @property
+    def option(self) -> str:
+        """Its option."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it holds several values."""
+        return get_origin(self.kind) is tuple
+
+
+def knobs_of(kind: type[BaseModel], *, below: str = "") -> Iterator[Knob]:
+    """All knobs, group by group."""
+    for name, info in kind.model_fields.items():
+        plain = _without_none(info.annotation)
+        if isinstance(plain, type) and issubclass(plain, BaseModel):
+            yield from knobs_of(plain, below=f"{below}{name}.")
+        else:
+            yield Knob(name=below + name, kind=plain, info=info)
 
 
 class OptionParser(argparse.ArgumentParser):
     """argparse as every command uses it: `--a_b` is `--a-b`, and a mistake raises a SettingsError."""
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(allow_abbrev=False, formatter_class=_Formatter, **arguments)
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Options that are known, and what is left over."""
-        return super().parse_known_args(dashed(args), namespace)
+    def __init__(self, manual: Manual) -> None:
+        """Declares the options that every command has, and those of its knobs."""
+        more = f"see {manual.page}"
+        if manual.common:
+            more = f"all options: {manual.command} {HELP_ALL}; {more}"
+        super().__init__(
+            prog=manual.command,
+            usage=f"{manual.command} [options]" if manual.knobs else None,
+            description=f"{manual.about}\n\n{SOURCES}" if manual.knobs else manual.about,
+            epilog="\n  ".join(["examples:", *manual.examples]) + f"\n\n{more}",
+            allow_abbrev=False,
+            formatter_class=_Formatter,
+            add_help=False,
+        )
+        self.manual = manual
+        self._hidden: list[argparse.Action] = []
+        if manual.knobs:
+            self._add_knobs(manual.knobs)
+        self.add_argument("-h", "--help", action="store_true", help="show this help")
+        if manual.common:
+            self.add_argument(HELP_ALL, action="store_true", help="show all options")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """The options.
 
         Raises:
             SettingsError: one is unknown, lacks its value or has a wrong one; names it.
+            SystemExit: help was asked for, and is printed.
         """
-        given = dashed(args)
+        arguments = dashed(args)
+        if wants_help(arguments):
+            self._print_help(is_whole=HELP_ALL in arguments or not self.manual.common)
+            raise SystemExit(0)
         names = {option for action in self._actions for option in action.option_strings}
-        for argument in given:
+        for argument in arguments:
             name = argument.split("=")[0]
             if _OPTION.fullmatch(name) and name not in names:
-                raise SettingsError(
-                    f"there is no option {name}; {remedy(name, names, see=f'{self.prog} {self._help_option()}')}"
-                )
-        options, rest = self.parse_known_args(given, namespace)
+                see = f"{self.prog} {HELP_ALL if self.manual.common else '--help'}"
+                raise SettingsError(f"there is no option {name}; {remedy(name, names, see=see)}")
+        options, rest = self.parse_known_args(arguments, namespace)
         if rest:
             raise SettingsError(f"{rest[0]!r} belongs to no option; quote a value that has spaces or wildcards")
         return options
@@ -55,26 +151,55 @@ class OptionParser(argparse.ArgumentParser):
         self.add_argument("--storage-options", type=parse_storage_options, metavar="JSON", default="{}", help=text)
 
     def error(self, message: str) -> NoReturn:
-        """Says what is wrong, in place of argparse's usage.
+        """Raises what is wrong, in place of argparse's usage.
 
         Raises:
             SettingsError: always.
         """
         missing = message.removeprefix("the following arguments are required: ")
-        said = f"{missing}: missing" if missing != message else message.removeprefix("argument ")
-        said = re.sub(r"ignored explicit argument '.*'", "takes no value", said, flags=re.DOTALL)
-        raise SettingsError(f"{said}; see {self.prog} --help")
+        text = f"{missing}: missing" if missing != message else message.removeprefix("argument ")
+        text = re.sub(r"ignored explicit argument '.*'", "takes no value", text, flags=re.DOTALL)
+        raise SettingsError(f"{text}; see {self.prog} --help")
 
-    def _help_option(self) -> str:
-        """The option that shows all others."""
-        return HELP_ALL if any(HELP_ALL in action.option_strings for action in self._actions) else "--help"
+    def _add_knobs(self, kind: type[BaseModel]) -> None:
+        """`--config` and every knob, the common ones first."""
+        knobs = {knob.name: knob for knob in knobs_of(kind)}
+        for name in self.manual.common:
+            _add(self, knobs.pop(name), self.manual)
+        self.add_argument("--config", metavar="FILE", help=CONFIG)
+        others = self.add_argument_group("all other options")
+        for knob in knobs.values():
+            self._hidden.append(_add(others, knob, self.manual))
+
+    def _print_help(self, *, is_whole: bool) -> None:
+        for action in [] if is_whole else self._hidden:
+            action.help = argparse.SUPPRESS
+        print(self.format_help(), end="")
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Texts of options are wrapped; description and example stay as they are."""
+    """Texts of options are wrapped; description and examples stay as they are."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=34)
+
+
+def knob_values(kind: type[BaseModel], options: argparse.Namespace) -> dict[str, Any]:
+    """The knobs that the command line sets, nested by group as settings are.
+
+    Raises:
+        SettingsError: a value that must be JSON is none.
+    """
+    values: dict[str, Any] = {}
+    for knob in knobs_of(kind):
+        if not hasattr(options, knob.name):
+            continue
+        *groups, name = knob.name.split(".")
+        inner = values
+        for group in groups:
+            inner = inner.setdefault(group, {})
+        inner[name] = _value(knob, getattr(options, knob.name))
+    return values
 
 
 def parse_storage_options(text: str) -> StorageOptions:
@@ -126,3 +251,75 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
 def wants_help(arguments: Sequence[str]) -> bool:
     """Whether the arguments ask for help, of either kind."""
     return not {*HELP, HELP_ALL}.isdisjoint(arguments)
+
+
+def _add(parser: Any, knob: Knob, manual: Manual) -> argparse.Action:
+    names = [manual.short[knob.name], knob.option] if knob.name in manual.short else [knob.option]
+    text = argparse.SUPPRESS if _is_below(knob, manual.unused) else _help(knob)
+    shared: dict[str, Any] = {"dest": knob.name, "default": argparse.SUPPRESS, "help": text}
+    if knob.kind is bool:
+        shared |= {"action": argparse.BooleanOptionalAction}
+    elif knob.name == "documents":
+        shared |= {"nargs": "+", "action": "extend", "metavar": _metavar(knob)}
+    else:
+        shared |= {"action": "append" if knob.name == "ask" else "store", "metavar": _metavar(knob)}
+    action: argparse.Action = parser.add_argument(*names, **shared)
+    return action
+
+
+def _is_below(knob: Knob, names: Iterable[str]) -> bool:
+    return any(f"{knob.name}.".startswith(f"{name}.") for name in names)
+
+
+def _help(knob: Knob) -> str:
+    text = " ".join((knob.info.description or "").split())
+    return (text + _shown_default(knob)).replace("%", "%%")
+
+
+def _shown_default(knob: Knob) -> str:
+    default = knob.info.default
+    if knob.info.is_required():
+        return " (required)"
+    if knob.kind is bool or _is_object(knob) or default in (None, PydanticUndefined, "", ()):
+        return ""
+    shown = ",".join(f"{part:g}" for part in default) if isinstance(default, tuple) else default
+    return f" (default: {shown})"
+
+
+def _metavar(knob: Knob) -> str:
+    if knob.name in PATHS:
+        return "PATH"
+    if get_origin(knob.kind) is Literal:
+        return "|".join(get_args(knob.kind))
+    if isinstance(knob.kind, type) and issubclass(knob.kind, StrEnum):
+        return "|".join(knob.kind)
+    if knob.is_list:
+        return "TEXT" if knob.name == "ask" else "A,B"
+    return {int: "N", float: "NUMBER", SecretStr: "SECRET"}.get(knob.kind, "JSON" if _is_object(knob) else "TEXT")
+
+
+def _value(knob: Knob, text: Any) -> Any:
+    """What the settings are made of: text stays text, which they read themselves; lists and objects are parsed."""
+    if not isinstance(text, str) or not (knob.is_list or _is_object(knob)):
+        return text
+    if knob.is_list and not text.startswith("["):
+        return text.split(",")
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        example = '["a", "b"]' if knob.is_list else '{"key": "value"}'
+        raise SettingsError(f"{knob.option} is not JSON ({error}); write it as {example}") from error
+
+
+def _is_object(knob: Knob) -> bool:
+    return get_origin(knob.kind) is dict
+
+
+def _without_none(annotation: Any) -> Any:
+    """The type of a value that is there."""
+    if get_origin(annotation) not in (Union, UnionType):
+        return annotation
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    if len(kinds) != 1:
+        return annotation
+    return get_args(kinds[0])[0] if get_origin(kinds[0]) is Annotated else kinds[0]

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from jobs.arguments import run_command, run_named
-from jobs.options import OptionParser
+from jobs.cli import run_command, run_named
+from jobs.options import Manual, OptionParser
 from memagent_batch.domain.prompts import AnswerForm, PromptSet
 from memagent_batch.errors import OutputError
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
@@ -18,16 +18,37 @@ SUBCOMMANDS = {
     "show": "shows the texts of a prompt set, with its hash",
     "import": "makes a prompt set file from a Python file of the official MemAgent code",
 }
-IMPORT = """
-
-The file is parsed and never run. Published texts are known by their hash, others by the constants TEMPLATE and
-TEMPLATE_FINAL or TEMPLATE_FINAL_BOXED."""
+MANUALS = {
+    "list": Manual(
+        command="memagent prompts list",
+        about="Lists the built-in prompt sets: name, version, answer forms, hash.",
+        examples=("memagent prompts list", "memagent prompts list | grep gated"),
+        page="docs/prompts.md",
+    ),
+    "show": Manual(
+        command="memagent prompts show",
+        about="Shows the texts of a prompt set, with its hash.",
+        examples=("memagent prompts show default", "memagent prompts show my-prompts.yaml"),
+        page="docs/prompts.md",
+    ),
+    "import": Manual(
+        command="memagent prompts import",
+        about="Makes a prompt set file from a Python file of the official MemAgent code.\n\n"
+        "The file is parsed and never run. Published texts are known by their hash, others by the constants TEMPLATE\n"
+        "and TEMPLATE_FINAL or TEMPLATE_FINAL_BOXED.",
+        examples=(
+            "memagent prompts import MemAgent/quickstart.py",
+            "memagent prompts import MemAgent/quickstart.py --output official.json --name official",
+        ),
+        page="docs/prompts.md",
+    ),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `memagent prompts`; returns the exit code."""
-    given = sys.argv[1:] if arguments is None else arguments
-    return run_named(given, SUBCOMMANDS, command="memagent prompts", main_of=_main_of)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    return run_named(arguments, SUBCOMMANDS, command="memagent prompts", main_of=_main_of)
 
 
 def _main_of(name: str) -> Callable[[Sequence[str]], int]:
@@ -36,32 +57,28 @@ def _main_of(name: str) -> Callable[[Sequence[str]], int]:
 
 
 def _list(arguments: Sequence[str]) -> None:
-    _options("list").parse_args(arguments)
+    OptionParser(MANUALS["list"]).parse_args(arguments)
     print(list_prompts())
 
 
 def _show(arguments: Sequence[str]) -> None:
-    options = _options("show")
-    options.add_argument("prompt_set", help="name of a built-in prompt set, or a prompt set file (JSON, YAML)")
-    print(show_prompts(options.parse_args(arguments).prompt_set))
+    parser = OptionParser(MANUALS["show"])
+    parser.add_argument("prompt_set", help="name of a built-in prompt set, or a prompt set file (JSON, YAML)")
+    print(show_prompts(parser.parse_args(arguments).prompt_set))
 
 
 def _import(arguments: Sequence[str]) -> None:
-    options = _options("import", more=IMPORT)
-    options.add_argument("file", type=Path, help="Python file of the official MemAgent code")
-    options.add_argument(
+    parser = OptionParser(MANUALS["import"])
+    parser.add_argument("file", type=Path, help="Python file of the official MemAgent code")
+    parser.add_argument(
         "--output",
         type=Path,
         metavar="PATH",
         help="file to write (default: NAME.json here); one with other content is not replaced",
     )
-    options.add_argument("--name", help="name of the prompt set (default: that of the Python file, without its ending)")
-    known = options.parse_args(arguments)
-    print(import_prompts(known.file, output=known.output, name=known.name))
-
-
-def _options(name: str, *, more: str = "") -> OptionParser:
-    return OptionParser(prog=f"memagent prompts {name}", description=f"This command {SUBCOMMANDS[name]}.{more}")
+    parser.add_argument("--name", help="name of the prompt set (default: that of the Python file, without its ending)")
+    options = parser.parse_args(arguments)
+    print(import_prompts(options.file, output=options.output, name=options.name))
 
 
 def list_prompts() -> str:

@@ -5,8 +5,14 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from jobs.arguments import run_command
-from jobs.options import OptionParser
+from jobs.cli import run_command
+from jobs.options import Manual, OptionParser
+
+MANUAL = Manual(
+    command="memagent status",
+    about="Shows what a running, finished or dead run has done, from its log and manifest alone.",
+    examples=("memagent status --output out/", "memagent status --output s3://bucket/scan/"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -15,15 +21,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _status(arguments: Sequence[str]) -> None:
-    options = OptionParser(prog="memagent status", description=__doc__)
-    options.add_argument("--output", required=True, help="where the run writes: a folder or any fsspec URL")
-    options.add_storage_options()
-    known = options.parse_args(arguments)
+    parser = OptionParser(MANUAL)
+    parser.add_argument("--output", required=True, help="where the run writes: a folder or any fsspec URL")
+    parser.add_storage_options()
+    options = parser.parse_args(arguments)
     from memagent_batch.files.location import Location
     from memagent_batch.runs.state import read_state
 
-    storage_options = known.storage_options
-    state = read_state(Location(uri=known.output, storage_options=storage_options))
+    state = read_state(Location(uri=options.output, storage_options=options.storage_options))
     print(json.dumps(state, indent=2, ensure_ascii=False))
 
 

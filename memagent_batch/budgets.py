@@ -1,16 +1,14 @@
 """Window and budgets where none are given: what the model holds, shared out as the published 8,192 tokens are."""
 
 import os
-from typing import Any, TypeVar
+from typing import Any
 
+from memagent_batch.config import AgentConfig, EngineKind, PolicyConfig
 from memagent_batch.engines.window import model_window
 from memagent_batch.errors import SettingsError
-from memagent_batch.settings import EngineKind, PolicySettings, Settings
 from memagent_batch.wiring import make_policy, make_prompt_tokens, make_tokenizer, model_folder, resolve_model
 
-Knobs = TypeVar("Knobs", bound=Settings)
-
-WINDOW_TOKENS: int = Settings.model_fields["window_tokens"].default
+WINDOW_TOKENS: int = AgentConfig.model_fields["window_tokens"].default
 """The window that the defaults of all budgets are made for, tokens."""
 SCALED = ("question_tokens", "memory_tokens", "answer_tokens")
 """Budgets that shrink with the window; a chunk takes what they leave."""
@@ -18,81 +16,79 @@ LEAST_CHUNK_TOKENS = 32
 """A shorter chunk is no sensible default, tokens."""
 
 
-def fitted(settings: Knobs) -> Knobs:
-    """The settings with a window that the model has and budgets that fit it.
+def fitted(agent: AgentConfig) -> AgentConfig:
+    """The agent with a window that the model has and budgets that fit it.
 
     What was given stays as it is, and so do the defaults where they fit.
 
     Raises:
         SettingsError: what was given leaves no room for a chunk, or the model holds less than the given window.
     """
-    make_tokenizer(settings)  # first, since it says best what is wrong with a model
-    settings = settings.model_copy(update={"window_tokens": _window(settings)})
-    if _excess(settings) <= 0:
-        return settings
-    given = settings.policy.model_fields_set
-    share = min(1.0, settings.window_tokens / WINDOW_TOKENS)
-    budgets = {name: max(1, int(getattr(settings.policy, name) * share)) for name in SCALED if name not in given}
-    settings = _with_policy(settings, budgets)
+    make_tokenizer(agent)  # first, since it says best what is wrong with a model
+    agent = agent.model_copy(update={"window_tokens": _window(agent)})
+    if _excess(agent) <= 0:
+        return agent
+    given = agent.policy.model_fields_set
+    share = min(1.0, agent.window_tokens / WINDOW_TOKENS)
+    budgets = {name: max(1, int(getattr(agent.policy, name) * share)) for name in SCALED if name not in given}
+    agent = _with_policy(agent, budgets)
     if "chunk_tokens" in given:
-        return settings
-    chunk_tokens = min(int(settings.policy.chunk_tokens * share), settings.policy.chunk_tokens - _excess(settings))
-    return _with_policy(settings, _chunking(settings, chunk_tokens=chunk_tokens))
+        return agent
+    chunk_tokens = min(int(agent.policy.chunk_tokens * share), agent.policy.chunk_tokens - _excess(agent))
+    return _with_policy(agent, _chunking(agent, chunk_tokens=chunk_tokens))
 
 
-def _with_policy(settings: Knobs, changes: dict[str, Any]) -> Knobs:
-    return settings.model_copy(update={"policy": settings.policy.model_copy(update=changes)})
+def _with_policy(agent: AgentConfig, changes: dict[str, Any]) -> AgentConfig:
+    return agent.model_copy(update={"policy": agent.policy.model_copy(update=changes)})
 
 
-def _window(settings: Settings) -> int:
+def _window(agent: AgentConfig) -> int:
     """The window as given, or the model's own where that is below the default."""
-    window = settings.window_tokens
-    is_given = "window_tokens" in settings.model_fields_set
-    if is_given and (settings.engine != EngineKind.VLLM or _is_stretched(settings)):
+    window = agent.window_tokens
+    is_given = "window_tokens" in agent.model_fields_set
+    if is_given and (agent.engine != EngineKind.VLLM or _is_stretched(agent)):
         return window
-    is_remote = settings.engine == EngineKind.OPENAI
-    own = model_window(
-        resolve_model(settings.tokenizer) if is_remote and settings.tokenizer else model_folder(settings)
-    )
+    is_remote = agent.engine == EngineKind.OPENAI
+    own = model_window(resolve_model(agent.tokenizer) if is_remote and agent.tokenizer else model_folder(agent))
     if own is None or own >= window:
         return window
     if is_given:
         raise SettingsError(
-            f"window_tokens: the model {settings.model} holds {own} tokens (its config.json), window_tokens is "
+            f"window_tokens: the model {agent.model} holds {own} tokens (its config.json), window_tokens is "
             f"{window}; lower it to {own} or less, or leave it out"
         )
     return own
 
 
-def _is_stretched(settings: Settings) -> bool:
+def _is_stretched(agent: AgentConfig) -> bool:
     """Whether vLLM is told to take more than the model's config says."""
-    return "hf_overrides" in settings.vllm.engine_args or os.environ.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0") != "0"
+    return "hf_overrides" in agent.vllm.engine_args or os.environ.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0") != "0"
 
 
-def _excess(settings: Settings) -> int:
+def _excess(agent: AgentConfig) -> int:
     """Tokens by which the largest prompt, with its budget, is above the window; below 0 where there is room."""
-    largest = max(make_policy(settings).largest_turns(make_prompt_tokens(settings)).values())
-    return settings.policy.question_tokens + largest - settings.window_tokens
+    largest = max(make_policy(agent).largest_turns(make_prompt_tokens(agent)).values())
+    return agent.policy.question_tokens + largest - agent.window_tokens
 
 
-def _chunking(settings: Settings, *, chunk_tokens: int) -> dict[str, int]:
+def _chunking(agent: AgentConfig, *, chunk_tokens: int) -> dict[str, int]:
     """A chunk, and passages that are no longer.
 
     Raises:
         SettingsError: there is no room for a chunk; says what to lower.
     """
-    policy = settings.policy
+    policy = agent.policy
     least = max(LEAST_CHUNK_TOKENS, policy.overlap_tokens + 1, _least_passage(policy))
     if chunk_tokens < least:
         raise SettingsError(
             f"window_tokens: beside question ({policy.question_tokens} tokens), memory ({policy.memory_tokens}), "
-            f"answer ({policy.answer_tokens}) and the prompt's own text, a window of {settings.window_tokens} leaves "
+            f"answer ({policy.answer_tokens}) and the prompt's own text, a window of {agent.window_tokens} leaves "
             f"{max(0, chunk_tokens)} tokens for a chunk, and {least} are the least; raise window_tokens, or lower "
             "policy.question_tokens, policy.memory_tokens, policy.answer_tokens or policy.overlap_tokens"
         )
     return {"chunk_tokens": chunk_tokens, "passage_tokens": min(policy.passage_tokens, chunk_tokens)}
 
 
-def _least_passage(policy: PolicySettings) -> int:
+def _least_passage(policy: PolicyConfig) -> int:
     is_given = policy.kind == "retrieve" and "passage_tokens" in policy.model_fields_set
     return policy.passage_tokens if is_given else 1

@@ -1,10 +1,11 @@
-"""Settings to live objects: the only place that names concrete engines."""
+"""Configurations to live objects: the only place that names concrete engines."""
 
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from memagent_batch.config import AgentConfig, EngineKind, RunConfig, SourceConfig
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.domain.readings import Policy
@@ -22,7 +23,6 @@ from memagent_batch.policies.retrieve import RetrievePolicy
 from memagent_batch.policies.shared import SharedPolicy
 from memagent_batch.policies.truncate import TruncatePolicy
 from memagent_batch.prompts.files import load_prompt_set
-from memagent_batch.settings import EngineKind, Settings
 
 TINY_MODEL = Path(__file__).parent / "models" / "tiny"
 """The policy that comes with the project; `model: tiny` names it."""
@@ -41,9 +41,9 @@ class ReaderIdentity:
     """The parts, as the manifest shows them: a hash in place of each secret, which the fingerprint is made of."""
 
 
-def model_folder(settings: Settings) -> str:
+def model_folder(agent: AgentConfig) -> str:
     """The model's folder or hub name."""
-    return resolve_model(settings.model)
+    return resolve_model(agent.model)
 
 
 def resolve_model(name: str) -> str:
@@ -51,209 +51,207 @@ def resolve_model(name: str) -> str:
     return str(SHIPPED_MODELS.get(name, name))
 
 
-def make_tokenizer(settings: Settings) -> Tokenizer:
+def make_tokenizer(agent: AgentConfig) -> Tokenizer:
     """The model's tokeniser."""
-    return load_tokenizer(resolve_model(settings.tokenizer or settings.model))
+    return load_tokenizer(resolve_model(agent.tokenizer or agent.model))
 
 
-def make_prompt_set(settings: Settings) -> PromptSet:
+def make_prompt_set(agent: AgentConfig) -> PromptSet:
     """The prompt set that the settings name.
 
     Raises:
         PromptSetError: there is none, or it is not one for the policy.
     """
-    gated = settings.policy.kind == GatedPolicy.kind
-    prompts = load_prompt_set(settings.prompt_set or ("gated" if gated else "default"))
+    gated = agent.policy.kind == GatedPolicy.kind
+    prompts = load_prompt_set(agent.prompt_set or ("gated" if gated else "default"))
     if gated != bool(prompts.keep_word):
         raise PromptSetError(
             f"prompt_set: {prompts.name!r} has {'no' if gated else 'a'} keep_word, and policy.kind is "
-            f"{settings.policy.kind!r}; a set with one belongs to the policy 'gated', and only there"
+            f"{agent.policy.kind!r}; a set with one belongs to the policy 'gated', and only there"
         )
     return prompts
 
 
-def make_prompt_tokens(settings: Settings) -> PromptTokens:
+def make_prompt_tokens(agent: AgentConfig) -> PromptTokens:
     """The prompt set as the model's tokeniser writes it."""
-    return make_tokenizer(settings).prompt_tokens(
-        make_prompt_set(settings),
-        answer_form=settings.answer_form,
-        chat_template_kwargs=settings.chat_template_kwargs,
+    return make_tokenizer(agent).prompt_tokens(
+        make_prompt_set(agent),
+        answer_form=agent.answer_form,
+        chat_template_kwargs=agent.chat_template_kwargs,
     )
 
 
-def make_policy(settings: Settings) -> Policy:
+def make_policy(agent: AgentConfig) -> Policy:
     """The policy with its knobs."""
-    knobs = settings.policy
+    knobs = agent.policy
     sizes = knobs.model_dump(include={"chunk_tokens", "overlap_tokens", "answer_tokens"})
     match knobs.kind:
         case TruncatePolicy.kind:
             return TruncatePolicy(**sizes)
         case RetrievePolicy.kind:
-            rank = Bm25(decode=make_tokenizer(settings).decode)
+            rank = Bm25(decode=make_tokenizer(agent).decode)
             return RetrievePolicy(**sizes, passage_tokens=knobs.passage_tokens, rank=rank)
     memory_agents = {policy.kind: policy for policy in (OverwritePolicy, GatedPolicy, SharedPolicy)}
     return memory_agents[knobs.kind](**sizes, memory_tokens=knobs.memory_tokens)
 
 
-def make_engine(settings: Settings) -> Engine:
+def make_engine(agent: AgentConfig) -> Engine:
     """The engine, not started."""
-    match settings.engine:
+    match agent.engine:
         case EngineKind.VLLM:
-            return make_renewable_engine(settings)
+            return make_renewable_engine(agent)
         case EngineKind.OPENAI:
             from memagent_batch.engines.openai.engine import OpenAIEngine
 
             return OpenAIEngine(
-                settings.openai,
-                model=settings.model,
-                window_tokens=settings.window_tokens,
-                sampling=settings.sampling,
-                tokenizer=make_tokenizer(settings),
+                agent.openai,
+                model=agent.model,
+                window_tokens=agent.window_tokens,
+                sampling=agent.sampling,
+                tokenizer=make_tokenizer(agent),
             )
         case EngineKind.SIMULATED:
             from memagent_batch.engines.simulated import SimulatedEngine
 
-            return SimulatedEngine(
-                settings.simulated, window_tokens=settings.window_tokens, tokenizer=make_tokenizer(settings)
-            )
+            return SimulatedEngine(agent.simulated, window_tokens=agent.window_tokens, tokenizer=make_tokenizer(agent))
 
 
-def require_engine(settings: Settings) -> None:
+def require_engine(agent: AgentConfig) -> None:
     """Checks what can be seen of model and engine without starting it.
 
     Raises:
         EngineStartError: the model's folder is not whole; the endpoint's address, key or a header can't work.
     """
-    if settings.engine == EngineKind.VLLM:
+    if agent.engine == EngineKind.VLLM:
         from memagent_batch.engines.vllm.start import require_model
 
-        require_model(model_folder(settings), load_format=settings.vllm.engine_args.get("load_format"))
-    if settings.engine == EngineKind.OPENAI:
+        require_model(model_folder(agent), load_format=agent.vllm.engine_args.get("load_format"))
+    if agent.engine == EngineKind.OPENAI:
         from memagent_batch.engines.openai.client import OpenAIClient
 
-        OpenAIClient(settings.openai)
+        OpenAIClient(agent.openai)
 
 
-def make_renewable_engine(settings: Settings) -> RenewableEngine:
+def make_renewable_engine(agent: AgentConfig) -> RenewableEngine:
     """An engine in this process whose weights can be replaced, not started.
 
     Raises:
         SettingsError: the engine of the settings is none.
     """
-    if settings.engine != EngineKind.VLLM:
-        raise SettingsError(f"engine: {settings.engine.value!r} can't take new weights from here; leave it at vllm")
+    if agent.engine != EngineKind.VLLM:
+        raise SettingsError(f"engine: {agent.engine.value!r} can't take new weights from here; leave it at vllm")
     from memagent_batch.engines.vllm.engine import VllmEngine
 
     return VllmEngine(
-        settings.vllm,
-        model=model_folder(settings),
-        tokenizer=settings.tokenizer and resolve_model(settings.tokenizer),
-        window_tokens=settings.window_tokens,
-        sampling=settings.sampling,
+        agent.vllm,
+        model=model_folder(agent),
+        tokenizer=agent.tokenizer and resolve_model(agent.tokenizer),
+        window_tokens=agent.window_tokens,
+        sampling=agent.sampling,
     )
 
 
-def make_documents(settings: Settings) -> list[Location]:
+def make_documents(sources: SourceConfig) -> list[Location]:
     """Where the documents are. All places are on one file system, so that each leads to the files of all."""
-    return [Location(uri=uri, storage_options=settings.storage_options) for uri in settings.documents]
+    return [Location(uri=uri, storage_options=sources.storage_options) for uri in sources.documents]
 
 
-def make_output(settings: Settings) -> Location:
+def make_output(run: RunConfig) -> Location:
     """The run's location."""
-    return Location(uri=settings.output, storage_options=settings.storage_options)
+    return Location(uri=run.output, storage_options=run.storage_options)
 
 
-def identify_reader(settings: Settings) -> ReaderIdentity:
+def identify_reader(agent: AgentConfig) -> ReaderIdentity:
     """The reader fingerprint and its parts.
 
     Raises:
         SettingsError: the prompts and budgets can't fit the window, or the model has no tokeniser or weights.
     """
-    tokenizer, prompts = make_tokenizer(settings), make_prompt_tokens(settings)
-    require_window(settings, prompts=prompts)
+    tokenizer, prompts = make_tokenizer(agent), make_prompt_tokens(agent)
+    require_window(agent, prompts=prompts)
     parts = {
-        "model": settings.model,
-        "model_sha256": _weights(settings),
-        "weights_version": settings.weights_version,
+        "model": agent.model,
+        "model_sha256": _weights(agent),
+        "weights_version": agent.weights_version,
         "tokenizer_sha256": tokenizer.sha256,
         "chat_template_sha256": tokenizer.chat_template.sha256,
-        "prompt_set": make_prompt_set(settings).name,
-        "prompt_set_sha256": make_prompt_set(settings).sha256,
-        "answer_form": settings.answer_form.value,
-        "policy": _policy(settings),
-        "sampling": _sampling(settings),
-        "engine": _engine(settings),
-        **_thoughts(settings, opens_thought=prompts.opens_thought),
+        "prompt_set": make_prompt_set(agent).name,
+        "prompt_set_sha256": make_prompt_set(agent).sha256,
+        "answer_form": agent.answer_form.value,
+        "policy": _policy(agent),
+        "sampling": _sampling(agent),
+        "engine": _engine(agent),
+        **_thoughts(agent, opens_thought=prompts.opens_thought),
     }
-    hashed = {name: value for name, value in parts.items() if name != "model" or settings.engine == EngineKind.OPENAI}
+    hashed = {name: value for name, value in parts.items() if name != "model" or agent.engine == EngineKind.OPENAI}
     return ReaderIdentity(fingerprint=fingerprint(hashed), parts=recorded(parts))
 
 
-def require_reader(settings: Settings, *, fingerprint: str) -> None:
+def require_reader(agent: AgentConfig, *, fingerprint: str) -> None:
     """Checks that model, tokeniser and prompt set are those that a run began with; they may be edited meanwhile.
 
     Raises:
         RunFailedError: they are not, and turns would be kept under the name of another reader.
     """
-    if identify_reader(settings).fingerprint != fingerprint:
+    if identify_reader(agent).fingerprint != fingerprint:
         raise RunFailedError(
-            f"the model {settings.model!r}, its tokeniser or the prompt set was edited since the run began, or another "
+            f"the model {agent.model!r}, its tokeniser or the prompt set was edited since the run began, or another "
             "one lies on this node; put the same files on every node. The same command then begins with what is there"
         )
 
 
-def require_window(settings: Settings, *, prompts: PromptTokens) -> None:
+def require_window(agent: AgentConfig, *, prompts: PromptTokens) -> None:
     """Checks that the largest prompt of each turn fits the window with its budget.
 
     Raises:
         SettingsError: names the knobs and their sum in tokens.
     """
-    for turn, without_question in make_policy(settings).largest_turns(prompts).items():
-        num_tokens = settings.policy.question_tokens + without_question
-        excess = num_tokens - settings.window_tokens
+    for turn, without_question in make_policy(agent).largest_turns(prompts).items():
+        num_tokens = agent.policy.question_tokens + without_question
+        excess = num_tokens - agent.window_tokens
         if excess > 0:
             raise SettingsError(
                 f"window_tokens: the {turn} turn needs up to {num_tokens} tokens (question_tokens, what it shows of "
                 "memory and document, the prompt's own text, and its budget), the window has "
-                f"{settings.window_tokens}; lower policy.chunk_tokens by {excess} or more, or raise window_tokens"
+                f"{agent.window_tokens}; lower policy.chunk_tokens by {excess} or more, or raise window_tokens"
             )
 
 
-def _policy(settings: Settings) -> dict[str, Any]:
+def _policy(agent: AgentConfig) -> dict[str, Any]:
     """What of the policy's knobs decides a result; what ranks passages is part of it."""
-    knobs = settings.policy.model_dump(mode="json")
-    if settings.policy.kind == RetrievePolicy.kind:
+    knobs = agent.policy.model_dump(mode="json")
+    if agent.policy.kind == RetrievePolicy.kind:
         return {**knobs, "rank": f"bm25s {version('bm25s')}"}
     return {name: value for name, value in knobs.items() if name != "passage_tokens"}
 
 
-def _thoughts(settings: Settings, *, opens_thought: bool) -> dict[str, Any]:
+def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, Any]:
     """What decides the results of a reasoning model; nothing for others, whose fingerprint stays as it always was."""
-    tokenizer = make_tokenizer(settings)
-    values = tokenizer.chat_template.values(settings.chat_template_kwargs)
+    tokenizer = make_tokenizer(agent)
+    values = tokenizer.chat_template.values(agent.chat_template_kwargs)
     thinks = opens_thought or tokenizer.has_thought_tags
     return ({"chat_template_kwargs": values} if values else {}) | ({"thoughts": "cut off"} if thinks else {})
 
 
-def _weights(settings: Settings) -> str:
+def _weights(agent: AgentConfig) -> str:
     """Hash of the weights; empty where they can't be seen from here, and `weights_version` speaks for them."""
-    return model_sha256(model_folder(settings)) if settings.engine == EngineKind.VLLM else ""
+    return model_sha256(model_folder(agent)) if agent.engine == EngineKind.VLLM else ""
 
 
-def _sampling(settings: Settings) -> dict[str, Any]:
+def _sampling(agent: AgentConfig) -> dict[str, Any]:
     """What of the sampling decides a result: nothing but its temperature where that is 0."""
-    sampling = settings.sampling.model_dump(mode="json", exclude={"samples"})
-    if settings.sampling.temperature > 0:
+    sampling = agent.sampling.model_dump(mode="json", exclude={"samples"})
+    if agent.sampling.temperature > 0:
         return sampling
-    return {"temperature": 0.0, "logprobs": settings.sampling.logprobs}
+    return {"temperature": 0.0, "logprobs": agent.sampling.logprobs}
 
 
-def _engine(settings: Settings) -> dict[str, Any]:
+def _engine(agent: AgentConfig) -> dict[str, Any]:
     """What of the engine's knobs decides a result: number formats and whatever the user passes through."""
-    match settings.engine:
+    match agent.engine:
         case EngineKind.VLLM:
-            return {"kind": "vllm", "dtype": settings.vllm.dtype, "engine_args": settings.vllm.engine_args}
+            return {"kind": "vllm", "dtype": agent.vllm.dtype, "engine_args": agent.vllm.engine_args}
         case EngineKind.OPENAI:
-            return {"kind": "openai", "extra_body": settings.openai.extra_body, "neutral_fields": NEUTRAL}
+            return {"kind": "openai", "extra_body": agent.openai.extra_body, "neutral_fields": NEUTRAL}
         case EngineKind.SIMULATED:
-            return {"kind": "simulated", "completion_tokens": settings.simulated.completion_tokens}
+            return {"kind": "simulated", "completion_tokens": agent.simulated.completion_tokens}

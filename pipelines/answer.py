@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import ray
 
+from memagent_batch.config import AgentConfig, EngineKind, JobConfig
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.board import start_board
@@ -22,13 +23,12 @@ from memagent_batch.runs.finalise import Run, begin_run, close_run
 from memagent_batch.runs.history import keep_last_run, recorded_plan
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.runs.plan import Plan, count_pending, group_documents
-from memagent_batch.settings import EngineKind, Settings
 from memagent_batch.wiring import make_output
 from pipelines.check import Checked, check
 from pipelines.plan import make_plan
 
 
-def answer(settings: Settings) -> dict[str, Any]:
+def answer(job: JobConfig) -> dict[str, Any]:
     """Reads every document for its questions and returns the manifest.
 
     Raises:
@@ -36,27 +36,27 @@ def answer(settings: Settings) -> dict[str, Any]:
         CountsError: the tables do not hold one row for each reading.
         SupersededError: a newer attempt has claimed the output.
     """
-    return answer_checked(check(settings))
+    return answer_checked(check(job))
 
 
 def answer_checked(checked: Checked) -> dict[str, Any]:
     """The same for a run that was checked, which takes no Ray; see `answer`."""
     with ray_session():
-        return answer_plan(make_plan(checked.settings, inputs=checked.inputs), checked)
+        return answer_plan(make_plan(checked.job, inputs=checked.inputs), checked)
 
 
 def answer_plan(plan: Plan, checked: Checked) -> dict[str, Any]:
     """The same for the plan of a run that was checked, inside a `ray_session`."""
-    settings, reader = checked.settings, checked.reader
-    output = make_output(settings)
-    run = begin_run(output, settings, reader=reader, plan=plan)
-    progress = Progress(run_id=run.run_id, asked=run.asked, model=settings.model, policy=settings.policy.kind)
+    job, reader = checked.job, checked.reader
+    output = make_output(job)
+    run = begin_run(output, job, reader=reader, plan=plan)
+    progress = Progress(run_id=run.run_id, asked=run.asked, model=job.agent.model, policy=job.agent.policy.kind)
     with noted_stop(output, run_id=run.run_id):
         before = keep_last_run(output)
         progress.begin()
         index = scan_log(output, reader_fingerprint=reader.fingerprint)
-        bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
-        not_read = read_documents(bundles, settings=settings, run=run, progress=progress)
+        bundles = list(plan.pending(index, retry_failed=job.retry_failed))
+        not_read = read_documents(bundles, job=job, run=run, progress=progress)
         index = scan_log(output, reader_fingerprint=reader.fingerprint)
         reports = write(plan, index, run=run, not_read=not_read)
         manifest = close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
@@ -64,17 +64,17 @@ def answer_plan(plan: Plan, checked: Checked) -> dict[str, Any]:
         return manifest
 
 
-def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, progress: Progress) -> pa.Table:
+def read_documents(bundles: list[pa.Table], *, job: JobConfig, run: Run, progress: Progress) -> pa.Table:
     """Reads what the log does not answer yet, in this order. All that was read is in the log when this returns.
 
     Returns the readings that could not be read now, as rows of `OUTCOME_LOG`.
     """
     if not bundles:
         return collect_not_read([])
-    calls = group_documents(bundles, readings_in_flight=settings.pool.replicas * settings.pool.readings_in_flight)
+    calls = group_documents(bundles, readings_in_flight=job.pool.replicas * job.pool.readings_in_flight)
     board = start_board()
     task = ReaderTask(
-        settings=settings,
+        job=job,
         run_id=run.run_id,
         reader_fingerprint=run.reader.fingerprint,
         board=board,
@@ -82,7 +82,11 @@ def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, pro
     rows = (
         ray.data.from_arrow(list(calls))
         .map_batches(
-            tokenise, fn_kwargs={"settings": settings}, batch_size=None, batch_format="pyarrow", num_cpus=CPU_SHARE
+            tokenise,
+            fn_kwargs={"agent": job.agent, "sources": job},
+            batch_size=None,
+            batch_format="pyarrow",
+            num_cpus=CPU_SHARE,
         )
         .repartition(target_num_rows_per_block=1)
         .map_batches(
@@ -90,12 +94,12 @@ def read_documents(bundles: list[pa.Table], *, settings: Settings, run: Run, pro
             fn_constructor_args=(task,),
             batch_size=1,
             batch_format="pyarrow",
-            compute=actor_pool(settings.pool),
-            num_cpus=settings.pool.cpus_per_replica,
-            num_gpus=replica_gpus(settings),
+            compute=actor_pool(job.pool),
+            num_cpus=job.pool.cpus_per_replica,
+            num_gpus=replica_gpus(job.agent, job.pool),
         )
     )
-    shown = progress.shown(board, pending=count_pending(bundles), starting=_starting(settings))
+    shown = progress.shown(board, pending=count_pending(bundles), starting=_starting(job.agent))
     with shown, OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
         return collect_not_read(rows.iter_batches(batch_size=None, batch_format="pyarrow"))
 
@@ -118,8 +122,8 @@ def write(plan: Plan, index: TurnIndex, *, run: Run, not_read: pa.Table) -> list
         return [row for batch in batches for row in batch.to_pylist()]
 
 
-def _starting(settings: Settings) -> str:
+def _starting(agent: AgentConfig) -> str:
     """What the run waits for until the first turn."""
-    if settings.engine == EngineKind.OPENAI:
+    if agent.engine == EngineKind.OPENAI:
         return "asking the endpoint"
-    return f"loading the model ({settings.model})" if settings.engine == EngineKind.VLLM else "starting the engine"
+    return f"loading the model ({agent.model})" if agent.engine == EngineKind.VLLM else "starting the engine"

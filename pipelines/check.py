@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from memagent_batch.budgets import fitted
+from memagent_batch.config import JobConfig, OnBadFile, SourceConfig
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import require_carry_columns, require_first_records
 from memagent_batch.inputs.questions import read_questions
 from memagent_batch.inputs.shards import FoundShards, find_shards
 from memagent_batch.runs.manifest import claim_output
 from memagent_batch.runs.schemas import ANSWERS
-from memagent_batch.settings import OnBadFile, Settings
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_documents, make_output, require_engine
 
 
@@ -29,7 +29,7 @@ class Inputs:
 class Checked:
     """A run that may start."""
 
-    settings: Settings
+    job: JobConfig
     """All knobs, with window and budgets that fit the model."""
     inputs: Inputs
     """What it reads."""
@@ -37,30 +37,30 @@ class Checked:
     """What reads."""
 
 
-def check(settings: Settings) -> Checked:
+def check(job: JobConfig) -> Checked:
     """Checks output, inputs and model, in this order: what answers fastest is asked first.
 
     Raises:
         UsageError: one of them can't be used; names it.
     """
-    claim_output(make_output(settings), settings)
-    inputs = read_inputs(settings)
-    require_engine(settings)
-    settings = fitted(settings)
-    return Checked(settings=settings, inputs=inputs, reader=identify_reader(settings))
+    claim_output(make_output(job), job)
+    inputs = read_inputs(job)
+    require_engine(job.agent)
+    agent = fitted(job.agent)
+    return Checked(job=job.with_agent(agent), inputs=inputs, reader=identify_reader(agent))
 
 
-def read_inputs(settings: Settings) -> Inputs:
+def read_inputs(sources: SourceConfig) -> Inputs:
     """Lists the documents, opens the first file of each format, and reads the questions.
 
     Raises:
         InputError: a file or column can't be used; names it.
     """
-    listed = Location(uri=settings.questions, storage_options=settings.storage_options) if settings.questions else None
-    require_carry_columns(settings.input, reserved=ANSWERS.names)
-    questions = read_questions(listed, ask=settings.ask)
-    found = find_shards(*make_documents(settings), settings=settings.input)
-    if settings.input.on_bad_file == OnBadFile.FAIL:
+    listed = Location(uri=sources.questions, storage_options=sources.storage_options) if sources.questions else None
+    require_carry_columns(sources.input, reserved=ANSWERS.names)
+    questions = read_questions(listed, ask=sources.ask)
+    found = find_shards(*make_documents(sources), settings=sources.input)
+    if sources.input.on_bad_file == OnBadFile.FAIL:
         for shard in {shard.format: shard for shard in reversed(found.shards)}.values():
-            require_first_records(shard, settings=settings.input, storage_options=settings.storage_options)
+            require_first_records(shard, settings=sources.input, storage_options=sources.storage_options)
     return Inputs(found=found, questions=questions)

@@ -6,6 +6,7 @@ from typing import Any
 import ray
 
 from memagent_batch.budgets import fitted
+from memagent_batch.config import AgentConfig, JobConfig, RolloutConfig
 from memagent_batch.errors import CountsError, InputError, SettingsError
 from memagent_batch.log.index import scan_log
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
@@ -13,7 +14,6 @@ from memagent_batch.runs.claim import publish, remove_leftovers, removed_on_fail
 from memagent_batch.runs.finalise import SHOWN_MISSING
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.verdict import require_read, require_success
-from memagent_batch.settings import Settings
 from memagent_batch.training.rollouts.groups import COUNTS
 from memagent_batch.training.rollouts.rewarder import require_reward
 from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, rollouts_record
@@ -24,7 +24,7 @@ from pipelines.check import check
 from pipelines.plan import make_plan
 
 
-def collect(settings: Settings) -> dict[str, Any]:
+def collect(job: JobConfig) -> dict[str, Any]:
     """Samples every reading, writes `rollouts/` beside the tables of `answer`, and returns what `rollouts.json` says.
 
     Raises:
@@ -34,46 +34,50 @@ def collect(settings: Settings) -> dict[str, Any]:
         TooManyFailedError: too many samples failed; the rollouts are written.
         SupersededError: a newer attempt has claimed the output.
     """
-    sampled = sampled_settings(settings)
-    require_reward(sampled.rollouts)
-    checked = check(sampled)
+    require_reward(job.rollouts)
+    checked = check(sampled_job(job))
     with ray_session():
-        plan = make_plan(checked.settings, inputs=checked.inputs)
+        plan = make_plan(checked.job, inputs=checked.inputs)
         require_references(plan)
         manifest = answer_plan(plan, checked)
         require_read(manifest)  # a group without one of its samples would have another baseline
-        record = write_rollouts_table(plan, manifest, settings=checked.settings)
-    require_success(manifest, max_failed_share=settings.max_failed_share)
+        record = write_rollouts_table(plan, manifest, job=checked.job)
+    require_success(manifest, max_failed_share=job.max_failed_share)
     return record
 
 
-def sampled_settings(settings: Settings) -> Settings:
-    """The settings with G samples drawn at temperature 1 and top_p 1, and their log-probabilities kept.
+def sampled_job(job: JobConfig) -> JobConfig:
+    """The job with an agent that draws groups of samples; see `sampled_agent`."""
+    return job.with_agent(sampled_agent(job.agent, job.rollouts))
+
+
+def sampled_agent(agent: AgentConfig, rollouts: RolloutConfig) -> AgentConfig:
+    """The agent with G samples drawn at temperature 1 and top_p 1, and their log-probabilities kept.
 
     Raises:
         SettingsError: other sampling was asked for; what is learnt from must be drawn from the policy itself. Or the
             policy shares turns between questions.
     """
-    if make_policy(settings).reads_lists:
+    if make_policy(agent).reads_lists:
         raise SettingsError(
             "policy.kind: the turns of 'shared' belong to several questions, so no reward is theirs; collect with "
             "'overwrite' or 'gated'"
         )
-    settings = fitted(settings)
-    sampling = settings.sampling
+    agent = fitted(agent)
+    sampling = agent.sampling
     if sampling.temperature not in (0.0, 1.0) or sampling.top_p != 1.0 or sampling.top_k not in (-1, 0):
         raise SettingsError(
             f"sampling: temperature {sampling.temperature}, top_p {sampling.top_p}, top_k {sampling.top_k}; rollouts "
             "are drawn at temperature 1 and top_p 1, or their log-probabilities would not be those of their draws; "
             "leave these knobs out"
         )
-    if sampling.samples not in (1, settings.rollouts.group_size):
+    if sampling.samples not in (1, rollouts.group_size):
         raise SettingsError(
-            f"sampling.samples is {sampling.samples}, rollouts.group_size {settings.rollouts.group_size}; leave out "
+            f"sampling.samples is {sampling.samples}, rollouts.group_size {rollouts.group_size}; leave out "
             "the first, a group is all samples of a question"
         )
-    drawn = sampling.model_copy(update={"temperature": 1.0, "logprobs": True, "samples": settings.rollouts.group_size})
-    return settings.model_copy(update={"sampling": drawn})
+    drawn = sampling.model_copy(update={"temperature": 1.0, "logprobs": True, "samples": rollouts.group_size})
+    return agent.model_copy(update={"sampling": drawn})
 
 
 def require_references(plan: Plan) -> None:
@@ -90,38 +94,38 @@ def require_references(plan: Plan) -> None:
         )
 
 
-def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, settings: Settings) -> dict[str, Any]:
+def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, job: JobConfig) -> dict[str, Any]:
     """Projects the log into `rollouts/`; `rollouts.json` then shows it in the place of the rollouts before.
 
     Args:
         plan: what was collected.
         manifest: of the run that collected it.
-        settings: as the readings had them.
+        job: as the readings had them.
 
     Raises:
         CountsError: a sample that ended can't be replayed; names it.
         SupersededError: a newer attempt has claimed the output; none of its files was touched.
     """
-    run_id, output = manifest["run_id"], make_output(settings)
+    run_id, output = manifest["run_id"], make_output(job)
     remove_leftovers(output, tables=ROLLOUT_TABLES, run_id=run_id)
     with removed_on_failure(output, tables=ROLLOUT_TABLES, run_id=run_id):
-        reports = _project(plan, settings=settings, run_id=run_id)
+        reports = _project(plan, job=job, run_id=run_id)
         require_claim(output, run_id=run_id)
         counts = {name: sum(report[name] for report in reports) for name in (*COUNTS, "reward_sum")}
         _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
     files = [name for report in reports for name in report["files"]]
-    record = rollouts_record(counts, files, settings=settings, run_id=run_id)
+    record = rollouts_record(counts, files, sampling=job.agent.sampling, rollouts=job.rollouts, run_id=run_id)
     publish(output, record, tables=ROLLOUT_TABLES, run_id=run_id)
     return record
 
 
-def _project(plan: Plan, *, settings: Settings, run_id: str) -> list[dict[str, Any]]:
+def _project(plan: Plan, *, job: JobConfig, run_id: str) -> list[dict[str, Any]]:
     """Writes the files of `rollouts`; returns a report for each part of the plan."""
-    output, reader = make_output(settings), identify_reader(settings)
+    output, reader = make_output(job), identify_reader(job.agent)
     index = scan_log(output, reader_fingerprint=reader.fingerprint)
     rows = ray.data.from_arrow(list(plan.parts(index))).map_batches(
         project_rollouts,
-        fn_kwargs={"task": RolloutTask(settings=settings, run_id=run_id, reader=reader)},
+        fn_kwargs={"task": RolloutTask(job=job, run_id=run_id, reader=reader)},
         batch_size=None,
         batch_format="pyarrow",
         num_cpus=CPU_SHARE,

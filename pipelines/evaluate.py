@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from memagent_batch.budgets import fitted
+from memagent_batch.config import AgentConfig, JobConfig, RunConfig
 from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import MemagentError
 from memagent_batch.evaluation.answer_tables import read_answers
@@ -33,7 +34,6 @@ from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.manifest import MANIFEST_FILE, public_settings
 from memagent_batch.runs.verdict import require_read, require_success
-from memagent_batch.settings import InputSettings, Settings
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_output
 from pipelines.answer import answer
 
@@ -48,8 +48,25 @@ class Variant:
     """Its name, and that of its folder."""
     knobs: dict[str, Any]
     """What sets it apart from the base settings."""
-    settings: Settings
-    """All knobs; documents, questions and output are the evaluation's to set."""
+    agent: AgentConfig
+    """What reads."""
+    run: RunConfig
+    """How it runs; the output is the evaluation's to set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantJob:
+    """A variant with the job that reads the suite."""
+
+    variant: Variant
+    """The variant."""
+    job: JobConfig
+    """The job, with an agent whose budgets fit its model."""
+
+    @property
+    def name(self) -> str:
+        """The name of the variant."""
+        return self.variant.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,14 +105,14 @@ def evaluate(
     if foreign_format is not None:
         suite = convert_suite(suite, target=output / CONVERTED_FOLDER, foreign_format=foreign_format)
     ready = load_suite(suite)
-    variants = [place_variant(variant, suite=ready, output=output) for variant in variants]
-    readers = [identify_reader(variant.settings) for variant in variants]
-    for variant, reader in zip(variants, readers, strict=True):
+    jobs = [place_variant(variant, suite=ready, output=output) for variant in variants]
+    readers = [identify_reader(each.job.agent) for each in jobs]
+    for variant, reader in zip(jobs, readers, strict=True):
         warn_of_tokenizer(variant, suite=ready, reader=reader)
     scores = []
-    for number, (variant, reader) in enumerate(zip(variants, readers, strict=True), start=1):
+    for number, (variant, reader) in enumerate(zip(jobs, readers, strict=True), start=1):
         known = evaluation.of(variant.name)
-        message = f"variant {number} of {len(variants)}: {variant.name}"
+        message = f"variant {number} of {len(jobs)}: {variant.name}"
         log.info(message, extra={"event": EventKind.PROGRESS, "variant": variant.name})
         if known is None or not is_finished(known, variant, fingerprint=reader.fingerprint, suite=ready):
             known = read_variant(variant, suite=ready, before=known)
@@ -115,11 +132,11 @@ def require_variants(variants: Sequence[Variant], *, output: Location) -> None:
     for variant in variants:
         manifest = read_json(output / VARIANT_RUNS_FOLDER / variant.name / MANIFEST_FILE)
         with naming(variant):
-            require_success(manifest or {}, max_failed_share=variant.settings.max_failed_share)
+            require_success(manifest or {}, max_failed_share=variant.run.max_failed_share)
 
 
 @contextmanager
-def naming(variant: Variant) -> Iterator[None]:
+def naming(variant: Variant | VariantJob) -> Iterator[None]:
     """Puts the variant's name before what the block raises."""
     try:
         yield
@@ -143,11 +160,11 @@ def load_suite(place: Location) -> Suite:
     )
 
 
-def warn_of_tokenizer(variant: Variant, *, suite: Suite, reader: ReaderIdentity) -> None:
+def warn_of_tokenizer(variant: VariantJob, *, suite: Suite, reader: ReaderIdentity) -> None:
     """Warns where a variant counts other tokens than the suite: its lengths are labels, so scores stay right."""
     if suite.tokenizer is None or suite.tokenizer["sha256"] == reader.parts["tokenizer_sha256"]:
         return
-    model = variant.settings.tokenizer or variant.settings.model
+    model = variant.job.agent.tokenizer or variant.job.agent.model
     message = (
         f"variant {variant.name!r}: the lengths of this suite are tokens of {suite.tokenizer['name']!r}, and {model!r} "
         f"has another tokeniser; scores are right, lengths are not in its tokens. To count in them, make the suite "
@@ -157,35 +174,33 @@ def warn_of_tokenizer(variant: Variant, *, suite: Suite, reader: ReaderIdentity)
     log.warning(message, extra={"event": EventKind.TOKENIZERS_DIFFER, **fields})
 
 
-def place_variant(variant: Variant, *, suite: Suite, output: Location) -> Variant:
-    """The variant with its documents, questions and output, all of which the evaluation sets."""
-    settings = variant.settings.model_copy(
-        update={
-            "documents": ((suite.place / DOCUMENTS_FOLDER).uri,),
-            "questions": (suite.place / QUESTIONS_FILE).uri,
-            "ask": (),
-            "input": InputSettings(),
-            "output": (output / VARIANT_RUNS_FOLDER / variant.name).uri,
-        }
+def place_variant(variant: Variant, *, suite: Suite, output: Location) -> VariantJob:
+    """The variant's job: the documents and questions of the suite, and an output in the evaluation."""
+    run = {name: getattr(variant.run, name) for name in RunConfig.model_fields}
+    job = JobConfig(
+        **run | {"output": (output / VARIANT_RUNS_FOLDER / variant.name).uri},
+        agent=fitted(variant.agent),
+        documents=(suite.place / DOCUMENTS_FOLDER).uri,
+        questions=(suite.place / QUESTIONS_FILE).uri,
     )
-    return Variant(name=variant.name, knobs=variant.knobs, settings=fitted(settings))
+    return VariantJob(variant=variant, job=job)
 
 
-def is_finished(record: VariantRecord, variant: Variant, *, fingerprint: str, suite: Suite) -> bool:
+def is_finished(record: VariantRecord, variant: VariantJob, *, fingerprint: str, suite: Suite) -> bool:
     """Whether a variant has been read just so: same suite, reader and knobs, and nothing to be tried again."""
-    manifest = read_json(make_output(variant.settings) / MANIFEST_FILE)
+    manifest = read_json(make_output(variant.job) / MANIFEST_FILE)
     return (
         manifest is not None
         and manifest["run_id"] == record.run_id
         and manifest["reader_fingerprint"] == fingerprint
-        and manifest["settings"] == public_settings(variant.settings)
+        and manifest["settings"] == public_settings(variant.job)
         and record.suite_sha256 == suite.sha256
         and not manifest["counts"].get("not_read")
-        and not (variant.settings.retry_failed and manifest["counts"]["failed"])
+        and not (variant.job.retry_failed and manifest["counts"]["failed"])
     )
 
 
-def read_variant(variant: Variant, *, suite: Suite, before: VariantRecord | None) -> VariantRecord:
+def read_variant(variant: VariantJob, *, suite: Suite, before: VariantRecord | None) -> VariantRecord:
     """Runs the main job for a variant.
 
     Raises:
@@ -193,16 +208,16 @@ def read_variant(variant: Variant, *, suite: Suite, before: VariantRecord | None
         NotReadError: some readings could not be read now; nothing is scored.
     """
     with naming(variant):
-        manifest = answer(variant.settings)
+        manifest = answer(variant.job)
         require_read(manifest)
     spent = before.seconds if before and before.reader_fingerprint == manifest["reader_fingerprint"] else 0.0
     return VariantRecord(
         name=variant.name,
         run=f"{VARIANT_RUNS_FOLDER}/{variant.name}",
         scores=f"{SCORES_FOLDER}/{variant.name}.parquet",
-        model=variant.settings.model,
-        policy=variant.settings.policy.kind,
-        knobs=public_knobs(variant.knobs, public=public_settings(variant.settings)),
+        model=variant.job.agent.model,
+        policy=variant.job.agent.policy.kind,
+        knobs=public_knobs(variant.variant.knobs, public=public_settings(variant.job)),
         seconds=round(spent + manifest["seconds"], 3),
         reader_fingerprint=manifest["reader_fingerprint"],
         run_id=manifest["run_id"],
@@ -211,10 +226,10 @@ def read_variant(variant: Variant, *, suite: Suite, before: VariantRecord | None
     )
 
 
-def score_variant(variant: Variant, *, suite: Suite, place: Location, score_on: ScoreOn) -> pa.Table:
+def score_variant(variant: VariantJob, *, suite: Suite, place: Location, score_on: ScoreOn) -> pa.Table:
     """Scores a variant's answers and writes them; a table of `SCORES`."""
-    answers = read_answers(make_output(variant.settings))
-    samples = variant.settings.sampling.samples
+    answers = read_answers(make_output(variant.job))
+    samples = variant.job.agent.sampling.samples
     scores = score_answers(suite.questions, answers, variant=variant.name, samples=samples, score_on=score_on)
     place.write_bytes(parquet_bytes(scores))
     return scores

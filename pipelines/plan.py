@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import ray
 
+from memagent_batch.config import AgentConfig, JobConfig, SourceConfig
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Cost, Policy
 from memagent_batch.errors import InputError, SettingsError
@@ -26,61 +27,60 @@ from memagent_batch.logs import step
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import count_tokens, index_shards
 from memagent_batch.runs.plan import Plan, count_pending
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_documents, make_output, make_policy, make_prompt_tokens, make_tokenizer
 from pipelines.check import Checked, Inputs, check, read_inputs
 
 
-def plan_run(settings: Settings) -> dict[str, Any]:
+def plan_run(job: JobConfig) -> dict[str, Any]:
     """What `answer` would read and cost; refuses what `answer` would refuse, and writes nothing."""
-    return plan_checked(check(settings))
+    return plan_checked(check(job))
 
 
 def plan_checked(checked: Checked) -> dict[str, Any]:
     """The same for a run that was checked, which takes no Ray."""
-    settings, output = checked.settings, make_output(checked.settings)
+    job, output = checked.job, make_output(checked.job)
     with ray_session():
-        plan = make_plan(settings, inputs=checked.inputs)
+        plan = make_plan(job, inputs=checked.inputs)
         with step("counting tokens"):
-            return summarise_plan(plan, scan_log(output, reader_fingerprint=checked.reader.fingerprint), settings)
+            return summarise_plan(plan, scan_log(output, reader_fingerprint=checked.reader.fingerprint), job)
 
 
-def make_plan(settings: Settings, *, inputs: Inputs | None = None) -> Plan:
+def make_plan(job: JobConfig, *, inputs: Inputs | None = None) -> Plan:
     """Indexes the documents in parallel, and joins them with the questions.
 
     Args:
-        settings: All knobs.
+        job: All knobs.
         inputs: What `read_inputs` found, where that is known.
 
     Raises:
         InputError: a file, column or row can't be used; names it.
     """
-    inputs = inputs or read_inputs(settings)
-    questions, index = inputs.questions, index_documents(inputs.found.shards, settings=settings)
+    inputs = inputs or read_inputs(job)
+    questions, index = inputs.questions, index_documents(inputs.found.shards, sources=job)
     require_readable(index)
-    require_said(index, questions=questions, settings=settings.input)
-    require_unique_ids(index, documents=make_documents(settings)[0])
+    require_said(index, questions=questions, settings=job.input)
+    require_unique_ids(index, documents=make_documents(job)[0])
     missing = missing_documents(questions, index)
     plan = Plan(
         with_missing(index, missing),
         questions,
-        samples=settings.sampling.samples,
-        as_lists=make_policy(settings).reads_lists,
+        samples=job.agent.sampling.samples,
+        as_lists=make_policy(job.agent).reads_lists,
     )
     if not plan.questions.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")
-    if make_policy(settings).reads_lists:
-        require_lists_fit(plan, settings)
+    if make_policy(job.agent).reads_lists:
+        require_lists_fit(plan, job.agent)
     else:
-        require_questions_fit(plan, settings)
+        require_questions_fit(plan, job.agent)
     log_documents(index, inputs.found)
     warn_of_bad_files(index)
     warn_of_missing(missing)
-    warn_of_untaught(plan.questions["question"].to_pylist(), settings=settings)
+    warn_of_untaught(plan.questions["question"].to_pylist(), agent=job.agent)
     return plan
 
 
-def index_documents(shards: Sequence[Shard], *, settings: Settings) -> pa.Table:
+def index_documents(shards: Sequence[Shard], *, sources: SourceConfig) -> pa.Table:
     """The index of all shards, made in parallel; a table of `index_schema`.
 
     Raises:
@@ -89,17 +89,17 @@ def index_documents(shards: Sequence[Shard], *, settings: Settings) -> pa.Table:
     num_files = sum(len(shard.paths) for shard in shards)
     with step(f"indexing the documents: {num_files:,} file{'s' if num_files != 1 else ''}"):
         rows = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards)).map_batches(
-            index_shards, fn_kwargs={"settings": settings}, batch_size=1, num_cpus=CPU_SHARE
+            index_shards, fn_kwargs={"sources": sources}, batch_size=1, num_cpus=CPU_SHARE
         )
-        schema = index_schema(settings.input)
+        schema = index_schema(sources.input)
         tables = [table.cast(schema) for table in rows.iter_batches(batch_size=None, batch_format="pyarrow")]
     index = pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
     if not index.num_rows:
-        raise InputError(f"documents: the files at {', '.join(settings.documents)} hold no document")
+        raise InputError(f"documents: the files at {', '.join(sources.documents)} hold no document")
     return index
 
 
-def require_questions_fit(plan: Plan, settings: Settings) -> None:
+def require_questions_fit(plan: Plan, agent: AgentConfig) -> None:
     """Checks that no question is too long for the window whatever the document.
 
     A question over `policy.question_tokens` that would still fit is no reason to refuse a run: its readings fail.
@@ -107,27 +107,27 @@ def require_questions_fit(plan: Plan, settings: Settings) -> None:
     Raises:
         SettingsError: names the question and its length in tokens.
     """
-    policy = settings.policy
-    room = settings.window_tokens - max(make_policy(settings).largest_turns(make_prompt_tokens(settings)).values())
+    policy = agent.policy
+    room = agent.window_tokens - max(make_policy(agent).largest_turns(make_prompt_tokens(agent)).values())
     for row in plan.questions.select(["question_id", "question"]).to_pylist():
         if len(row["question"].encode()) <= policy.question_tokens:
             continue  # no tokeniser writes more tokens than bytes
-        num_tokens = len(make_tokenizer(settings).encode(row["question"]))
+        num_tokens = len(make_tokenizer(agent).encode(row["question"]))
         if num_tokens > max(room, policy.question_tokens):
             raise SettingsError(
                 f"question {row['question_id']!r} has {num_tokens} tokens; beside memory, chunk and budget the window "
-                f"of {settings.window_tokens} leaves {room}: shorten the question, lower policy.chunk_tokens, or raise "
+                f"of {agent.window_tokens} leaves {room}: shorten the question, lower policy.chunk_tokens, or raise "
                 "window_tokens"
             )
 
 
-def require_lists_fit(plan: Plan, settings: Settings) -> None:
+def require_lists_fit(plan: Plan, agent: AgentConfig) -> None:
     """Checks that each question list fits its place in the `update` turns of the policy `shared`.
 
     Raises:
         SettingsError: names the list and its length in tokens.
     """
-    tokenizer, budget = make_tokenizer(settings), settings.policy.question_tokens
+    tokenizer, budget = make_tokenizer(agent), agent.policy.question_tokens
     for document_id, text in question_lists(plan.questions).items():
         if len(text.encode()) <= budget:
             continue  # no tokeniser writes more tokens than bytes
@@ -140,9 +140,9 @@ def require_lists_fit(plan: Plan, settings: Settings) -> None:
             )
 
 
-def summarise_plan(plan: Plan, index: TurnIndex, settings: Settings) -> dict[str, Any]:
+def summarise_plan(plan: Plan, index: TurnIndex, job: JobConfig) -> dict[str, Any]:
     """Counts of the whole run, and what is left of it in turns and tokens. Tokenises the documents to read once."""
-    bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
+    bundles = list(plan.pending(index, retry_failed=job.retry_failed))
     counts = plan.counts(index)
     errors = plan.documents["error"]
     num_missing = len(errors) - plan.num_documents
@@ -155,19 +155,19 @@ def summarise_plan(plan: Plan, index: TurnIndex, settings: Settings) -> dict[str
         "readings_done": counts.done,
         "readings_failed": counts.failed,
         "readings_to_do": count_pending(bundles).readings,
-        **_price(plan, bundles, settings),
+        **_price(plan, bundles, agent=job.agent, sources=job),
     }
 
 
-def _price(plan: Plan, bundles: list[pa.Table], settings: Settings) -> dict[str, Any]:
+def _price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConfig) -> dict[str, Any]:
     """Documents, turns and tokens of the readings to do."""
-    documents = _lengths(bundles, settings)
-    prompts, policy = make_prompt_tokens(settings), make_policy(settings)
+    documents = _lengths(bundles, agent=agent, sources=sources)
+    prompts, policy = make_prompt_tokens(agent), make_policy(agent)
     largest = max(documents, key=lambda row: row["num_tokens"], default=None)
     costs = [times for row in documents for times in _costs(plan, row, policy=policy, prompts=prompts)]
     turns = sum(times * cost.num_turns for times, cost in costs)
     prompt_tokens = sum(times * cost.num_prompt_tokens for times, cost in costs)
-    slots = settings.policy.question_tokens + settings.policy.memory_tokens
+    slots = agent.policy.question_tokens + agent.policy.memory_tokens
     return {
         "documents_to_read": len(documents),
         "document_tokens": sum(row["num_tokens"] for row in documents),
@@ -179,12 +179,16 @@ def _price(plan: Plan, bundles: list[pa.Table], settings: Settings) -> dict[str,
     }
 
 
-def _lengths(bundles: list[pa.Table], settings: Settings) -> list[dict[str, Any]]:
+def _lengths(bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConfig) -> list[dict[str, Any]]:
     """The documents to read, as rows of `COUNTED`."""
     if not bundles:
         return []
     rows = ray.data.from_arrow(bundles).map_batches(
-        count_tokens, fn_kwargs={"settings": settings}, batch_size=None, batch_format="pyarrow", num_cpus=CPU_SHARE
+        count_tokens,
+        fn_kwargs={"agent": agent, "sources": sources},
+        batch_size=None,
+        batch_format="pyarrow",
+        num_cpus=CPU_SHARE,
     )
     return [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.config import TrainConfig
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.engines.weights import model_sha256, weights_version
 from memagent_batch.errors import InputError, LearningError, OutputError, SettingsError
@@ -24,7 +25,6 @@ from memagent_batch.training.learner.batches import COLUMNS, conversations
 from memagent_batch.training.learner.learner import Learner, StepFigures, load_learner
 from memagent_batch.training.learner.network import sync, write_model
 from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
-from memagent_batch.training.settings import TrainSettings
 from memagent_batch.wiring import resolve_model
 
 log = logging.getLogger(__name__)
@@ -35,29 +35,29 @@ METRICS_FILE = "metrics.jsonl"
 READ_COLUMNS = (*COLUMNS, "group_id", "sample", "reward", "weights_version", "tokenizer_hash")
 
 
-def train(settings: TrainSettings) -> dict[str, Any]:
+def train(training: TrainConfig) -> dict[str, Any]:
     """Updates the weights and returns what `training.json` says.
 
     Raises:
         UsageError: the user's mistake, found before anything is learnt.
         LearningError: an update gave no finite number, or the rewards of every group are equal.
     """
-    model, output = model_folder(settings.model), local_folder(settings.output)
-    reference = model_folder(settings.reference) if settings.reference else model
+    model, output = model_folder(training.model), local_folder(training.output)
+    reference = model_folder(training.reference) if training.reference else model
     if output.exists():
         raise OutputError(f"output: {output} is there already; choose a new folder, or remove it")
-    table = Location(uri=settings.rollouts, storage_options=settings.storage_options)
+    table = Location(uri=training.rollouts, storage_options=training.storage_options)
     collected = read_rollouts_record(table)
-    groups = checked_groups(table, collected["files"], settings=settings, model=model)
+    groups = checked_groups(table, collected["files"], training=training, model=model)
     first = next(groups, None)
     if first is None:
         raise InputError(f"{table.uri} holds no rows: every group was left out, and nothing can be learnt")
-    learner = load_learner(model, reference=reference, settings=settings.learner)
+    learner = load_learner(model, reference=reference, settings=training.learner)
     partial = output.with_name(output.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     metrics = partial / METRICS_FILE
-    num_teaching = learn(learner, first, groups, settings=settings, num_groups=num_kept(collected), metrics=metrics)
+    num_teaching = learn(learner, first, groups, training=training, num_groups=num_kept(collected), metrics=metrics)
     if not num_teaching:
         shutil.rmtree(partial)
     if not learner.num_steps:
@@ -71,7 +71,7 @@ def train(settings: TrainSettings) -> dict[str, Any]:
             "so every advantage is 0; no model was written. Collect more samples of each question, other questions, or "
             "with another reward"
         )
-    record = training_record(settings, model=model, collected=collected, learner=learner)
+    record = training_record(training, model=model, collected=collected, learner=learner)
     version = write_model(learner.network, partial, like=model, record=record)
     sync(partial)
     partial.rename(output)
@@ -84,7 +84,7 @@ def learn(
     first: pa.Table,
     groups: Iterator[pa.Table],
     *,
-    settings: TrainSettings,
+    training: TrainConfig,
     num_groups: int,
     metrics: Path,
 ) -> int:
@@ -96,7 +96,7 @@ def learn(
     held, num_read, num_teaching = [first], 1, 0
     for group in groups:
         num_read += 1
-        if len(held) == settings.learner.questions_per_optimiser_step:
+        if len(held) == training.learner.questions_per_optimiser_step:
             num_teaching += take_step(learner, held, metrics=metrics, done=f"{num_read - 1} of {num_groups} questions")
             held = []
         held.append(group)
@@ -153,23 +153,21 @@ def mean_reward(rows: pa.Table) -> float:
     return float(pc.mean(samples["reward_max"]).as_py())
 
 
-def checked_groups(
-    table: Location, files: Sequence[str], *, settings: TrainSettings, model: Path
-) -> Iterator[pa.Table]:
+def checked_groups(table: Location, files: Sequence[str], *, training: TrainConfig, model: Path) -> Iterator[pa.Table]:
     """The groups of a table, each checked to be of the model's weights and tokeniser before it is given.
 
     Raises:
         SettingsError: they are of others.
         InputError: they have no log-probabilities, or can't be read.
     """
-    version = settings.weights_version or weights_version(model_sha256(str(model)))
+    version = training.weights_version or weights_version(model_sha256(str(model)))
     tokenizer = load_tokenizer(str(model)).sha256
     for group in read_groups(table, files=files, columns=READ_COLUMNS):
-        require_origin(group, version=version, tokenizer=tokenizer, model=model, settings=settings)
+        require_origin(group, version=version, tokenizer=tokenizer, model=model, training=training)
         yield group
 
 
-def require_origin(group: pa.Table, *, version: str, tokenizer: str, model: Path, settings: TrainSettings) -> None:
+def require_origin(group: pa.Table, *, version: str, tokenizer: str, model: Path, training: TrainConfig) -> None:
     """Refuses a group that `model` did not draw, or not with its log-probabilities.
 
     Raises:
@@ -177,7 +175,7 @@ def require_origin(group: pa.Table, *, version: str, tokenizer: str, model: Path
         InputError: it has no log-probabilities.
     """
     named = group["weights_version"][0].as_py()
-    if named != version and not settings.allow_other_weights:
+    if named != version and not training.allow_other_weights:
         raise SettingsError(
             f"the rollouts were drawn with weights {named!r}, {model} has {version!r}: give the model that they were "
             "drawn with, collect again with this one, or say --allow-other-weights (or --weights-version, where they "
@@ -189,14 +187,14 @@ def require_origin(group: pa.Table, *, version: str, tokenizer: str, model: Path
 
 
 def training_record(
-    settings: TrainSettings, *, model: Path, collected: dict[str, Any], learner: Learner
+    training: TrainConfig, *, model: Path, collected: dict[str, Any], learner: Learner
 ) -> dict[str, Any]:
     """Where new weights come from."""
-    knobs = recorded(settings.model_dump(mode="json", exclude={"storage_options"}))
+    knobs = recorded(training.model_dump(mode="json", exclude={"storage_options"}))
     return {
         "format": TRAINING_FORMAT,
-        "parent": {"model": settings.model, "model_sha256": model_sha256(str(model))},
-        "rollouts": {"uri": shown(settings.rollouts), "run_id": collected["run_id"], "counts": collected["counts"]},
+        "parent": {"model": training.model, "model_sha256": model_sha256(str(model))},
+        "rollouts": {"uri": shown(training.rollouts), "run_id": collected["run_id"], "counts": collected["counts"]},
         "num_steps": learner.num_steps,
         "settings": knobs,
         "versions": package_versions(),

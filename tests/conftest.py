@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 from moto.server import ThreadedMotoServer
 
+from memagent_batch.config import OpenAIConfig, SamplingConfig, SimulatedConfig, VllmConfig
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.simulated import SimulatedEngine
@@ -24,7 +25,6 @@ from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.files.location import Location
 from memagent_batch.logs import end_log
-from memagent_batch.settings import OpenAISettings, SamplingSettings, SimulatedSettings, VllmSettings
 from memagent_batch.wiring import TINY_MODEL
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ hypothesis.settings.register_profile("without_deadline", deadline=None)
 hypothesis.settings.load_profile("without_deadline")
 
 WINDOW_TOKENS = 1024
-GREEDY = SamplingSettings(logprobs=True)
-SAMPLED = SamplingSettings(temperature=2.0, logprobs=True)
+GREEDY = SamplingConfig(logprobs=True)
+SAMPLED = SamplingConfig(temperature=2.0, logprobs=True)
 """Hot, so that seeds differ even where the policy is sure of itself."""
 
 
@@ -126,7 +126,7 @@ def vllm_server(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> It
 async def vllm_sampled(tiny_model: str) -> AsyncIterator[VllmEngine]:
     """vLLM in this process, drawing tokens."""
     engine = VllmEngine(
-        VllmSettings(dtype="float32", cpu_kv_cache_gib=1, max_num_seqs=64),
+        VllmConfig(dtype="float32", cpu_kv_cache_gib=1, max_num_seqs=64),
         model=tiny_model,
         tokenizer=None,
         window_tokens=WINDOW_TOKENS,
@@ -160,15 +160,13 @@ async def openai_sampled(vllm_server: str, tiny_tokenizer: Tokenizer) -> AsyncIt
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def simulated_greedy(tiny_tokenizer: Tokenizer) -> Engine:
     """The engine without a model."""
-    return SimulatedEngine(
-        SimulatedSettings(completion_tokens=4), window_tokens=WINDOW_TOKENS, tokenizer=tiny_tokenizer
-    )
+    return SimulatedEngine(SimulatedConfig(completion_tokens=4), window_tokens=WINDOW_TOKENS, tokenizer=tiny_tokenizer)
 
 
-async def started_client(base_url: str, *, tokenizer: Tokenizer, sampling: SamplingSettings) -> AsyncIterator[Engine]:
+async def started_client(base_url: str, *, tokenizer: Tokenizer, sampling: SamplingConfig) -> AsyncIterator[Engine]:
     """A client of the server, open until the fixture ends."""
     engine = OpenAIEngine(
-        OpenAISettings(base_url=base_url),
+        OpenAIConfig(base_url=base_url),
         model="tiny",
         window_tokens=WINDOW_TOKENS,
         sampling=sampling,

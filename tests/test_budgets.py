@@ -7,25 +7,25 @@ from typing import Any
 import pytest
 
 from memagent_batch.budgets import fitted
+from memagent_batch.config import AgentConfig
 from memagent_batch.errors import SettingsError
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import identify_reader, make_policy, make_prompt_tokens
 
 BUDGETS = ("chunk_tokens", "question_tokens", "memory_tokens", "answer_tokens")
 
 
-def settings_of(**knobs: Any) -> Settings:
-    return Settings(**({"documents": "docs", "ask": ("Who?",), "output": "run"} | knobs))
+def agent_of(**knobs: Any) -> AgentConfig:
+    return AgentConfig.model_validate(knobs)
 
 
-def budgets(settings: Settings) -> dict[str, int]:
-    return {"window_tokens": settings.window_tokens} | {name: getattr(settings.policy, name) for name in BUDGETS}
+def budgets(agent: AgentConfig) -> dict[str, int]:
+    return {"window_tokens": agent.window_tokens} | {name: getattr(agent.policy, name) for name in BUDGETS}
 
 
-def largest(settings: Settings) -> int:
+def largest(agent: AgentConfig) -> int:
     """Tokens of the largest prompt with its budget."""
-    turns = make_policy(settings).largest_turns(make_prompt_tokens(settings))
-    return settings.policy.question_tokens + max(turns.values())
+    turns = make_policy(agent).largest_turns(make_prompt_tokens(agent))
+    return agent.policy.question_tokens + max(turns.values())
 
 
 @pytest.fixture
@@ -39,41 +39,41 @@ def model(text_model: str, tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("kind", ["overwrite", "gated", "shared", "truncate", "retrieve"])
 def test_fitted_defaults_of_the_shipped_policy_fit_the_window_that_it_holds(kind: str) -> None:
-    settings = fitted(settings_of(policy={"kind": kind}))
-    assert settings.window_tokens == 4096
-    assert largest(settings) <= 4096
-    assert settings.policy.chunk_tokens > 2000
-    identify_reader(settings)
+    agent = fitted(agent_of(policy={"kind": kind}))
+    assert agent.window_tokens == 4096
+    assert largest(agent) <= 4096
+    assert agent.policy.chunk_tokens > 2000
+    identify_reader(agent)
 
 
 def test_fitted_defaults_of_a_model_that_holds_more_are_the_published_ones(model: str) -> None:
-    longer = fitted(settings_of(model=model, engine="simulated", window_tokens=16384))
+    longer = fitted(agent_of(model=model, engine="simulated", window_tokens=16384))
     published = dict(zip(BUDGETS, (5000, 1024, 1024, 1024), strict=True))
     assert budgets(longer) == {"window_tokens": 16384} | published
-    bare = fitted(settings_of(model=model, engine="simulated"))
+    bare = fitted(agent_of(model=model, engine="simulated"))
     assert budgets(bare) == {"window_tokens": 8192} | published | {"chunk_tokens": bare.policy.chunk_tokens}
     assert largest(bare) == 8192  # the tokeniser of the tests needs many tokens for the prompt's own text
 
 
 def test_fitted_leaves_what_was_given_and_defaults_that_fit_beside_it(model: str) -> None:
-    given = settings_of(model=model, engine="simulated", window_tokens=6000, policy={"chunk_tokens": 1000})
+    given = agent_of(model=model, engine="simulated", window_tokens=6000, policy={"chunk_tokens": 1000})
     assert budgets(fitted(given)) == budgets(given)
     assert identify_reader(fitted(given)) == identify_reader(given)
 
 
 def test_fitted_shrinks_only_what_was_not_given(model: str) -> None:
     knobs = {"window_tokens": 2048, "policy": {"memory_tokens": 200}}
-    settings = fitted(settings_of(model=model, engine="simulated", **knobs))
-    assert (settings.window_tokens, settings.policy.memory_tokens) == (2048, 200)
-    assert (settings.policy.question_tokens, settings.policy.answer_tokens) == (256, 256)
-    assert 1000 < settings.policy.chunk_tokens <= 1250
-    assert fitted(settings) == settings
+    agent = fitted(agent_of(model=model, engine="simulated", **knobs))
+    assert (agent.window_tokens, agent.policy.memory_tokens) == (2048, 200)
+    assert (agent.policy.question_tokens, agent.policy.answer_tokens) == (256, 256)
+    assert 1000 < agent.policy.chunk_tokens <= 1250
+    assert fitted(agent) == agent
 
 
 def test_fitted_passages_are_no_longer_than_the_chunk(model: str) -> None:
     knobs = {"window_tokens": 512, "policy": {"kind": "retrieve"}}
-    settings = fitted(settings_of(model=model, engine="simulated", **knobs))
-    assert settings.policy.passage_tokens <= settings.policy.chunk_tokens
+    agent = fitted(agent_of(model=model, engine="simulated", **knobs))
+    assert agent.policy.passage_tokens <= agent.policy.chunk_tokens
 
 
 @pytest.mark.parametrize(
@@ -90,19 +90,19 @@ def test_fitted_passages_are_no_longer_than_the_chunk(model: str) -> None:
 )
 def test_fitted_refuses_what_the_model_can_not_hold(knobs: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
-        fitted(settings_of(**knobs))
+        fitted(agent_of(**knobs))
 
 
 def test_fitted_believes_a_user_who_stretches_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
     stretched = {"window_tokens": 8192, "vllm": {"engine_args": {"hf_overrides": {"max_position_embeddings": 8192}}}}
-    assert fitted(settings_of(**stretched)).window_tokens == 8192
+    assert fitted(agent_of(**stretched)).window_tokens == 8192
     monkeypatch.setenv("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "1")
-    assert fitted(settings_of(window_tokens=8192)).window_tokens == 8192
+    assert fitted(agent_of(window_tokens=8192)).window_tokens == 8192
 
 
 def test_fitted_takes_the_window_of_an_endpoint_from_its_tokeniser(model: str) -> None:
     endpoint = {"engine": "openai", "model": "served"}
-    assert fitted(settings_of(**endpoint, tokenizer=model)).window_tokens == 8192
+    assert fitted(agent_of(**endpoint, tokenizer=model)).window_tokens == 8192
     tiny = str(Path(__file__).parents[1] / "memagent_batch" / "models" / "tiny")
-    assert fitted(settings_of(**endpoint, tokenizer=tiny)).window_tokens == 4096
-    assert fitted(settings_of(**endpoint, tokenizer=tiny, window_tokens=8192)).window_tokens == 8192
+    assert fitted(agent_of(**endpoint, tokenizer=tiny)).window_tokens == 4096
+    assert fitted(agent_of(**endpoint, tokenizer=tiny, window_tokens=8192)).window_tokens == 8192

@@ -226,7 +226,7 @@ def test_mistake_with_json_log_is_one_object(job: Path, arguments: list[str], sa
 
 UNEXPECTED = """
 import sys, warnings
-from jobs.arguments import run_command
+from jobs.cli import run_command
 def command():
     warnings.warn("an old option")
     print("a word past logging", file=sys.stderr)

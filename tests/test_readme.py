@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jobs import arguments, cli
+from jobs import cli
 from jobs.options import OptionParser
 
 ROOT = Path(__file__).parents[1]
@@ -56,7 +56,7 @@ def test_readme_command_is_understood(words: list[str], monkeypatch: pytest.Monk
             raise Parsed
 
     monkeypatch.setattr(OptionParser, "parse_args", parse)
-    monkeypatch.setattr(arguments, "begin_log", stop)
+    monkeypatch.setattr(cli, "begin_log", stop)
     monkeypatch.chdir(ROOT)
     if words == ["--version"]:
         assert cli.main(words) == 0

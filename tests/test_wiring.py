@@ -2,14 +2,14 @@ import os
 import shutil
 from pathlib import Path
 
+from memagent_batch.config import AgentConfig, EngineKind, OpenAIConfig, Speculation, VllmConfig
 from memagent_batch.domain.addresses import fingerprint
-from memagent_batch.settings import EngineKind, OpenAISettings, Settings, Speculation, VllmSettings
 from memagent_batch.wiring import TINY_MODEL, ReaderIdentity, identify_reader
 
 
 def fingerprint_of(**vllm: str) -> str:
-    settings = Settings(documents="docs", ask=("Who?",), output="run", vllm=VllmSettings.model_validate(vllm))
-    return identify_reader(settings).fingerprint
+    agent = AgentConfig(vllm=VllmConfig.model_validate(vllm))
+    return identify_reader(agent).fingerprint
 
 
 def test_reader_fingerprint_of_other_weights_differs_in_the_model_alone(tmp_path: Path) -> None:
@@ -18,8 +18,7 @@ def test_reader_fingerprint_of_other_weights_differs_in_the_model_alone(tmp_path
         weights.seek(-1, os.SEEK_END)
         weights.write(b"!")
     models = ("tiny", str(tmp_path / "tiny"))
-    settings = [Settings(documents="docs", ask=("Who?",), output="run", model=model) for model in models]
-    parts = [identify_reader(each).parts for each in settings]
+    parts = [identify_reader(AgentConfig(model=model)).parts for model in models]
     assert {name for name in parts[0] if parts[0][name] != parts[1][name]} == {"model", "model_sha256"}
 
 
@@ -29,9 +28,9 @@ def test_reader_fingerprint_is_the_same_whether_tokens_are_guessed_or_not() -> N
 
 
 def test_reader_fingerprint_of_an_endpoint_covers_the_fields_of_its_requests() -> None:
-    settings = Settings(documents="docs", ask=("Who?",), output="run", engine=EngineKind.OPENAI)
-    other = settings.model_copy(update={"openai": OpenAISettings(extra_body={"min_p": 0.1})})
-    readers = [identify_reader(each) for each in (settings, other)]
+    agent = AgentConfig(engine=EngineKind.OPENAI)
+    other = agent.model_copy(update={"openai": OpenAIConfig(extra_body={"min_p": 0.1})})
+    readers = [identify_reader(each) for each in (agent, other)]
     assert readers[0].fingerprint != readers[1].fingerprint
     assert readers[0].parts["engine"]["neutral_fields"]["repetition_penalty"] == 1
 
@@ -40,8 +39,8 @@ def test_reader_fingerprint_counts_a_secret_that_its_parts_do_not_show() -> None
     """Recorded as a hash; the fingerprint is made of what the engine gets, as the logs of earlier versions have it."""
 
     def identify(token: str) -> ReaderIdentity:
-        vllm = VllmSettings(engine_args={"hf_token": token, "max_num_batched_tokens": 512})
-        return identify_reader(Settings(documents="docs", ask=("Who?",), output="run", vllm=vllm))
+        vllm = VllmConfig(engine_args={"hf_token": token, "max_num_batched_tokens": 512})
+        return identify_reader(AgentConfig(vllm=vllm))
 
     reader, other = identify("hunter2"), identify("hunter3")
     assert "hunter2" not in str(reader.parts)

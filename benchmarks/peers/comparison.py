@@ -35,7 +35,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         corpora = {
             corpus: make_corpus(
-                Path(folder, corpus), corpus, num_documents=sizes[corpus], settings=job_settings(Mode.SAME)
+                Path(folder, corpus), corpus, num_documents=sizes[corpus], agent=job_settings(Mode.SAME).agent
             )
             for corpus in arguments.corpora
         }

@@ -16,9 +16,11 @@ import pyarrow.parquet as pq
 from benchmarks.peers.corpus import MadeCorpus
 from benchmarks.peers.server import VllmServer
 from benchmarks.peers.text_loop import PeerResult, load_result
-from jobs.arguments import parse_settings
+from jobs.answer import MANUAL
+from jobs.cli import parse_settings
+from jobs.settings import JobSettings
+from memagent_batch.config import AgentConfig, JobConfig
 from memagent_batch.engines.vllm.start import GIB_BYTES, engine_arguments, engine_environment
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import model_folder
 
 ROOT = Path(__file__).parent.parent.parent
@@ -82,10 +84,10 @@ def job_arguments(mode: Mode, made: MadeCorpus, *, output: Path) -> list[str]:
     ]
 
 
-def job_settings(mode: Mode) -> Settings:
+def job_settings(mode: Mode) -> JobConfig:
     """The job's knobs, apart from documents, questions and output."""
     places = ("--documents", "documents", "--ask", "Who?", "--output", "run")
-    return parse_settings(["--config", str(CONFIG), *MODE_ARGUMENTS[mode], *places], command="peers", description="")
+    return parse_settings(JobSettings, MANUAL, ["--config", str(CONFIG), *MODE_ARGUMENTS[mode], *places]).job()
 
 
 def run_job(mode: Mode, made: MadeCorpus, *, output: Path) -> JobRun:
@@ -121,16 +123,16 @@ def run_peer(peer: Peer, mode: Mode, made: MadeCorpus, *, server: VllmServer, ou
 
 def make_server(mode: Mode, *, folder: Path) -> VllmServer:
     """The peers' server, not started; its files go to the folder."""
-    settings = job_settings(mode)
+    job = job_settings(mode)
     if mode == Mode.SAME:
-        arguments, environment = engine_of(settings)
+        arguments, environment = engine_of(job.agent)
     else:
-        kv_cache = settings.vllm.cpu_kv_cache_gib * GIB_BYTES
-        arguments = {"max_model_len": settings.window_tokens, "kv_cache_memory_bytes": kv_cache}
+        kv_cache = job.agent.vllm.cpu_kv_cache_gib * GIB_BYTES
+        arguments = {"max_model_len": job.agent.window_tokens, "kv_cache_memory_bytes": kv_cache}
         environment = {}
-    arguments |= {"tokenizer": _bare_tokenizer(model_folder(settings), folder / "tokenizer")}
+    arguments |= {"tokenizer": _bare_tokenizer(model_folder(job.agent), folder / "tokenizer")}
     return VllmServer(
-        model=model_folder(settings), arguments=arguments, environment=environment, log=folder / "server.log"
+        model=model_folder(job.agent), arguments=arguments, environment=environment, log=folder / "server.log"
     )
 
 
@@ -142,14 +144,14 @@ def _bare_tokenizer(model: str, folder: Path) -> str:
     return str(folder)
 
 
-def engine_of(settings: Settings) -> tuple[dict[str, Any], Mapping[str, str]]:
+def engine_of(agent: AgentConfig) -> tuple[dict[str, Any], Mapping[str, str]]:
     """Arguments and environment of the job's engine, from the engine itself, so that they can't drift apart."""
     arguments = engine_arguments(
-        settings.vllm,
-        model=model_folder(settings),
-        tokenizer=settings.tokenizer,
-        window_tokens=settings.window_tokens,
-        sampling=settings.sampling,
+        agent.vllm,
+        model=model_folder(agent),
+        tokenizer=agent.tokenizer,
+        window_tokens=agent.window_tokens,
+        sampling=agent.sampling,
     )
     return {name: value for name, value in arguments.items() if name != "model"}, engine_environment()
 

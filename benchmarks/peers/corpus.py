@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.peers.text_loop import TextDocument, Work, save
+from memagent_batch.config import AgentConfig
 from memagent_batch.domain.document import token_windows
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_prompt_set, make_tokenizer
 
 SEED = 20_260_702
@@ -81,11 +81,11 @@ def chunk_counts(corpus: Corpus, *, num_documents: int) -> list[int]:
     return counts
 
 
-def make_corpus(folder: Path, corpus: Corpus, *, num_documents: int, settings: Settings) -> MadeCorpus:
+def make_corpus(folder: Path, corpus: Corpus, *, num_documents: int, agent: AgentConfig) -> MadeCorpus:
     """Writes the corpus; chunks are cut as the job cuts them, with the policy's chunk size and overlap."""
     folder.mkdir()
-    rng, tokenizer = random.Random(SEED), make_tokenizer(settings)
-    stride = settings.policy.chunk_tokens - settings.policy.overlap_tokens
+    rng, tokenizer = random.Random(SEED), make_tokenizer(agent)
+    stride = agent.policy.chunk_tokens - agent.policy.overlap_tokens
     rows, questions, documents = [], [], []
     for number, count in enumerate(chunk_counts(corpus, num_documents=num_documents)):
         task = make_task(
@@ -99,7 +99,7 @@ def make_corpus(folder: Path, corpus: Corpus, *, num_documents: int, settings: S
         rows.append({"document_id": name, "text": task.document})
         questions.append({"document_id": name, "question": task.question})
         documents.append(
-            TextDocument(document_id=name, question=task.question, chunks=chunk_texts(task.document, settings))
+            TextDocument(document_id=name, question=task.question, chunks=chunk_texts(task.document, agent))
         )
     made = MadeCorpus(
         folder=folder,
@@ -108,27 +108,27 @@ def make_corpus(folder: Path, corpus: Corpus, *, num_documents: int, settings: S
     )
     pq.write_table(pa.Table.from_pylist(rows), made.documents)
     pq.write_table(pa.Table.from_pylist(questions), made.questions)
-    save(_work(settings, documents), made.work)
+    save(_work(agent, documents), made.work)
     return made
 
 
-def chunk_texts(text: str, settings: Settings) -> list[str]:
+def chunk_texts(text: str, agent: AgentConfig) -> list[str]:
     """The document's chunks as text: its tokens cut as the job cuts them, each chunk decoded."""
-    tokenizer = make_tokenizer(settings)
+    tokenizer = make_tokenizer(agent)
     token_ids = tokenizer.encode(text)
     windows = token_windows(
-        len(token_ids), chunk_tokens=settings.policy.chunk_tokens, overlap_tokens=settings.policy.overlap_tokens
+        len(token_ids), chunk_tokens=agent.policy.chunk_tokens, overlap_tokens=agent.policy.overlap_tokens
     )
     return [tokenizer.decode(token_ids[start:end]) for start, end in windows]
 
 
-def _work(settings: Settings, documents: list[TextDocument]) -> Work:
-    prompts = make_prompt_set(settings)
+def _work(agent: AgentConfig, documents: list[TextDocument]) -> Work:
+    prompts = make_prompt_set(agent)
     return Work(
         update=prompts.update,
-        answer=prompts.answer_text(settings.answer_form),
+        answer=prompts.answer_text(agent.answer_form),
         first_memory=prompts.first_memory,
-        memory_tokens=settings.policy.memory_tokens,
-        answer_tokens=settings.policy.answer_tokens,
+        memory_tokens=agent.policy.memory_tokens,
+        answer_tokens=agent.policy.answer_tokens,
         documents=documents,
     )

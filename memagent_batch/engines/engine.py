@@ -2,9 +2,9 @@
 
 from typing import Protocol, runtime_checkable
 
+from memagent_batch.config import SamplingConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import PromptTooLongError
-from memagent_batch.settings import SamplingSettings
 
 
 class Engine(Protocol):
@@ -66,7 +66,7 @@ class RenewableEngine(Engine, Protocol):
             EngineDeadError: the engine can serve nothing more.
         """
 
-    def with_sampling(self, sampling: SamplingSettings) -> Engine:
+    def with_sampling(self, sampling: SamplingConfig) -> Engine:
         """The same running engine for requests that draw their tokens otherwise."""
 
 

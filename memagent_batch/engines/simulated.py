@@ -3,10 +3,10 @@
 import asyncio
 import time
 
+from memagent_batch.config import SimulatedConfig
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import require_fit
 from memagent_batch.engines.tokenizer import Tokenizer
-from memagent_batch.settings import SimulatedSettings
 
 ANSWER_TEXT = "\\boxed{simulated}"
 MEMORY_TEXT = "simulated memory "
@@ -15,7 +15,7 @@ MEMORY_TEXT = "simulated memory "
 class SimulatedEngine:
     """Every memory and every answer is the same text, cut to `completion_tokens` and the prompt's budget."""
 
-    def __init__(self, settings: SimulatedSettings, *, window_tokens: int, tokenizer: Tokenizer) -> None:
+    def __init__(self, settings: SimulatedConfig, *, window_tokens: int, tokenizer: Tokenizer) -> None:
         """Encodes the two texts once."""
         self._seconds = settings.turn_seconds
         self._window_tokens = window_tokens

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.config import InputConfig, OnBadFile
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import (
     BadFileError,
@@ -29,7 +30,6 @@ from memagent_batch.inputs.lines import line_at
 from memagent_batch.inputs.records import Column, Kind, Place, Presence, Record, Unreadable, Value, convert
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.masking import shown_text
-from memagent_batch.settings import InputSettings, OnBadFile
 
 _INDEX_ROWS = 1024
 """Most rows of an index table."""
@@ -97,13 +97,13 @@ class FetchedText:
     """What went wrong, with the text or with fetching it; None where the text is there."""
 
 
-def index_schema(settings: InputSettings) -> pa.Schema:
+def index_schema(settings: InputConfig) -> pa.Schema:
     """Schema of the index, with the columns to carry."""
     carried = [pa.field(CARRY_PREFIX + name, _TEXT) for name in settings.carry_columns]
     return pa.schema([*INDEX_SCHEMA, *carried])
 
 
-def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Options) -> Iterator[pa.Table]:
+def index_shard(shard: Shard, *, settings: InputConfig, storage_options: Options) -> Iterator[pa.Table]:
     """Streams the index of a shard, as tables of `index_schema`; at least one, which may be empty.
 
     A text that is null or no valid Unicode gets a row with `error`; it concerns that document only.
@@ -127,7 +127,7 @@ def index_shard(shard: Shard, *, settings: InputSettings, storage_options: Optio
         yield pa.Table.from_pylist(rows, schema=schema)
 
 
-def require_first_records(shard: Shard, *, settings: InputSettings, storage_options: Options) -> None:
+def require_first_records(shard: Shard, *, settings: InputConfig, storage_options: Options) -> None:
     """Reads the first records of a shard's first file, so that a wrong column or format is refused at once.
 
     Raises:
@@ -141,7 +141,7 @@ def require_first_records(shard: Shard, *, settings: InputSettings, storage_opti
             return
 
 
-def fetch_texts(table: pa.Table, *, documents: Location, settings: InputSettings) -> Iterator[FetchedText]:
+def fetch_texts(table: pa.Table, *, documents: Location, settings: InputConfig) -> Iterator[FetchedText]:
     """Streams the texts of the rows of an index, each row exactly once, in the order in which the files hold them.
 
     Each row group is read once, and one batch of it is held; of a store, some small text files are read at once. What
@@ -224,7 +224,7 @@ def require_readable(index: pa.Table) -> None:
         raise InputError(f"documents: none of the {index.num_rows} files or rows can be read: {index['error'][0]}")
 
 
-def require_said(index: pa.Table, *, questions: pa.Table, settings: InputSettings) -> None:
+def require_said(index: pa.Table, *, questions: pa.Table, settings: InputConfig) -> None:
     """Refuses bad files that no row could tell of: where questions stand beside the texts, theirs are lost with them.
 
     Args:
@@ -243,7 +243,7 @@ def require_said(index: pa.Table, *, questions: pa.Table, settings: InputSetting
         )
 
 
-def require_carry_columns(settings: InputSettings, *, reserved: Collection[str]) -> None:
+def require_carry_columns(settings: InputConfig, *, reserved: Collection[str]) -> None:
     """Refuses columns to carry that can't stand in `answers`.
 
     Args:
@@ -262,7 +262,7 @@ def require_carry_columns(settings: InputSettings, *, reserved: Collection[str])
             raise InputError(f"input.carry_columns: {name!r} is the text itself, which is not carried; leave it out")
 
 
-def _document_columns(settings: InputSettings) -> list[Column]:
+def _document_columns(settings: InputConfig) -> list[Column]:
     """The columns to read: id, text, question where asked for, and those to carry."""
     columns = [
         Column(
@@ -283,7 +283,7 @@ def _document_columns(settings: InputSettings) -> list[Column]:
     return columns + carried
 
 
-def _document_records(location: Location, *, name: str, shard: Shard, settings: InputSettings) -> Iterator[Record]:
+def _document_records(location: Location, *, name: str, shard: Shard, settings: InputConfig) -> Iterator[Record]:
     """Records of one file with the values of `_document_columns`; the id of a text file is its name."""
     columns = _document_columns(settings)
     reader = READERS[shard.format]
@@ -301,7 +301,7 @@ def _document_records(location: Location, *, name: str, shard: Shard, settings: 
         yield Record(place=record.place, where=record.where, values=(document_id, *record.values))
 
 
-def _index_rows(documents: Location, shard: Shard, *, settings: InputSettings) -> Iterator[dict[str, Any]]:
+def _index_rows(documents: Location, shard: Shard, *, settings: InputConfig) -> Iterator[dict[str, Any]]:
     """Rows of the index; text files of a store are read some at once, since each takes the time of a request."""
     read = partial(_file_rows, documents, shard=shard, settings=settings)
     if documents.is_local or shard.format is not Format.TEXT:
@@ -312,7 +312,7 @@ def _index_rows(documents: Location, shard: Shard, *, settings: InputSettings) -
 
 
 def _file_rows(
-    documents: Location, path: str, name: str, *, shard: Shard, settings: InputSettings
+    documents: Location, path: str, name: str, *, shard: Shard, settings: InputConfig
 ) -> Iterator[dict[str, Any]]:
     place = documents.at(path)
     bad = {**_NOWHERE, "path": path, "format": shard.format.value, "error_type": BAD_FILE}
@@ -332,7 +332,7 @@ def _file_rows(
         yield {**bad, "document_id": f"{name}{groups}", "error": shown_text(str(error))}
 
 
-def _index_row(record: Record, *, path: str, format_: Format, settings: InputSettings) -> dict[str, Any]:
+def _index_row(record: Record, *, path: str, format_: Format, settings: InputConfig) -> dict[str, Any]:
     document_id, text, *others = record.values
     row = {
         "document_id": document_id,
@@ -364,7 +364,7 @@ class _Wanted:
 
 
 def _fetch_files(
-    files: Sequence[_Wanted], *, sizes: Sequence[int], settings: InputSettings
+    files: Sequence[_Wanted], *, sizes: Sequence[int], settings: InputConfig
 ) -> Iterator[tuple[_Wanted, Place, Value]]:
     with ThreadPoolExecutor(_READ_THREADS) as threads:
         for window in _windows(files, sizes=sizes):
@@ -392,7 +392,7 @@ def _windows(files: Sequence[_Wanted], *, sizes: Sequence[int]) -> Iterator[list
         yield window
 
 
-def _fetch_file(file: _Wanted, *, settings: InputSettings) -> Iterator[tuple[Place, Value]]:
+def _fetch_file(file: _Wanted, *, settings: InputConfig) -> Iterator[tuple[Place, Value]]:
     """Values at all `places`; those of a file that can't be read any more are `Unreadable`."""
     column = Column(name=settings.text_column, kind=Kind.DOCUMENT, presence=Presence.SOME)
     left = set(file.rows)

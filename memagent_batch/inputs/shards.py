@@ -15,13 +15,13 @@ from typing import Any
 
 from fsspec.utils import glob_translate
 
+from memagent_batch.config import InputConfig, OnBadFile
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.columnar import open_grouped
 from memagent_batch.inputs.formats import UNKNOWN_REMEDY, Format, format_of, is_named_text
 from memagent_batch.inputs.lake_tables import refuse_listed_tables, refuse_tables_around
-from memagent_batch.settings import InputSettings, OnBadFile
 
 _SHARD_BYTES = 128 * 1024 * 1024
 """Size that a shard is aimed at, bytes: a second or two of reading and hashing."""
@@ -91,12 +91,12 @@ class FoundShards:
         return len({path for shard in self.shards if shard.format is format_ for path in shard.paths})
 
 
-def list_shards(*documents: Location, settings: InputSettings) -> list[Shard]:
+def list_shards(*documents: Location, settings: InputConfig) -> list[Shard]:
     """The shards of `find_shards`."""
     return find_shards(*documents, settings=settings).shards
 
 
-def find_shards(*documents: Location, settings: InputSettings) -> FoundShards:
+def find_shards(*documents: Location, settings: InputConfig) -> FoundShards:
     """The files of the documents, cut into shards.
 
     Args:
@@ -306,7 +306,7 @@ def _input_file(path: str, *, root: str, size_bytes: int) -> InputFile:
 
 
 def _by_format(
-    files: Iterable[InputFile], documents: Location, *, settings: InputSettings
+    files: Iterable[InputFile], documents: Location, *, settings: InputConfig
 ) -> dict[Format, list[InputFile]]:
     known: dict[str, Format] = {}
     found: dict[Format, list[InputFile]] = defaultdict(list)
@@ -318,7 +318,7 @@ def _by_format(
     return found
 
 
-def _format(file: InputFile, documents: Location, *, settings: InputSettings) -> Format:
+def _format(file: InputFile, documents: Location, *, settings: InputConfig) -> Format:
     if settings.format != "auto":
         return Format(settings.format)
     try:
@@ -333,7 +333,7 @@ def _is_large(file: InputFile, *, format_: Format) -> bool:
     return format_ in (Format.PARQUET, Format.ARROW) and file.size_bytes > _SHARD_BYTES
 
 
-def _group_bytes(documents: Location, file: InputFile, *, settings: InputSettings) -> tuple[int, ...]:
+def _group_bytes(documents: Location, file: InputFile, *, settings: InputConfig) -> tuple[int, ...]:
     """Size of each row group, bytes; one group for a file that is damaged, so that the index finds and records it."""
     try:
         with open_grouped(documents.at(file.path)) as grouped:

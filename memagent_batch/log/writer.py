@@ -15,13 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.config import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import LogRowError, StorageError, StorageOutageError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
-from memagent_batch.settings import LogSettings
 
 TURNS_FOLDER = "log/turns"
 OUTCOMES_FOLDER = "log/outcomes"
@@ -43,7 +43,7 @@ class TurnLogWriter:
             nothing may count as done that is not kept.
     """
 
-    def __init__(self, output: Location, *, run_id: str, writer_id: str, settings: LogSettings) -> None:
+    def __init__(self, output: Location, *, run_id: str, writer_id: str, settings: LogConfig) -> None:
         """Files are named `{run_id}-{writer_id}-{number}`, so that no two writers ever share a name."""
         self._output = output
         self._run_id = run_id

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import ray
 
+from memagent_batch.config import JobConfig
 from memagent_batch.engines.engine import Engine, RemoteEngine
 from memagent_batch.errors import EngineDeadError, StorageError
 from memagent_batch.files.location import Location
@@ -28,7 +29,6 @@ from memagent_batch.reading.documents import PlannedDocument
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal, LoggedTurns
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_engine, make_output, require_reader
 
 BOARD_SECONDS = 30.0
@@ -43,7 +43,7 @@ LAST_STOP_SECONDS = 20.0
 class ReaderTask:
     """What every reader of a run is given."""
 
-    settings: Settings
+    job: JobConfig
     """All knobs."""
     run_id: str
     """The run."""
@@ -91,7 +91,7 @@ class ActorLife:
     def __init__(self, task: ReaderTask) -> None:
         """Takes the task; all that may fail begins with `start`, since Ray loses what an actor raises here."""
         self._task = task
-        self._output = make_output(task.settings)
+        self._output = make_output(task.job)
         self._writer = writer_before_restarts()
         self._writer_id = f"{self._writer}{uuid.uuid4().hex[:12]}"
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -123,12 +123,12 @@ class ActorLife:
         return asyncio.ensure_future(self._start())
 
     async def _start(self) -> StartedActor:
-        task, settings = self._task, self._task.settings
+        task, job = self._task, self._task.job
         self._loop = asyncio.get_running_loop()
-        require_reader(settings, fingerprint=task.reader_fingerprint)
-        agent = make_agent(settings)
+        require_reader(job.agent, fingerprint=task.reader_fingerprint)
+        agent = make_agent(job.agent)
         asked = read_asked(self._output, run_id=task.run_id)
-        log = TurnLogWriter(self._output, run_id=task.run_id, writer_id=self._writer_id, settings=settings.log)
+        log = TurnLogWriter(self._output, run_id=task.run_id, writer_id=self._writer_id, settings=job.log)
         self._log = log
         suspects = Suspects(output=self._output, run_id=task.run_id)
         await asyncio.to_thread(suspects.load)
@@ -140,7 +140,7 @@ class ActorLife:
         )
         engine = await self._start_engine()
         reporter = Reporter(
-            board=task.board, log=log, run_id=task.run_id, model=settings.model, policy=settings.policy.kind
+            board=task.board, log=log, run_id=task.run_id, model=job.agent.model, policy=job.agent.policy.kind
         )
         reporter.count_engine_start(engine)
         self._background = asyncio.create_task(reporter.report())
@@ -150,14 +150,14 @@ class ActorLife:
             engine=engine,
             journal=Journal(log=log, suspects=suspects),
             reporter=reporter,
-            slots=asyncio.Semaphore(settings.pool.readings_in_flight),
+            slots=asyncio.Semaphore(job.pool.readings_in_flight),
             output=self._output,
             reader_fingerprint=task.reader_fingerprint,
             run_files=run_files,
         )
 
     async def _start_engine(self) -> Engine:
-        engine = make_engine(self._task.settings)
+        engine = make_engine(self._task.job.agent)
         if isinstance(engine, RemoteEngine) and await self._is_under_way():
             await engine.rejoin()
         else:

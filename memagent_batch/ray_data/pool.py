@@ -3,10 +3,10 @@
 import ray
 from ray.data import ActorPoolStrategy
 
-from memagent_batch.settings import EngineKind, PoolSettings, Settings
+from memagent_batch.config import AgentConfig, EngineKind, PoolConfig
 
 
-def actor_pool(pool: PoolSettings) -> ActorPoolStrategy:
+def actor_pool(pool: PoolConfig) -> ActorPoolStrategy:
     """A pool whose actors keep their readings going while finished ones wait for the log.
 
     Twice as many documents as readings are inside an actor, so that those that wait for a flush hold no place. What is
@@ -24,10 +24,10 @@ def actor_pool(pool: PoolSettings) -> ActorPoolStrategy:
     )
 
 
-def replica_gpus(settings: Settings) -> float:
+def replica_gpus(agent: AgentConfig, pool: PoolConfig) -> float:
     """GPUs of one actor: as set, or what vLLM's parallel sizes need where the cluster has GPUs."""
-    if settings.pool.gpus_per_replica is not None:
-        return settings.pool.gpus_per_replica
-    if settings.engine != EngineKind.VLLM or not ray.cluster_resources().get("GPU"):
+    if pool.gpus_per_replica is not None:
+        return pool.gpus_per_replica
+    if agent.engine != EngineKind.VLLM or not ray.cluster_resources().get("GPU"):
         return 0
-    return settings.vllm.tensor_parallel_size * settings.vllm.pipeline_parallel_size
+    return agent.vllm.tensor_parallel_size * agent.vllm.pipeline_parallel_size

@@ -54,7 +54,7 @@ class Reader:
             turns = ReadingTurns(
                 engine=actor.engine,
                 address=address,
-                seed=self._task.settings.sampling.seed,
+                seed=self._task.job.agent.sampling.seed,
                 held=await asyncio.shield(shared.held),
                 journal=actor.journal,
                 list_address=list_address,

@@ -2,18 +2,17 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from memagent_batch.config import AgentConfig, SourceConfig
 from memagent_batch.engines.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.errors import DocumentError, MemagentError, TextUnavailableError
 from memagent_batch.inputs.documents import FetchedText, fetch_texts, index_shard
 from memagent_batch.reading.documents import planned_documents
 from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_documents, make_tokenizer
 
 TOKENISED = pa.schema(
@@ -37,23 +36,23 @@ NO_TOKENS = TokenisedText(token_ids=np.empty(0, np.int32), token_chars=np.empty(
 """Of a document without a text that can be read."""
 
 
-def index_shards(batch: dict[str, Any], *, settings: Settings) -> Iterator[pa.Table]:
+def index_shards(batch: dict[str, Any], *, sources: SourceConfig) -> Iterator[pa.Table]:
     """Ray Data UDF: shards in, rows of the document index out; holds one batch of texts at a time."""
     for shard in batch["shard"]:
-        yield from index_shard(shard, settings=settings.input, storage_options=settings.storage_options)
+        yield from index_shard(shard, settings=sources.input, storage_options=sources.storage_options)
 
 
-def tokenise(bundle: pa.Table, *, settings: Settings) -> Iterator[pa.Table]:
+def tokenise(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig) -> Iterator[pa.Table]:
     """Ray Data UDF: a bundle of planned documents in, rows of `CALL` out, one table each.
 
     A bundle that `group_documents` has not grouped gives each document a call of its own.
     """
-    tokenizer = make_tokenizer(settings)
+    tokenizer = make_tokenizer(agent)
     work = bundle.select(["document_id", "document_hash", *WORK_COLUMNS.names]).to_pylist()
     calls = bundle[CALL_COLUMN].to_pylist() if CALL_COLUMN in bundle.schema.names else range(len(work))
     missing, held = Counter(calls), defaultdict(list)
-    documents = make_documents(settings)
-    for fetched in fetch_texts(bundle, documents=documents[0], settings=settings.input):
+    documents = make_documents(sources)
+    for fetched in fetch_texts(bundle, documents=documents[0], settings=sources.input):
         call = calls[fetched.row]
         held[call].append(_tokenised(tokenizer, fetched, work[fetched.row]))
         missing[call] -= 1
@@ -71,7 +70,7 @@ COUNTED = pa.schema(
 """What a plan shows of one document."""
 
 
-def count_tokens(bundle: pa.Table, *, settings: Settings) -> pa.Table:
+def count_tokens(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig) -> pa.Table:
     """Ray Data UDF: a bundle of planned documents in, the length of each out; no tokens are kept."""
     counted = [
         {
@@ -79,7 +78,8 @@ def count_tokens(bundle: pa.Table, *, settings: Settings) -> pa.Table:
             "num_tokens": planned.document.num_tokens,
             "num_readings": len(planned.readings),
         }
-        for planned in chain.from_iterable(map(planned_documents, tokenise(bundle, settings=settings)))
+        for call in tokenise(bundle, agent=agent, sources=sources)
+        for planned in planned_documents(call)
     ]
     return pa.Table.from_pylist(counted, schema=COUNTED)
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from memagent_batch.config import AgentConfig
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Policy, Question, QuestionTokens
 from memagent_batch.errors import QuestionTooLongError
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_policy, make_prompt_tokens, make_tokenizer
 
 KEPT_QUESTIONS = 4096
@@ -46,12 +46,12 @@ class Agent:
         )
 
 
-def make_agent(settings: Settings) -> Agent:
+def make_agent(agent: AgentConfig) -> Agent:
     """The agent of the settings."""
     return Agent(
-        policy=make_policy(settings),
-        prompts=make_prompt_tokens(settings),
-        encode=lru_cache(maxsize=KEPT_QUESTIONS)(make_tokenizer(settings).encode),
-        question_tokens=settings.policy.question_tokens,
-        model=settings.model,
+        policy=make_policy(agent),
+        prompts=make_prompt_tokens(agent),
+        encode=lru_cache(maxsize=KEPT_QUESTIONS)(make_tokenizer(agent).encode),
+        question_tokens=agent.policy.question_tokens,
+        model=agent.model,
     )

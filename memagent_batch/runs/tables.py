@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
+from memagent_batch.config import TableFormat
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.prompts import new_memory
 from memagent_batch.domain.readings import Status
@@ -24,7 +25,6 @@ from memagent_batch.log.question_list import ASKED_COLUMN, LIST_HASH, asked_in
 from memagent_batch.policies.direct import DIRECT
 from memagent_batch.policies.overwrite import UPDATE
 from memagent_batch.runs.schemas import ANSWERS, MEMORIES
-from memagent_batch.settings import TableFormat
 
 ANSWERS_FOLDER = "answers"
 MEMORIES_FOLDER = "memories"

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from memagent_batch.config import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.files.location import Location
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal, ReadingTurns
-from memagent_batch.settings import LogSettings
 
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="r")
 
@@ -55,7 +55,7 @@ async def ask(turns: Any) -> list[str]:
 async def functions_between(folder: Path) -> Sequence[str]:
     """Functions on the stack between the policy and `RaisingEngine.complete`."""
     output = Location(uri=str(folder))
-    log = TurnLogWriter(output, run_id="run", writer_id="writer", settings=LogSettings())
+    log = TurnLogWriter(output, run_id="run", writer_id="writer", settings=LogConfig())
     journal = Journal(log=log, suspects=Suspects(output=output, run_id="run"))
     turns = ReadingTurns(engine=RaisingEngine(), address=ADDRESS, seed=0, journal=journal)
     return (await ask(turns))[1:-1]

@@ -3,18 +3,18 @@
 import asyncio
 import sys
 
+from memagent_batch.config import SamplingConfig, VllmConfig
 from memagent_batch.domain.turns import Prompt
 from memagent_batch.engines.vllm.engine import VllmEngine
-from memagent_batch.settings import SamplingSettings, VllmSettings
 
 
 async def serve(model: str) -> None:
     engine = VllmEngine(
-        VllmSettings(cpu_kv_cache_gib=1, max_num_seqs=8),
+        VllmConfig(cpu_kv_cache_gib=1, max_num_seqs=8),
         model=model,
         tokenizer=None,
         window_tokens=1024,
-        sampling=SamplingSettings(),
+        sampling=SamplingConfig(),
     )
     await engine.start()
     while True:

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from memagent_batch.config import OpenAIConfig, SamplingConfig
 from memagent_batch.domain.turns import Completion
 from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.tokenizer import Tokenizer
@@ -19,7 +20,6 @@ from memagent_batch.errors import (
     EngineStartError,
     EngineUnavailableError,
 )
-from memagent_batch.settings import OpenAISettings, SamplingSettings
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
 from tests.engines.test_openai import PROMPT, completion_reply, error_reply, started
 
@@ -134,7 +134,7 @@ def engine_at(script: Script, tokenizer: Tokenizer, **settings: Any) -> OpenAIEn
     """An engine at the scripted server, not started."""
     knobs = {"base_url": script.base_url, "backoff_seconds": 0.01, "max_retries": 0, "timeout_seconds": 5.0} | settings
     return OpenAIEngine(
-        OpenAISettings(**knobs), model="tiny", window_tokens=1024, sampling=SamplingSettings(), tokenizer=tokenizer
+        OpenAIConfig(**knobs), model="tiny", window_tokens=1024, sampling=SamplingConfig(), tokenizer=tokenizer
     )
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from memagent_batch.config import OpenAIConfig, SamplingConfig
 from memagent_batch.domain.turns import FinishReason, Prompt
 from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineRequestError, EngineStartError
-from memagent_batch.settings import OpenAISettings, SamplingSettings
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
 
 KEY = "sk-secret-1234567890"
@@ -40,13 +40,13 @@ async def started(
     script: Script,
     tokenizer: Tokenizer,
     *,
-    sampling: SamplingSettings = SamplingSettings(),  # noqa: B008
+    sampling: SamplingConfig = SamplingConfig(),  # noqa: B008
     **settings: Any,
 ) -> AsyncIterator[OpenAIEngine]:
     """An engine at the scripted server."""
     knobs = {"base_url": script.base_url, "backoff_seconds": 0.01, "max_retries": 2, "timeout_seconds": 5.0} | settings
     engine = OpenAIEngine(
-        OpenAISettings(api_key=KEY, **knobs),
+        OpenAIConfig(api_key=KEY, **knobs),
         model="tiny",
         window_tokens=1024,
         sampling=sampling,
@@ -69,7 +69,7 @@ async def test_complete_without_token_ids_encodes_the_text(tiny_tokenizer: Token
 
 
 async def test_complete_sampling_sends_seed_and_what_was_set(tiny_tokenizer: Tokenizer) -> None:
-    sampling = SamplingSettings(temperature=0.7, top_p=0.9, top_k=20, logprobs=True)
+    sampling = SamplingConfig(temperature=0.7, top_p=0.9, top_k=20, logprobs=True)
     reply = completion_reply(token_ids=[7, 8], logprobs={"token_logprobs": [-0.1, -0.2]})
     with scripted_server(reply) as script:
         async with started(script, tiny_tokenizer, sampling=sampling, extra_body={"min_p": 0.1}) as engine:
@@ -91,7 +91,7 @@ async def test_complete_sampling_sends_seed_and_what_was_set(tiny_tokenizer: Tok
 async def test_complete_logprobs_of_other_number_than_tokens_fail_the_request(tiny_tokenizer: Tokenizer) -> None:
     reply = completion_reply(token_ids=[7, 8], logprobs={"token_logprobs": [-0.1]})
     with scripted_server(reply) as script:
-        async with started(script, tiny_tokenizer, sampling=SamplingSettings(logprobs=True)) as engine:
+        async with started(script, tiny_tokenizer, sampling=SamplingConfig(logprobs=True)) as engine:
             with pytest.raises(EngineRequestError, match="1 logprobs for 2 tokens"):
                 await engine.complete(PROMPT, seed=0)
 
@@ -175,7 +175,7 @@ async def test_start_extension_refused_where_logprobs_are_recorded_is_refused(
     with scripted_server(completion_reply()) as script:
         script.probes = [error_reply(400, f"unknown field {field}"), THERE]
         with pytest.raises(EngineStartError, match=rf"without {field}.*vLLM.*sampling.logprobs=false"):
-            async with started(script, tiny_tokenizer, sampling=SamplingSettings(temperature=1.0, logprobs=True)):
+            async with started(script, tiny_tokenizer, sampling=SamplingConfig(temperature=1.0, logprobs=True)):
                 pass
 
 
@@ -185,15 +185,15 @@ async def test_start_endpoint_without_token_ids_where_logprobs_are_recorded_is_r
     with scripted_server(completion_reply()) as script:
         script.probes = [completion_reply("a", logprobs={"token_logprobs": [-0.1]})]
         with pytest.raises(EngineStartError, match="without the tokens"):
-            async with started(script, tiny_tokenizer, sampling=SamplingSettings(temperature=1.0, logprobs=True)):
+            async with started(script, tiny_tokenizer, sampling=SamplingConfig(temperature=1.0, logprobs=True)):
                 pass
 
 
 @pytest.mark.parametrize(
-    "sampling", [SamplingSettings(), SamplingSettings(temperature=1.0, logprobs=True)], ids=["greedy", "collect"]
+    "sampling", [SamplingConfig(), SamplingConfig(temperature=1.0, logprobs=True)], ids=["greedy", "collect"]
 )
 async def test_complete_request_names_every_sampling_field_that_a_server_could_fill_in(
-    sampling: SamplingSettings, tiny_tokenizer: Tokenizer
+    sampling: SamplingConfig, tiny_tokenizer: Tokenizer
 ) -> None:
     reply = completion_reply(token_ids=[7], logprobs={"token_logprobs": [-0.1]})
     with scripted_server(reply) as script:
@@ -350,9 +350,9 @@ async def test_start_nobody_listens_is_refused(tiny_tokenizer: Tokenizer) -> Non
     [("api_key", "two\nlines"), ("headers", {"api-key": "two\nlines"}), ("base_url", "localhost:8000/v1")],
 )
 async def test_start_knob_that_cannot_work_is_refused_by_name(knob: str, value: Any, tiny_tokenizer: Tokenizer) -> None:
-    settings = OpenAISettings.model_validate({knob: value})
+    settings = OpenAIConfig.model_validate({knob: value})
     engine = OpenAIEngine(
-        settings, model="tiny", window_tokens=1024, sampling=SamplingSettings(), tokenizer=tiny_tokenizer
+        settings, model="tiny", window_tokens=1024, sampling=SamplingConfig(), tokenizer=tiny_tokenizer
     )
     with pytest.raises(EngineStartError, match=f"openai.{knob}") as raised:
         await engine.start()

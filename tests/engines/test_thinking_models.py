@@ -11,6 +11,7 @@ from tokenizers import AddedToken
 from tokenizers import Tokenizer as BackendTokenizer
 from transformers import PreTrainedTokenizerFast
 
+from jobs.settings import job_of
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot, new_memory
 from memagent_batch.domain.readings import Outcome, QuestionTokens
@@ -20,7 +21,6 @@ from memagent_batch.errors import SettingsError
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import ReaderIdentity, identify_reader
 from pipelines.answer import answer
 from tests.engines.scripted_server import Reply, scripted_server
@@ -177,7 +177,7 @@ def test_prompts_with_a_value_that_the_template_does_not_take_are_refused(
 
 def identity_of(model: str, **chat_template_kwargs: bool) -> ReaderIdentity:
     return identify_reader(
-        Settings(
+        job_of(
             documents="docs",
             ask=("Who?",),
             output="run",
@@ -185,7 +185,7 @@ def identity_of(model: str, **chat_template_kwargs: bool) -> ReaderIdentity:
             engine="simulated",
             window_tokens=9000,
             chat_template_kwargs=dict(chat_template_kwargs),
-        )
+        ).agent
     )
 
 
@@ -217,7 +217,7 @@ def test_job_with_a_model_that_thinks_keeps_raw_turns_in_the_log_and_shows_what_
     ]
     with scripted_server(*replies) as script:
         answer(
-            Settings(
+            job_of(
                 documents=str(tmp_path / "a.txt"),
                 ask=("Who?",),
                 output=str(tmp_path / "run"),

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
+from memagent_batch.config import SamplingConfig, VllmConfig
 from memagent_batch.domain.turns import Prompt
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
-from memagent_batch.settings import SamplingSettings, VllmSettings
 
 
 def engine_of(model: str, *, window_tokens: int = 1024, **engine_args: Any) -> VllmEngine:
     """An engine that was not started."""
     return VllmEngine(
-        VllmSettings(cpu_kv_cache_gib=1, engine_args=engine_args),
+        VllmConfig(cpu_kv_cache_gib=1, engine_args=engine_args),
         model=model,
         tokenizer=None,
         window_tokens=window_tokens,
-        sampling=SamplingSettings(),
+        sampling=SamplingConfig(),
     )
 
 
@@ -81,7 +81,7 @@ async def test_complete_refused_request_costs_no_other(vllm_greedy: VllmEngine) 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_complete_over_turn_timeout_means_dead_engine(vllm_greedy: VllmEngine) -> None:
     hanging = copy.copy(vllm_greedy)
-    hanging._settings = VllmSettings(turn_timeout_seconds=1e-6)
+    hanging._settings = VllmConfig(turn_timeout_seconds=1e-6)
     with pytest.raises(EngineDeadError, match="turn_timeout_seconds"):
         await hanging.complete(prompt_of([1, 2, 3]), seed=0)
 
@@ -99,7 +99,7 @@ async def test_complete_draws_from_more_prompts_than_an_engine_step_takes(vllm_s
 
 async def test_engine_started_to_decode_greedily_is_not_lent_for_draws(tiny_model: str) -> None:
     with pytest.raises(EngineStartError, match="start it with the sampling that draws"):
-        engine_of(tiny_model).with_sampling(SamplingSettings(temperature=1.0))
+        engine_of(tiny_model).with_sampling(SamplingConfig(temperature=1.0))
 
 
 @pytest.mark.vllm
@@ -107,7 +107,7 @@ async def test_engine_started_to_decode_greedily_is_not_lent_for_draws(tiny_mode
 async def test_engine_started_to_draw_is_lent_for_draws_again_after_greedy_turns(vllm_greedy: VllmEngine) -> None:
     prompt = prompt_of([10, *range(100, 200)])
 
-    drawn = await vllm_greedy.with_sampling(SamplingSettings(temperature=1.0, logprobs=True)).complete(prompt, seed=3)
+    drawn = await vllm_greedy.with_sampling(SamplingConfig(temperature=1.0, logprobs=True)).complete(prompt, seed=3)
 
     assert drawn.logprobs is not None
 

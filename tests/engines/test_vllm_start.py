@@ -4,6 +4,8 @@ from functools import partial
 import pytest
 
 from benchmarks.needle_corpus import make_tasks
+from jobs.settings import job_of
+from memagent_batch.config import PolicyConfig, SamplingConfig, Speculation, VllmConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import QuestionTokens
 from memagent_batch.domain.turns import Completion, Prompt
@@ -12,16 +14,15 @@ from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.engines.vllm.start import LOOKUP, engine_arguments, speculates
 from memagent_batch.reading.turns import ReadingTurns
-from memagent_batch.settings import PolicySettings, SamplingSettings, Settings, Speculation, VllmSettings
 from memagent_batch.wiring import make_policy, make_prompt_tokens
 
-GREEDY = SamplingSettings()
+GREEDY = SamplingConfig()
 ADDRESS = ReadingAddress(document_hash="", question_hash="", sample=0, reader_fingerprint="")
-SETTINGS = Settings(
+SETTINGS = job_of(
     documents="documents",
     ask=("Who?",),
     output="run",
-    policy=PolicySettings(chunk_tokens=256, question_tokens=128, memory_tokens=64, answer_tokens=32),
+    policy=PolicyConfig(chunk_tokens=256, question_tokens=128, memory_tokens=64, answer_tokens=32),
 )
 
 
@@ -38,8 +39,8 @@ def test_speculates_in_greedy_decoding_goes_by_the_knob(speculation: Speculation
     assert speculates(speculation, sampling=GREEDY, is_cpu=is_cpu) == guesses
 
 
-@pytest.mark.parametrize("sampling", [SamplingSettings(temperature=1.0), SamplingSettings(logprobs=True)])
-def test_speculates_never_where_draws_or_logprobs_are_kept(sampling: SamplingSettings) -> None:
+@pytest.mark.parametrize("sampling", [SamplingConfig(temperature=1.0), SamplingConfig(logprobs=True)])
+def test_speculates_never_where_draws_or_logprobs_are_kept(sampling: SamplingConfig) -> None:
     assert not speculates(Speculation.NGRAM, sampling=sampling, is_cpu=True)
 
 
@@ -49,8 +50,8 @@ def test_engine_arguments_of_the_user_go_before_the_knob(tiny_model: str) -> Non
     arguments = [
         engine_arguments(settings, model=tiny_model, tokenizer=None, window_tokens=1024, sampling=GREEDY)
         for settings in (
-            VllmSettings(speculation=Speculation.NGRAM),
-            VllmSettings(speculation=Speculation.NGRAM, engine_args={"speculative_config": own}),
+            VllmConfig(speculation=Speculation.NGRAM),
+            VllmConfig(speculation=Speculation.NGRAM, engine_args={"speculative_config": own}),
         )
     ]
     assert [given["speculative_config"] for given in arguments] == [LOOKUP, own]
@@ -62,7 +63,7 @@ async def test_ngram_engine_writes_token_for_token_what_plain_decoding_does(
     vllm_greedy: Engine, tiny_model: str, tiny_tokenizer: Tokenizer
 ) -> None:
     guessing = VllmEngine(
-        VllmSettings(
+        VllmConfig(
             dtype="float32",
             cpu_kv_cache_gib=1,
             max_num_seqs=64,
@@ -88,7 +89,7 @@ async def test_ngram_engine_writes_token_for_token_what_plain_decoding_does(
 async def read(engine: Engine, *, tokenizer: Tokenizer) -> dict[str, list[int]]:
     """What an engine writes in four readings at once, by document and turn path."""
     token_ids: dict[str, list[int]] = {}
-    policy, prompts = make_policy(SETTINGS), make_prompt_tokens(SETTINGS)
+    policy, prompts = make_policy(SETTINGS.agent), make_prompt_tokens(SETTINGS.agent)
     readings = [
         policy.read(
             tokenizer.document(task.document),

@@ -7,27 +7,28 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from jobs.settings import job_of
+from memagent_batch.config import JobConfig
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import StorageOptions
-from memagent_batch.settings import Settings
 
 SECRET = "hunter2-hunter2"
 OPTIONS = {"key": "AKIA", "client_kwargs": {"password": SECRET}}
 
 
-def settings_of(**knobs: Any) -> Settings:
+def settings_of(**knobs: Any) -> JobConfig:
     given: dict[str, Any] = {"documents": "docs", "ask": ("Why?",), "output": "run", "storage_options": OPTIONS}
-    return Settings(**given | knobs)
+    return job_of(**given | knobs)
 
 
 def test_storage_options_are_masked_for_all_but_the_file_system() -> None:
     location = Location(uri="s3://bucket", storage_options=OPTIONS)
-    settings = settings_of()
-    shown = [repr(location), str(location), repr(settings), str(settings), settings.model_dump_json()]
-    shown += [str(value) for value in (location.storage_options, asdict(location), settings.model_dump())]
+    job = settings_of()
+    shown = [repr(location), str(location), repr(job), str(job), job.model_dump_json()]
+    shown += [str(value) for value in (location.storage_options, asdict(location), job.model_dump())]
     assert SECRET not in "\n".join(shown)
-    assert json.loads(settings.model_dump_json())["storage_options"] == {"key": "***", "client_kwargs": "***"}
-    for options in (location.storage_options, settings.storage_options):
+    assert json.loads(job.model_dump_json())["storage_options"] == {"key": "***", "client_kwargs": "***"}
+    for options in (location.storage_options, job.storage_options):
         assert {**options} == dict(options) == OPTIONS
 
 
@@ -41,18 +42,18 @@ def test_storage_options_pickle_and_copy_with_their_values() -> None:
 
 
 def test_storage_options_of_settings_can_be_given_on() -> None:
-    settings = settings_of()
-    assert settings_of(storage_options=settings.storage_options).storage_options == OPTIONS
-    assert Settings(**settings.model_dump()).storage_options == OPTIONS
+    job = settings_of()
+    assert settings_of(storage_options=job.storage_options).storage_options == OPTIONS
+    assert JobConfig(**job.model_dump()).storage_options == OPTIONS
 
 
 def test_settings_shown_or_refused_tell_no_secret() -> None:
-    settings = settings_of(
+    job = settings_of(
         documents=f"https://user:{SECRET}@host/docs",
         vllm={"engine_args": {"hf_token": SECRET}},
         openai={"base_url": f"http://svc:{SECRET}@host/v1", "extra_body": {"key": SECRET}, "api_key": SECRET},
     )
-    assert SECRET not in repr(settings) + str(settings) + repr(settings.openai)
+    assert SECRET not in repr(job) + str(job) + repr(job.agent.openai)
     with pytest.raises(ValidationError) as refused:
         settings_of(ask=())
     assert SECRET not in str(refused.value)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from memagent_batch.config import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
@@ -18,7 +19,6 @@ from memagent_batch.errors import StorageError, StorageOutageError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import read_turns, scan_log
 from memagent_batch.log.writer import ROOM_FLUSHES, TurnLogWriter
-from memagent_batch.settings import LogSettings
 from tests.faults.loopback.proxy import FaultProxy, RequestFault
 from tests.faults.loopback.small_disk import small_disk
 
@@ -70,7 +70,7 @@ def outcome() -> dict[str, Any]:
 
 
 def writer_at(output: Location, *, outage_seconds: float, flush_bytes: int = 4096) -> TurnLogWriter:
-    log = LogSettings(flush_seconds=0.05, flush_bytes=flush_bytes, outage_seconds=outage_seconds)
+    log = LogConfig(flush_seconds=0.05, flush_bytes=flush_bytes, outage_seconds=outage_seconds)
     return TurnLogWriter(output, run_id="run", writer_id="w", settings=log)
 
 

@@ -13,7 +13,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from jobs.arguments import parse_settings
+from jobs.answer import MANUAL
+from jobs.cli import parse_settings
+from jobs.settings import JobSettings
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES = "1.34"
@@ -102,7 +104,7 @@ def test_manifest_runs_the_pinned_ray_with_token_authentication(path: Path) -> N
 def test_manifest_job_file_is_read_as_settings_that_fit_the_cluster(path: Path, tmp_path: Path) -> None:
     config, ray = resources(path)
     (tmp_path / "job.yaml").write_text(config["data"]["job.yaml"])
-    settings = parse_settings(["--config", str(tmp_path / "job.yaml")], command="memagent answer", description="")
+    settings = parse_settings(JobSettings, MANUAL, ["--config", str(tmp_path / "job.yaml")])
     (workers,) = cluster_spec(ray)["workerGroupSpecs"]
     limits = workers["template"]["spec"]["containers"][0]["resources"]["limits"]
     assert settings.pool.max_replicas == workers["maxReplicas"]

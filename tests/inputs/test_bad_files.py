@@ -7,18 +7,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.config import InputConfig, OnBadFile
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs import shards
 from memagent_batch.inputs.documents import index_shard, require_readable, require_said, require_unique_ids
 from memagent_batch.inputs.shards import list_shards
-from memagent_batch.settings import InputSettings, OnBadFile
 
-RECORD = InputSettings(on_bad_file=OnBadFile.RECORD)
+RECORD = InputConfig(on_bad_file=OnBadFile.RECORD)
 GOOD = b'{"document_id": "good", "text": "a"}\n'
 
 
-def index(folder: Path | Location, settings: InputSettings = RECORD) -> pa.Table:
+def index(folder: Path | Location, settings: InputConfig = RECORD) -> pa.Table:
     location = folder if isinstance(folder, Location) else Location(uri=str(folder))
     found = [
         table
@@ -73,7 +73,7 @@ def test_bad_file_is_refused_or_recorded_while_the_others_are_read(
     (tmp_path / "good.jsonl").write_bytes(GOOD)
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=name.rpartition("/")[2]):
-        index(tmp_path, InputSettings())
+        index(tmp_path, InputConfig())
     table = index(tmp_path)
     found = documents(table)
     assert [document_id for document_id, error_type in found.items() if error_type] == bad
@@ -94,7 +94,7 @@ def test_large_damaged_file_is_recorded_once(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "good.jsonl").write_bytes(GOOD)
     (tmp_path / "bad.parquet").write_bytes(PARQUET[:-9])
     with pytest.raises(InputError, match=r"bad\.parquet"):
-        index(tmp_path, InputSettings())
+        index(tmp_path, InputConfig())
     assert documents(index(tmp_path)) == {"good": None, "bad.parquet": "BadFileError"}
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memagent_batch.config import InputConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
 from memagent_batch.files.location import Location
@@ -26,9 +27,8 @@ from memagent_batch.inputs.documents import (
 )
 from memagent_batch.inputs.formats import Format
 from memagent_batch.inputs.shards import list_shards
-from memagent_batch.settings import InputSettings
 
-PLAIN = InputSettings()
+PLAIN = InputConfig()
 
 HOSTILE_NAMES = (
     "b.txt",
@@ -104,7 +104,7 @@ WRITERS = {
 EACH_FORMAT = pytest.mark.parametrize("format_", list(WRITERS))
 
 
-def _index(location: Location, knobs: InputSettings = PLAIN) -> pa.Table:
+def _index(location: Location, knobs: InputConfig = PLAIN) -> pa.Table:
     found = list_shards(location, settings=knobs)
     tables = [
         table
@@ -114,7 +114,7 @@ def _index(location: Location, knobs: InputSettings = PLAIN) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _fetch(index: pa.Table, location: Location, knobs: InputSettings = PLAIN) -> list[FetchedText]:
+def _fetch(index: pa.Table, location: Location, knobs: InputConfig = PLAIN) -> list[FetchedText]:
     fetched = fetch_texts(index, documents=location, settings=knobs)
     return sorted(fetched, key=lambda item: item.row)
 
@@ -128,7 +128,7 @@ def test_index_and_fetch_any_texts_come_back_with_ids_and_hashes(format_: Format
     with tempfile.TemporaryDirectory() as folder:
         WRITERS[format_](texts, Path(folder))
         location = Location(uri=folder)
-        knobs = InputSettings(format=format_.value)
+        knobs = InputConfig(format=format_.value)
         index = _index(location, knobs)
         rows = {row["document_id"]: row for row in index.to_pylist()}
         assert sorted(rows) == sorted(f"d{number}" for number in range(len(texts)))
@@ -179,7 +179,7 @@ def _write_hostile(place: Location, names: Sequence[str] = HOSTILE_NAMES) -> Non
 
 
 def _require_own_texts(location: Location, names: Sequence[str] = HOSTILE_NAMES) -> None:
-    knobs = InputSettings(format="text")
+    knobs = InputConfig(format="text")
     index = _index(location, knobs)
     ids = index["document_id"].to_pylist()
     assert sorted(ids) == sorted(names)
@@ -231,9 +231,7 @@ def test_index_and_fetch_through_a_cache_that_the_user_names_texts_come_back(s3_
 def test_index_question_and_carried_columns_come_along_as_text(tmp_path: Path) -> None:
     table = pa.table({"n": [1, 2], "ask": ["q?", "r?"], "body": ["a", "b"], "key": [7, 8], "day": [None, "mon"]})
     pq.write_table(table, tmp_path / "a.parquet")
-    knobs = InputSettings(
-        document_id_column="key", text_column="body", question_column="ask", carry_columns=("day", "n")
-    )
+    knobs = InputConfig(document_id_column="key", text_column="body", question_column="ask", carry_columns=("day", "n"))
     index = _index(Location(uri=str(tmp_path)), knobs)
     assert index.schema.equals(index_schema(knobs))
     assert index.column_names == [*INDEX_SCHEMA.names, "carry:day", "carry:n"]
@@ -250,13 +248,13 @@ def test_index_blank_question_beside_a_text_is_refused_with_its_row(question: st
     table = pa.table({"document_id": ["a", "b"], "text": ["", ""], "ask": pa.array(["q", question])})
     pq.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(InputError, match=r"row 2: column 'ask'"):
-        _index(Location(uri=str(tmp_path)), InputSettings(question_column="ask"))
+        _index(Location(uri=str(tmp_path)), InputConfig(question_column="ask"))
 
 
 def test_index_text_file_with_a_column_asked_for_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
     with pytest.raises(InputError, match=r"no column 'day'; leave out --input\.carry-columns"):
-        _index(Location(uri=str(tmp_path)), InputSettings(carry_columns=("day",)))
+        _index(Location(uri=str(tmp_path)), InputConfig(carry_columns=("day",)))
 
 
 def test_index_many_rows_come_in_several_tables(tmp_path: Path) -> None:
@@ -285,7 +283,7 @@ def test_index_row_group_ranges_add_up_to_the_file(tmp_path: Path) -> None:
 
 @EACH_FORMAT
 def test_fetch_changed_document_is_an_error_of_its_own(format_: Format, tmp_path: Path) -> None:
-    knobs = InputSettings(format=format_.value)
+    knobs = InputConfig(format=format_.value)
     location = Location(uri=str(tmp_path))
     WRITERS[format_](["aaa", "bbb", "ccc"], tmp_path)
     index = _index(location, knobs)
@@ -299,7 +297,7 @@ def test_fetch_changed_document_is_an_error_of_its_own(format_: Format, tmp_path
 
 @EACH_FORMAT
 def test_fetch_file_that_is_gone_is_an_error_of_its_rows_only(format_: Format, tmp_path: Path) -> None:
-    knobs = InputSettings(format=format_.value)
+    knobs = InputConfig(format=format_.value)
     for name in ("x", "y"):
         (tmp_path / name).mkdir()
         WRITERS[format_]([name], tmp_path / name)
@@ -315,7 +313,7 @@ def test_fetch_file_that_is_gone_is_an_error_of_its_rows_only(format_: Format, t
 
 @EACH_FORMAT
 def test_fetch_file_with_fewer_rows_gives_every_row_once(format_: Format, tmp_path: Path) -> None:
-    knobs = InputSettings(format=format_.value)
+    knobs = InputConfig(format=format_.value)
     location = Location(uri=str(tmp_path))
     WRITERS[format_](["aaa", "bbb", "ccc", "ddd", "eee"], tmp_path)
     index = _index(location, knobs)
@@ -352,11 +350,11 @@ def test_require_unique_ids_doubled_id_is_refused_with_both_places(tmp_path: Pat
 @pytest.mark.parametrize("names", [("answer",), ("day", "day"), ("text",)])
 def test_require_carry_columns_name_that_can_not_stand_is_refused(names: tuple[str, ...]) -> None:
     with pytest.raises(InputError, match=names[0]):
-        require_carry_columns(InputSettings(carry_columns=names), reserved={"answer"})
+        require_carry_columns(InputConfig(carry_columns=names), reserved={"answer"})
 
 
 def test_require_carry_columns_free_names_pass() -> None:
-    require_carry_columns(InputSettings(carry_columns=("day", "site")), reserved={"answer"})
+    require_carry_columns(InputConfig(carry_columns=("day", "site")), reserved={"answer"})
 
 
 @pytest.mark.s3
@@ -365,7 +363,7 @@ def test_index_and_fetch_in_a_bucket_texts_come_back(format_: Format, s3_bucket:
     texts = ["a,b", 'c"\nd', "", "é" * 100_000, "e"]
     WRITERS[format_](texts, tmp_path)
     s3_bucket.fs.put(f"{tmp_path}/", f"{s3_bucket.path}/in/", recursive=True)
-    knobs = InputSettings(format=format_.value)
+    knobs = InputConfig(format=format_.value)
     index = _index(s3_bucket / "in", knobs)
     assert index["document_hash"].to_pylist() == [text_hash(text) for text in texts]
     assert [item.text for item in _fetch(index, s3_bucket, knobs)] == texts
@@ -395,7 +393,7 @@ def _require_texts_of_several_places(places: list[Location]) -> None:
     """Two folders with a file of the same name in each, and a file beside them."""
     for place in (places[0] / "a.txt", places[1] / "a.txt", places[2]):
         place.write_bytes(place.path.encode())
-    knobs = InputSettings()
+    knobs = InputConfig()
     (shard,) = list_shards(*places, settings=knobs)
     index = pa.concat_tables(index_shard(shard, settings=knobs, storage_options=places[0].storage_options))
     assert index["document_id"].to_pylist() == ["one/a.txt", "two/deep/a.txt", "two/z.txt"]

@@ -6,14 +6,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.config import InputConfig, OnBadFile
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.findings import describe
 from memagent_batch.inputs.formats import Format
 from memagent_batch.inputs.shards import find_shards
-from memagent_batch.settings import InputSettings, OnBadFile
 
-AUTO = InputSettings()
+AUTO = InputConfig()
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def line(uri: object, settings: InputSettings = AUTO) -> str:
+def line(uri: object, settings: InputConfig = AUTO) -> str:
     found = find_shards(Location(uri=str(uri)), settings=settings)
     tables = [table for shard in found.shards for table in index_shard(shard, settings=settings, storage_options={})]
     return describe(pa.concat_tables(tables), found)
@@ -63,11 +63,11 @@ def test_text_file_that_is_named_brings_no_other_one_along(folder: Path) -> None
 def test_text_files_beside_files_that_no_reader_knows_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
     (tmp_path / "b.pdf").write_bytes(b"%PDF")
-    assert line(tmp_path, InputSettings(on_bad_file=OnBadFile.RECORD)) == "1 document: 1 text file"
+    assert line(tmp_path, InputConfig(on_bad_file=OnBadFile.RECORD)) == "1 document: 1 text file"
 
 
 def test_format_text_reads_every_file_as_text(folder: Path) -> None:
-    assert line(f"{folder}/*", InputSettings(format="text")) == "5 documents: 5 text files"
+    assert line(f"{folder}/*", InputConfig(format="text")) == "5 documents: 5 text files"
 
 
 def test_many_files_that_are_left_out_are_counted(folder: Path) -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from memagent_batch.config import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.shards import list_shards
-from memagent_batch.settings import InputSettings
 
 DELTA = ("_delta_log/00000000000000000000.json", "part-00000.parquet", "day=1/part-00001.parquet")
 ICEBERG = ("metadata/v1.metadata.json", "metadata/snap-1.avro", "data/00000-0.parquet")
@@ -37,7 +37,7 @@ def _lake(root: Location, table: str, names: tuple[str, ...]) -> None:
 def _refusal(root: Location, asked: str) -> str:
     place = Location(uri=f"{root.uri}{asked}", storage_options=root.storage_options)
     with pytest.raises(InputError) as refused:
-        list_shards(place, settings=InputSettings(format="text"))
+        list_shards(place, settings=InputConfig(format="text"))
     return str(refused.value)
 
 
@@ -68,13 +68,13 @@ def test_list_shards_table_without_files_of_its_own_is_refused(tmp_path: Path) -
 @pytest.mark.parametrize("name", ["metadata/about.json", "metadata.txt", "delta_log/1.json", "metadata/a/b.txt"])
 def test_list_shards_folder_that_only_looks_like_a_table_is_read(name: str, tmp_path: Path) -> None:
     _lake(Location(uri=str(tmp_path)), "lake", (name, "b.txt"))
-    (shard,) = list_shards(Location(uri=str(tmp_path)), settings=InputSettings(format="text"))
+    (shard,) = list_shards(Location(uri=str(tmp_path)), settings=InputConfig(format="text"))
     assert shard.names == tuple(sorted(("plain/a.txt", "lake/b.txt", f"lake/{name}")))
 
 
 def test_list_shards_beside_a_table_is_read(tmp_path: Path) -> None:
     _lake(Location(uri=str(tmp_path)), "delta", DELTA)
-    (shard,) = list_shards(Location(uri=f"{tmp_path}/plain"), settings=InputSettings())
+    (shard,) = list_shards(Location(uri=f"{tmp_path}/plain"), settings=InputConfig())
     assert shard.names == ("a.txt",)
 
 
@@ -89,4 +89,4 @@ def test_list_shards_closed_folder_above_is_passed_over(tmp_path: Path, monkeypa
         return info(self, path, **options)
 
     monkeypatch.setattr(type(place.fs), "info", closed)
-    assert [shard.names for shard in list_shards(place, settings=InputSettings())] == [("b.txt",)]
+    assert [shard.names for shard in list_shards(place, settings=InputConfig())] == [("b.txt",)]

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.config import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs import shards
 from memagent_batch.inputs.formats import Format
 from memagent_batch.inputs.shards import InputFile, Shard, list_files, list_shards
-from memagent_batch.settings import InputSettings
 
-AUTO = InputSettings()
+AUTO = InputConfig()
 
 
 def _touch(folder: Path, *names: str, size_bytes: int = 1) -> None:
@@ -28,7 +28,7 @@ def _ids(location: Location) -> list[str]:
     return [file.name for file in list_files(location)]
 
 
-def _list(uri: object, settings: InputSettings = AUTO) -> list[Shard]:
+def _list(uri: object, settings: InputConfig = AUTO) -> list[Shard]:
     return list_shards(Location(uri=str(uri)), settings=settings)
 
 
@@ -185,7 +185,7 @@ def test_list_shards_unknown_ending_in_a_folder_is_refused_with_file_and_knob(tm
 
 def test_list_shards_format_knob_goes_before_the_endings(tmp_path: Path) -> None:
     _touch(tmp_path, "a.log", "b.parquet")
-    (shard,) = _list(tmp_path, InputSettings(format="text"))
+    (shard,) = _list(tmp_path, InputConfig(format="text"))
     assert shard.format is Format.TEXT
     assert len(shard.paths) == 2
 
@@ -237,7 +237,7 @@ def test_list_shards_several_places_have_the_names_of_their_glob_and_no_file_twi
         (tmp_path / "in" / name).write_text(name)
 
     def names(*places: str) -> list[str]:
-        (shard,) = list_shards(*(Location(uri=str(tmp_path / place)) for place in places), settings=InputSettings())
+        (shard,) = list_shards(*(Location(uri=str(tmp_path / place)) for place in places), settings=InputConfig())
         return list(shard.names)
 
     assert names("in/a.txt", "in/b.txt", "in/more") == names("in/*") == names("in") == ["a.txt", "b.txt", "more/a.txt"]
@@ -251,7 +251,7 @@ def test_list_shards_places_on_two_file_systems_are_refused_by_name(tmp_path: Pa
     kept = Location(uri="memory://lake/a.txt")
     kept.write_bytes(b"memory")
     with pytest.raises(InputError, match=r"a\.txt and memory://lake/a\.txt are on two file systems; copy them to one"):
-        list_shards(Location(uri=str(tmp_path / "a.txt")), kept, settings=InputSettings())
+        list_shards(Location(uri=str(tmp_path / "a.txt")), kept, settings=InputConfig())
 
 
 def test_shard_pickled_comes_back_equal(tmp_path: Path) -> None:

@@ -3,28 +3,28 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
 
-from jobs import cli
-from jobs.arguments import parse_settings, run_command
-from jobs.manuals import COLLECT, PLAN_UNUSED
-from jobs.options import parse_storage_options
+from jobs import answer, cli, collect, evaluate, evaluate_make, evaluate_run, export, plan, prompts, status, train
+from jobs import diff as diff_job
+from jobs.cli import parse_settings, run_command
+from jobs.options import Manual, knobs_of, parse_storage_options
+from jobs.settings import JobSettings, TrainLoopSettings, TrainSettings
+from memagent_batch.config import AgentConfig, JobConfig, PolicyConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import CountsError, OutputError, SettingsError, StorageError
-from memagent_batch.settings import Settings
-from memagent_batch.training.settings import TrainLoopSettings, TrainSettings
 
 GIVEN = ["--documents=docs", "--ask=Who?", "--output=run"]
 HEAVY = ["ray", "vllm", "torch", "transformers"]
 
 
-def parse(*arguments: str) -> Settings:
-    return parse_settings([*GIVEN, *arguments], command="memagent answer", description="Answers.")
+def parse(*arguments: str, given: Sequence[str] = GIVEN) -> JobSettings:
+    return parse_settings(JobSettings, answer.MANUAL, [*given, *arguments])
 
 
 def test_parse_settings_prefers_command_line_to_environment_to_job_file(
@@ -44,7 +44,30 @@ def test_parse_settings_prefers_command_line_to_environment_to_job_file(
 
 
 def test_parse_settings_absent_knobs_have_their_defaults() -> None:
-    assert parse() == Settings(documents="docs", ask=("Who?",), output="run")
+    assert parse().job() == JobConfig(documents="docs", ask=("Who?",), output="run")
+
+
+def test_configurations_built_in_python_never_look_at_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMAGENT_POLICY__CHUNK_TOKENS", "99")
+    monkeypatch.setenv("MEMAGENT_MODEL", "m")
+    monkeypatch.setenv("MEMAGENT_OUTPUT", "elsewhere")
+    agent = AgentConfig()
+    assert (agent.model, agent.policy.chunk_tokens) == ("tiny", 5000)
+    job = JobConfig(documents="docs", ask=("Who?",), output="run")
+    assert (job.agent, job.output) == (agent, "run")
+    assert parse().job().agent == AgentConfig(model="m", policy=PolicyConfig(chunk_tokens=99))
+
+
+def test_job_knows_which_budgets_were_set() -> None:
+    assert parse("--policy.chunk-tokens=7").job().agent.policy.model_fields_set == {"chunk_tokens"}
+    assert parse("--window-tokens=900").job().agent.model_fields_set == {"window_tokens"}
+
+
+def test_option_is_not_replaced_inside_a_value() -> None:
+    question = "What does --group-size mean?"
+    job = parse_settings(JobSettings, collect.MANUAL, [*GIVEN, "--ask", question, "--group-size=3"])
+    assert job.ask == ("Who?", question)
+    assert job.rollouts.group_size == 3
 
 
 def test_parse_settings_questions_with_commas_and_quotes_stay_whole() -> None:
@@ -115,11 +138,11 @@ def test_run_command_known_error_is_one_line_and_its_code(
     assert capsys.readouterr().err.splitlines() == [f"{'error' if code == 2 else 'failed'}: {error}"]
 
 
-def knobs_of(model: type[BaseModel], *, prefix: str = "") -> Iterator[str]:
+def names_in(model: type[BaseModel], *, prefix: str = "") -> Iterator[str]:
     for name, field in model.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from knobs_of(kind, prefix=f"{name}.")
+            yield from names_in(kind, prefix=f"{name}.")
         else:
             yield prefix + name.replace("_", "-")
 
@@ -127,11 +150,11 @@ def knobs_of(model: type[BaseModel], *, prefix: str = "") -> Iterator[str]:
 @pytest.mark.parametrize(
     ("command", "knobs", "unused"),
     [
-        ("answer", Settings, ("rollouts",)),
-        ("plan", Settings, PLAN_UNUSED),
-        ("collect", Settings, COLLECT.unused),
+        ("answer", JobSettings, ("rollouts",)),
+        ("plan", JobSettings, plan.MANUAL.unused),
+        ("collect", JobSettings, collect.MANUAL.unused),
         ("train", TrainSettings, ()),
-        ("train loop", TrainLoopSettings, ("ask",)),
+        ("train loop", TrainLoopSettings, train.LOOP.unused),
     ],
 )
 def test_help_all_lists_every_knob_that_the_command_uses(
@@ -141,7 +164,7 @@ def test_help_all_lists_every_knob_that_the_command_uses(
         cli.main([*command.split(), "--help-all"])
     shown = re.findall(r"(--[a-z0-9._-]+)[ ,\n]", capsys.readouterr().out)
     hidden = tuple(f"{name.replace('_', '-')}." for name in unused)
-    used = {f"--{knob}" for knob in knobs_of(knobs) if not f"{knob}.".startswith(hidden)}
+    used = {f"--{knob}" for knob in names_in(knobs) if not f"{knob}.".startswith(hidden)}
     assert used | {"--config"} <= set(shown)
     assert not [option for option in shown if f"{option.removeprefix('--')}.".startswith(hidden)]
 
@@ -159,6 +182,26 @@ def test_help_fits_on_a_screen_and_shows_no_types_of_the_code(command: str, caps
     assert not [line for line in lines if re.search(r"tuple\[|dict\[|default factory|\bNone\b|\{\}|VLLM\b,", line)]
 
 
+MANUALS = [
+    *(module.MANUAL for module in (answer, collect, diff_job, evaluate_make, evaluate_run, export, plan, status)),
+    *(train.MANUAL, train.LOOP, evaluate.SCORE, evaluate.REPORT, *prompts.MANUALS.values()),
+]
+
+
+@pytest.mark.parametrize("manual", MANUALS, ids=lambda manual: manual.command)
+def test_help_shows_two_examples_whose_options_there_are(manual: Manual, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([*manual.command.split()[1:], "--help"])
+    shown = capsys.readouterr().out
+    options = {option for line in shown.splitlines() for option in re.findall(r"--[a-z][a-z.-]*", line)}
+    if manual.knobs:
+        options |= {knob.option for knob in knobs_of(manual.knobs)}
+    for example in manual.examples:
+        assert f"\n  {example}\n" in shown
+        assert example.startswith(manual.command)
+        assert set(re.findall(r"--[a-z][a-z.-]*", example)) <= options
+
+
 def test_help_of_collect_names_the_option_that_the_readme_uses(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         cli.main(["collect", "--help"])
@@ -172,14 +215,10 @@ def test_parse_settings_takes_both_spellings_of_an_option(spelled: str) -> None:
 
 
 def test_parse_settings_takes_several_documents() -> None:
-    settings = parse_settings(
-        ["--documents", "a.jsonl", "b.jsonl", "--ask=Who?", "--documents=c, d.txt", "--output=o"],
-        command="memagent answer",
-        description="",
-    )
+    settings = parse(given=["--documents", "a.jsonl", "b.jsonl", "--ask=Who?", "--documents=c, d.txt", "--output=o"])
     assert settings.documents == ("a.jsonl", "b.jsonl", "c, d.txt")
-    assert settings.model_dump()["documents"] == ["a.jsonl", "b.jsonl", "c, d.txt"]
-    assert parse().model_dump()["documents"] == "docs"
+    assert settings.job().model_dump()["documents"] == ["a.jsonl", "b.jsonl", "c, d.txt"]
+    assert parse().job().model_dump()["documents"] == "docs"
 
 
 def test_parse_settings_documents_of_job_file_and_environment_are_one_or_several(
@@ -188,10 +227,10 @@ def test_parse_settings_documents_of_job_file_and_environment_are_one_or_several
     given = ["--ask=Who?", "--output=o"]
     (tmp_path / "job.yaml").write_text("documents: [a, b]\nask: What?\n")
     config = [f"--config={tmp_path / 'job.yaml'}", "--output=o"]
-    settings = parse_settings(config, command="memagent answer", description="")
+    settings = parse(given=config)
     assert (settings.documents, settings.ask) == (("a", "b"), ("What?",))
     monkeypatch.setenv("MEMAGENT_DOCUMENTS", "texts/[ab]*.txt")
-    assert parse_settings(given, command="memagent answer", description="").documents == ("texts/[ab]*.txt",)
+    assert parse(given=given).documents == ("texts/[ab]*.txt",)
 
 
 def test_main_tells_its_version_for_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -256,10 +295,9 @@ def test_import_of_a_job_imports_nothing_heavy() -> None:
         "status",
         "prompts",
         "diff",
+        "evaluate",
         "evaluate_make",
         "evaluate_run",
-        "evaluate_score",
-        "evaluate_report",
     ]
     assert heavy_modules("; ".join(f"import jobs.{job}" for job in jobs)) == []
 
@@ -296,4 +334,4 @@ def test_run_command_json_log_tells_the_failure_and_its_exit_code_on_one_line(
 def test_question_that_is_no_valid_unicode_is_refused() -> None:
     given = ["--documents", "docs", "--output", "out", "--ask", "Who?", "--ask", "a\udcff?"]
     with pytest.raises(SettingsError, match="ask, number 2: this is not valid UTF-8"):
-        parse_settings(given, command="memagent answer", description="")
+        parse(given=given)

@@ -2,8 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.arguments import parse_settings
-from memagent_batch.settings import EngineKind
+from jobs.answer import MANUAL
+from jobs.cli import parse_settings
+from jobs.settings import JobSettings
+from memagent_batch.config import EngineKind
 from memagent_batch.wiring import make_prompt_tokens, require_window
 
 CONFIGS = Path(__file__).parents[2] / "jobs" / "configs"
@@ -15,11 +17,11 @@ GIVEN = ["--documents=docs", "--ask=Who?", "--output=run"]
 @pytest.mark.parametrize("config", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_job_file_is_read_as_settings(config: Path) -> None:
     given = [] if config.stem in WHOLE else GIVEN
-    settings = parse_settings(["--config", str(config), *given], command="memagent answer", description="")
+    settings = parse_settings(JobSettings, MANUAL, ["--config", str(config), *given])
     assert settings.output
 
 
 def test_smoke_job_file_needs_no_model_and_fits_its_window() -> None:
-    settings = parse_settings(["--config", str(CONFIGS / "smoke.yaml")], command="memagent answer", description="")
-    assert settings.engine == EngineKind.SIMULATED
-    require_window(settings, prompts=make_prompt_tokens(settings))
+    agent = parse_settings(JobSettings, MANUAL, ["--config", str(CONFIGS / "smoke.yaml")]).agent
+    assert agent.engine == EngineKind.SIMULATED
+    require_window(agent, prompts=make_prompt_tokens(agent))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from jobs import answer
-from jobs.arguments import EXIT_TOO_MANY_FAILED
-from jobs.ending import ending
+from jobs.cli import EXIT_TOO_MANY_FAILED
+from jobs.screen import ending
+from memagent_batch.config import TableFormat
 from memagent_batch.files.location import Location
-from memagent_batch.settings import TableFormat
 from tests.runs.recorded_nights import FAILS, Nights
 
 
@@ -69,7 +69,7 @@ def test_answer_on_a_terminal_ends_for_a_person_and_elsewhere_with_json_and_the_
 
 @pytest.mark.vllm
 def test_train_loop_engine_in_its_process_writes_nothing_to_stdout() -> None:
-    code = "from jobs.train_loop import quiet_engine; quiet_engine(); from vllm.logger import init_logger; "
+    code = "from jobs.train import quiet_engine; quiet_engine(); from vllm.logger import init_logger; "
     code += "from vllm.logger import configure_logging; from vllm.config.logging import LoggingConfig; "
     code += "configure_logging(LoggingConfig()); log = init_logger('vllm.x'); log.info('i'); log.warning('w'); "
     code += "log.error('the cause')"

@@ -8,13 +8,13 @@ import pytest
 
 from jobs import cli
 from jobs.evaluate_make import parse_length
+from memagent_batch.config import InputConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.suites.schemas import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import index_shard, require_unique_ids
 from memagent_batch.inputs.questions import missing_documents, read_questions
 from memagent_batch.inputs.shards import list_shards
-from memagent_batch.settings import InputSettings
 
 Refused = Callable[..., str]
 
@@ -30,7 +30,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def index_of(documents: Path) -> pa.Table:
     """What the main job's plan knows of the documents, by id; checked against the suite's questions."""
-    settings = InputSettings()
+    settings = InputConfig()
     location = Location(uri=str(documents))
     shards = list_shards(location, settings=settings)
     index = pa.concat_tables(

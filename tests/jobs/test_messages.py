@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from jobs import cli
-from jobs.arguments import EXIT_USAGE
+from jobs.cli import EXIT_USAGE
 
 CHECKING = "checking inputs and model"
 """The step that a command may have told before."""

@@ -3,15 +3,22 @@ from typing import Any
 
 import pytest
 
-from jobs.arguments import parse_settings
-from jobs.variants import policy_variants, read_variants, vary
+from jobs.cli import parse_settings
+from jobs.evaluate_run import MANUAL, policy_variants, read_variants, vary
+from jobs.settings import ReaderSettings
 from memagent_batch.errors import SettingsError
-from memagent_batch.settings import Settings
 
 
-def base(*arguments: str) -> Settings:
-    given = ["--documents=d", "--questions=q", "--output=o", *arguments]
-    return parse_settings(given, command="memagent evaluate run", description="Reads.")
+def base(*arguments: str) -> ReaderSettings:
+    return parse_settings(ReaderSettings, MANUAL, ["--output=o", *arguments])
+
+
+def test_knobs_that_the_suite_sets_may_stand_in_a_shared_job_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job.yaml").write_text("documents: texts\nquestions: q.csv\ninput: {text_column: body}\nmodel: m\n")
+    monkeypatch.setenv("MEMAGENT_ASK", '["Who?"]')
+    assert base("--config", str(tmp_path / "job.yaml")).agent.model == "m"
 
 
 def test_vary_knobs_go_over_the_base_group_by_group(monkeypatch: pytest.MonkeyPatch) -> None:

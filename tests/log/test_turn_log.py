@@ -12,6 +12,7 @@ from aiobotocore.client import AioBaseClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memagent_batch.config import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash, token_hash
 from memagent_batch.domain.document import ChunkSpan
 from memagent_batch.domain.readings import Status
@@ -23,10 +24,9 @@ from memagent_batch.log.index import read_outcomes, read_turns, scan_log, scan_t
 from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWriter, new_run_id
 from memagent_batch.reading.turns import completion_of
-from memagent_batch.settings import LogSettings
 
-AT_ONCE = LogSettings(flush_seconds=0.01)
-IN_AN_HOUR = LogSettings(flush_seconds=3600)
+AT_ONCE = LogConfig(flush_seconds=0.01)
+IN_AN_HOUR = LogConfig(flush_seconds=3600)
 TOKENS = st.lists(st.integers(0, 2**31 - 1), max_size=8)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
@@ -65,7 +65,7 @@ def outcome_of(
 
 
 def writer_at(
-    output: Location, *, log: LogSettings = AT_ONCE, run_id: str = "run", writer_id: str = "w"
+    output: Location, *, log: LogConfig = AT_ONCE, run_id: str = "run", writer_id: str = "w"
 ) -> TurnLogWriter:
     return TurnLogWriter(output, run_id=run_id, writer_id=writer_id, settings=log)
 
@@ -174,14 +174,14 @@ async def test_turn_log_files_have_the_schemas_with_units(tmp_path: Path) -> Non
 
 
 async def test_turn_log_few_turns_appear_within_the_interval(tmp_path: Path) -> None:
-    writer = writer_at(output_at(tmp_path), log=LogSettings(flush_seconds=0.2))
+    writer = writer_at(output_at(tmp_path), log=LogConfig(flush_seconds=0.2))
     writer.record_turn(address_of(), *turn_of())
     assert not output_at(tmp_path).files()
     assert await wait_for_files(output_at(tmp_path), count=1) < 10
 
 
 async def test_turn_log_turns_over_the_size_appear_before_the_interval(tmp_path: Path) -> None:
-    writer = writer_at(output_at(tmp_path), log=LogSettings(flush_seconds=3600, flush_bytes=2000))
+    writer = writer_at(output_at(tmp_path), log=LogConfig(flush_seconds=3600, flush_bytes=2000))
     for number in range(10):
         writer.record_turn(address_of(), *turn_of(f"update/{number}", text="x" * 200))
     await wait_for_files(output_at(tmp_path), count=1)
@@ -273,7 +273,7 @@ async def test_turn_log_in_an_unwritable_place_fails_every_waiter_and_all_that_f
 async def test_turn_log_that_lost_turns_keeps_no_outcome_though_the_disk_recovers(tmp_path: Path) -> None:
     blocker = tmp_path / "log"
     blocker.write_text("a file where the folder should be")
-    writer, address = writer_at(output_at(tmp_path), log=LogSettings(flush_seconds=0.05)), address_of()
+    writer, address = writer_at(output_at(tmp_path), log=LogConfig(flush_seconds=0.05)), address_of()
     writer.record_turn(address, *turn_of())
     writer.flush_soon()
     waiting: list[asyncio.Future[None]] = []

@@ -3,14 +3,14 @@
 import json
 import sys
 
+from memagent_batch.config import InputConfig
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import fetch_texts, index_shard
 from memagent_batch.inputs.shards import list_shards
-from memagent_batch.settings import InputSettings
 from tests.faults.peak_memory import peak_mib
 
 if __name__ == "__main__":
-    knobs, location = InputSettings(), Location(uri=sys.argv[1])
+    knobs, location = InputConfig(), Location(uri=sys.argv[1])
     lengths = [
         len(fetched.text or "")
         for shard in list_shards(location, settings=knobs)

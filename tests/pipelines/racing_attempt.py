@@ -13,6 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from jobs.settings import job_of
+from memagent_batch.config import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import SupersededError
 from memagent_batch.inputs.documents import INDEX_SCHEMA
@@ -26,7 +28,6 @@ from memagent_batch.runs.finalise import begin_run, close_run
 from memagent_batch.runs.history import keep_last_run, recorded_plan
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.runs.plan import Plan
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import ReaderIdentity, make_output
 
 DOCUMENTS = 6
@@ -42,7 +43,7 @@ def main() -> None:
     rng = random.Random(f"{name}-{seed}")
     pause_after_claim(rng)
     plan.PART_READINGS = DOCUMENTS // PARTS
-    settings = Settings(**json.loads(knobs))
+    job = job_of(**json.loads(knobs))
     ends = []
     for number in range(int(count)):
         (Path(meeting) / f"{number}-{name}").touch()
@@ -52,17 +53,17 @@ def main() -> None:
                 sys.exit("the other process did not come")
             time.sleep(0.002)
         time.sleep(rng.uniform(0, 20 * STEP_SECONDS) * rng.random())
-        ends.append(attempt(settings.model_copy(update={"output": f"{settings.output}/{number}"}), rng))
+        ends.append(attempt(job.model_copy(update={"output": f"{job.output}/{number}"}), rng))
     print(json.dumps(ends))
 
 
-def attempt(settings: Settings, rng: random.Random) -> dict[str, Any]:
+def attempt(job: JobConfig, rng: random.Random) -> dict[str, Any]:
     """One attempt, as the job makes it; all documents are unreadable, so that nothing must be read."""
     place = {"path": "p", "format": "text", "start": 0, "stop": 9, "num_bytes": 9, "error": "null"}
     rows = [{"document_id": f"d{n}", "document_hash": text_hash(str(n)), **place} for n in range(DOCUMENTS)]
     asked = Plan(pa.Table.from_pylist(rows, schema=INDEX_SCHEMA), read_questions(None, ask=["Who?"]), samples=1)
-    output, reader = make_output(settings), ReaderIdentity(fingerprint="f", parts={})
-    run = begin_run(output, settings, reader=reader, plan=asked)
+    output, reader = make_output(job), ReaderIdentity(fingerprint="f", parts={})
+    run = begin_run(output, job, reader=reader, plan=asked)
     try:
         before, index = keep_last_run(output), scan_log(output, reader_fingerprint="f")
         parts = attach_not_read(asked.parts(index), collect_not_read([]))

@@ -10,15 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from jobs.settings import job_of
+from memagent_batch.config import InputConfig, JobConfig
 from memagent_batch.errors import InputError
-from memagent_batch.settings import InputSettings, Settings
 from pipelines.check import read_inputs
 
 COMMAND = "import sys\nfrom jobs.answer import main\ncode = main(sys.argv[1:])\nprint(code, *sys.modules)"
 
 
-def settings_of(documents: Path, **knobs: object) -> Settings:
-    return Settings(documents=str(documents), ask=("Who?",), output="run", input=InputSettings(**knobs))
+def settings_of(documents: Path, **knobs: object) -> JobConfig:
+    return job_of(documents=str(documents), ask=("Who?",), output="run", input=InputConfig(**knobs))
 
 
 def refused(*arguments: str, **environment: str) -> tuple[list[str], set[str]]:

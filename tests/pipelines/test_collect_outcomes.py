@@ -10,14 +10,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from jobs.settings import job_of
+from memagent_batch.config import JobConfig
 from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.log.index import scan_log
-from memagent_batch.settings import Settings
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
-from pipelines.collect import collect, sampled_settings, write_rollouts_table
+from pipelines.collect import collect, sampled_job, write_rollouts_table
 from pipelines.plan import make_plan
 from tests.pipelines.collected import NOISE, rows_of, write_inputs
 from tests.pipelines.opened_files import watched_openings
@@ -25,8 +26,8 @@ from tests.pipelines.opened_files import watched_openings
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
 
-def settings_of(folder: Path, model: str, **rollouts: Any) -> Settings:
-    return Settings(
+def settings_of(folder: Path, model: str, **rollouts: Any) -> JobConfig:
+    return job_of(
         documents=str(folder / "documents.parquet"),
         questions=str(folder / "questions.parquet"),
         output=str(folder / "run"),
@@ -39,18 +40,18 @@ def settings_of(folder: Path, model: str, **rollouts: Any) -> Settings:
     )
 
 
-def table_again(settings: Settings) -> dict[str, Any]:
+def table_again(job: JobConfig) -> dict[str, Any]:
     """`rollouts` once more, of the run that is there."""
-    manifest = read_json(make_output(settings) / "manifest.json")
+    manifest = read_json(make_output(job) / "manifest.json")
     assert manifest is not None
-    sampled = sampled_settings(settings)
-    return write_rollouts_table(make_plan(sampled), manifest, settings=sampled)
+    sampled = sampled_job(job)
+    return write_rollouts_table(make_plan(sampled), manifest, job=sampled)
 
 
 def test_collect_takes_the_turns_that_led_to_the_outcome(tmp_path: Path, text_model: str) -> None:
     write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
-    settings = settings_of(tmp_path, text_model)
-    record = collect(settings)
+    job = settings_of(tmp_path, text_model)
+    record = collect(job)
     rows = rows_of(tmp_path / "run")
     log = tmp_path / "run" / "log" / "turns"
     turns = pq.read_table(log)
@@ -59,14 +60,14 @@ def test_collect_takes_the_turns_that_led_to_the_outcome(tmp_path: Path, text_mo
     assert first
     name = f"{first[0]['run_id']}-other.parquet"
     pq.write_table(pa.Table.from_pylist(first, schema=turns.schema), log / name)
-    assert table_again(settings)["counts"] == record["counts"]
+    assert table_again(job)["counts"] == record["counts"]
     assert rows_of(tmp_path / "run") == rows
 
 
 def test_collect_indexes_the_documents_once(tmp_path: Path, text_model: str) -> None:
     """Beside what `answer` opens, the texts are fetched once more, for the prompts of the rollouts."""
     write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
-    settings = sampled_settings(settings_of(tmp_path, text_model))
+    settings = sampled_job(settings_of(tmp_path, text_model))
     opened = []
     for step in (
         lambda: collect(settings),
@@ -90,36 +91,36 @@ def test_collect_document_that_changed_or_went_since_it_was_read_is_refused(
     tmp_path: Path, text_model: str, left: dict[str, str | None], said: str
 ) -> None:
     write_inputs(tmp_path, {"d": NOISE, "e": NOISE * 2}, references=["simulated"])
-    settings = settings_of(tmp_path, text_model)
-    collect(settings)
+    job = settings_of(tmp_path, text_model)
+    collect(job)
     before = {path: path.read_bytes() for path in (tmp_path / "run").glob("rollouts.json")}
     write_inputs(tmp_path, left, references=["simulated"])
     with pytest.raises(CountsError, match=rf"{said} samples where answers has .*'failed': 0\}}.*Put back a document"):
-        table_again(settings)
+        table_again(job)
     assert {path: path.read_bytes() for path in (tmp_path / "run").glob("rollouts.json")} == before
     assert before
 
 
 def test_collect_names_samples_that_ended_but_can_not_be_replayed(tmp_path: Path, text_model: str) -> None:
     write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
-    settings = settings_of(tmp_path, text_model)
-    collect(settings)
+    job = settings_of(tmp_path, text_model)
+    collect(job)
     [log] = (tmp_path / "run" / "log" / "turns").glob("*.parquet")
     turns = pq.read_table(log)
     pq.write_table(turns.filter(pc.not_equal(turns["sample"], 1)), log)
     with pytest.raises(CountsError, match="document 'd', question 'q', sample 1"):
-        table_again(settings)
+        table_again(job)
 
 
 def test_collect_superseded_leaves_the_newer_rollouts_alone(tmp_path: Path, text_model: str) -> None:
     write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
-    settings = settings_of(tmp_path, text_model)
-    collect(settings)
+    job = settings_of(tmp_path, text_model)
+    collect(job)
     run = tmp_path / "run" / "run.json"
     run.write_text(json.dumps({**json.loads(run.read_text()), "run_id": "9-newer"}))
     before = {path: path.read_bytes() for path in (tmp_path / "run").glob("rollouts*/*")}
     with pytest.raises(SupersededError, match="9-newer"):
-        table_again(settings)
+        table_again(job)
     assert before
     assert {path: path.read_bytes() for path in (tmp_path / "run").glob("rollouts*/*")} == before
     assert (tmp_path / "run" / "rollouts.json").exists()
@@ -129,9 +130,9 @@ def test_collect_superseded_while_it_wrote_leaves_no_file(
     tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
-    settings = sampled_settings(settings_of(tmp_path, text_model))
+    settings = sampled_job(settings_of(tmp_path, text_model))
     record = collect(settings)
-    reader, output = identify_reader(settings), make_output(settings)
+    reader, output = identify_reader(settings.agent), make_output(settings)
     [part] = make_plan(settings).parts(scan_log(output, reader_fingerprint=reader.fingerprint))
     shutil.rmtree(tmp_path / "run" / "rollouts")
     written: list[list[str]] = []
@@ -145,17 +146,19 @@ def test_collect_superseded_while_it_wrote_leaves_no_file(
     with pytest.raises(SupersededError):
         project_rollouts(
             part,
-            task=RolloutTask(settings=settings, run_id=record["run_id"], reader=reader),
+            task=RolloutTask(job=settings, run_id=record["run_id"], reader=reader),
         )
     assert [len(names) for names in written] == [0, 1]
     assert not list((tmp_path / "run" / "rollouts").iterdir())
 
 
 def test_collect_with_another_number_of_samples_is_refused(tmp_path: Path, text_model: str) -> None:
-    settings = settings_of(tmp_path, text_model)
-    other = settings.model_copy(update={"sampling": settings.sampling.model_copy(update={"samples": 5})})
+    job = settings_of(tmp_path, text_model)
+    other = job.with_agent(
+        job.agent.model_copy(update={"sampling": job.agent.sampling.model_copy(update={"samples": 5})})
+    )
     with pytest.raises(SettingsError, match=r"sampling\.samples is 5, rollouts\.group_size 3"):
-        sampled_settings(other)
+        sampled_job(other)
 
 
 def test_collect_with_a_reward_of_the_user_marks_the_samples_it_fails_on(tmp_path: Path, text_model: str) -> None:
@@ -196,9 +199,9 @@ def test_collect_rewards_cut_samples_as_asked(
     tmp_path: Path, text_model: str, overlong: str, reward: float | None
 ) -> None:
     write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
-    settings = settings_of(tmp_path, text_model, overlong=overlong)
-    cut = settings.policy.model_copy(update={"memory_tokens": 5})
-    collect(settings.model_copy(update={"policy": cut}))
+    job = settings_of(tmp_path, text_model, overlong=overlong)
+    cut = job.agent.policy.model_copy(update={"memory_tokens": 5})
+    collect(job.with_agent(job.agent.model_copy(update={"policy": cut})))
     rows = rows_of(tmp_path / "run")
     assert {row["reward"] for row in rows} == {reward}
     assert {mark for row in rows for mark in row["response_mask"]} == {0 if reward is None else 1}
@@ -213,7 +216,9 @@ def test_collect_without_any_reference_is_refused(tmp_path: Path, text_model: st
 
 def test_collect_at_another_temperature_is_refused(tmp_path: Path, text_model: str) -> None:
     write_inputs(tmp_path, {"d": NOISE}, references=["x"])
-    settings = settings_of(tmp_path, text_model)
-    warm = settings.model_copy(update={"sampling": settings.sampling.model_copy(update={"temperature": 0.7})})
+    job = settings_of(tmp_path, text_model)
+    warm = job.with_agent(
+        job.agent.model_copy(update={"sampling": job.agent.sampling.model_copy(update={"temperature": 0.7})})
+    )
     with pytest.raises(SettingsError, match=r"temperature 0\.7"):
         collect(warm)

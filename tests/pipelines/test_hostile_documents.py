@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tests.pipelines.hostile_documents as hostile
+from jobs.settings import job_of
+from memagent_batch.config import AgentConfig, JobConfig
 from memagent_batch.domain.addresses import text_hash, token_hash
 from memagent_batch.domain.prompts import Slot, TokenTemplate
 from memagent_batch.domain.readings import QuestionTokens
@@ -22,7 +24,6 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import InputError
 from memagent_batch.reading.turns import completion_of
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_policy, make_prompt_tokens
 from pipelines.answer import answer
 
@@ -35,26 +36,26 @@ Turns = Mapping[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory, ray_here: None) -> Settings:
+def job(tmp_path_factory: pytest.TempPathFactory, ray_here: None) -> JobConfig:
     """A job over all hostile documents and questions, which has ended."""
     folder = tmp_path_factory.mktemp("hostile")
     hostile.write_hostile(folder)
-    settings = settings_of(
+    job = settings_of(
         folder / "documents.jsonl",
         questions=str(folder / "questions.jsonl"),
         input={"carry_columns": tuple(hostile.CARRIED)},
     )
-    answer(settings)
-    return settings
+    answer(job)
+    return job
 
 
 @pytest.fixture(scope="module")
-def rows(job: Settings) -> list[dict[str, Any]]:
+def rows(job: JobConfig) -> list[dict[str, Any]]:
     """The rows of `answers`."""
     return rows_in(Path(job.output) / "answers")
 
 
-def settings_of(documents: Path, **knobs: Any) -> Settings:
+def settings_of(documents: Path, **knobs: Any) -> JobConfig:
     given: dict[str, Any] = {
         "documents": str(documents),
         "output": str(documents.with_name("run")),
@@ -64,7 +65,7 @@ def settings_of(documents: Path, **knobs: Any) -> Settings:
         "policy": {"chunk_tokens": CHUNK_TOKENS, "question_tokens": 200, "memory_tokens": 40, "answer_tokens": 40},
         "log": {"flush_seconds": 0.1},
     }
-    return Settings(**given | knobs)
+    return job_of(**given | knobs)
 
 
 def rows_in(folder: Path) -> list[dict[str, Any]]:
@@ -73,7 +74,7 @@ def rows_in(folder: Path) -> list[dict[str, Any]]:
 
 
 async def prompts_of(
-    text: str, question: str, *, turns: Turns, settings: Settings, tokenizer: Tokenizer
+    text: str, question: str, *, turns: Turns, agent: AgentConfig, tokenizer: Tokenizer
 ) -> list[Prompt]:
     """The prompts of a logged reading, made anew by its policy; their hashes in the log show that it is they."""
     shown: list[Prompt] = []
@@ -84,9 +85,7 @@ async def prompts_of(
         return completion_of(turns[prompt.path])
 
     asked = QuestionTokens(token_ids=tokenizer.encode(question))
-    await make_policy(settings).read(
-        tokenizer.document(text), asked, prompts=make_prompt_tokens(settings), turns=replay
-    )
+    await make_policy(agent).read(tokenizer.document(text), asked, prompts=make_prompt_tokens(agent), turns=replay)
     return shown
 
 
@@ -112,11 +111,11 @@ def test_hostile_columns_are_carried_as_text_and_never_become_ours(rows: list[di
         assert "owned" not in {row[name] for name in hostile.OURS}
 
 
-async def test_hostile_text_yields_no_control_token_in_any_prompt(job: Settings, tiny_tokenizer: Tokenizer) -> None:
+async def test_hostile_text_yields_no_control_token_in_any_prompt(job: JobConfig, tiny_tokenizer: Tokenizer) -> None:
     turns: dict[tuple[str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
     for row in rows_in(Path(job.output) / "log" / "turns"):
         turns[row["document_hash"], row["question_hash"]][row["path"]] = row
-    prompts = make_prompt_tokens(job)
+    prompts = make_prompt_tokens(job.agent)
     expected = {
         "update": control_tokens(prompts.update, tiny_tokenizer),
         "answer": control_tokens(prompts.answer, tiny_tokenizer),
@@ -125,7 +124,7 @@ async def test_hostile_text_yields_no_control_token_in_any_prompt(job: Settings,
     for text in hostile.READ_AS_TEXT.values():
         for question in hostile.QUESTIONS:
             logged = turns[text_hash(text), text_hash(question)]
-            shown = await prompts_of(text, question, turns=logged, settings=job, tokenizer=tiny_tokenizer)
+            shown = await prompts_of(text, question, turns=logged, agent=job.agent, tokenizer=tiny_tokenizer)
             for prompt in shown:
                 found = [token for token in prompt.token_ids if token in tiny_tokenizer.control_token_ids]
                 assert found == expected[prompt.kind]

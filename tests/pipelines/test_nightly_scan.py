@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from jobs.settings import job_of
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import find_run
-from memagent_batch.settings import Settings
 from pipelines import answer as answer_module
 from pipelines.answer import answer
 
@@ -28,7 +28,7 @@ class Scan:
     def __init__(self, bucket: Location, model: str) -> None:
         self.bucket = bucket
         self.output = bucket / "scan"
-        self.settings = Settings(
+        self.settings = job_of(
             documents=f"{bucket.uri}/in",
             questions=f"{bucket.uri}/questions.jsonl",
             output=self.output.uri,

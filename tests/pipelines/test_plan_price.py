@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from jobs.settings import job_of
+from memagent_batch.config import JobConfig
 from memagent_batch.runs.estimate import Rates, estimate
-from memagent_batch.settings import Settings
 from pipelines.answer import answer
 from pipelines.plan import plan_run
 
@@ -14,14 +15,14 @@ COSTS = ("turns", "prompt_tokens_at_least", "prompt_tokens_at_most", "completion
 
 
 @pytest.fixture
-def settings(text_model: str, tmp_path: Path) -> Settings:
+def job(text_model: str, tmp_path: Path) -> JobConfig:
     """Three documents of unlike lengths, one of them unreadable, and one question."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("some words " * 40)
     (tmp_path / "in" / "b.txt").write_text("other words " * 80)
     (tmp_path / "in" / "broken.txt").write_bytes(b"\xff")
     policy = {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
-    return Settings(
+    return job_of(
         documents=str(tmp_path / "in"),
         ask=("Who?",),
         output=str(tmp_path / "run"),
@@ -38,21 +39,21 @@ def _hours(plan: dict[str, Any]) -> float:
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
-def test_plan_prices_only_what_the_output_does_not_hold(settings: Settings, tmp_path: Path) -> None:
-    first = plan_run(settings)
+def test_plan_prices_only_what_the_output_does_not_hold(job: JobConfig, tmp_path: Path) -> None:
+    first = plan_run(job)
     assert (first["documents"], first["unreadable_documents"]) == (3, 1)
     assert (first["documents_to_read"], first["readings_to_do"]) == (2, 2)
     assert first["largest_document"]["document_id"] == "b.txt"
-    assert answer(settings)["totals"]["num_turns"] == first["turns"]
+    assert answer(job)["totals"]["num_turns"] == first["turns"]
 
-    done = plan_run(settings)
+    done = plan_run(job)
     assert (done["readings"], done["readings_done"], done["readings_failed"], done["readings_to_do"]) == (3, 2, 1, 0)
     assert {name: done[name] for name in COSTS} == dict.fromkeys(COSTS, 0)
     assert done["largest_document"] is None
     assert _hours(done) == 0.0
 
     (tmp_path / "in" / "a.txt").write_text("new words " * 40)
-    changed = plan_run(settings)
+    changed = plan_run(job)
     assert (changed["documents"], changed["documents_to_read"], changed["readings_to_do"]) == (3, 1, 1)
     assert changed["largest_document"]["document_id"] == "a.txt"
     assert all(0 < changed[name] < first[name] for name in COSTS)

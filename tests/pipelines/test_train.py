@@ -11,25 +11,24 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from memagent_batch.config import AgentConfig, LearnerConfig, RolloutConfig, TrainConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.weights import model_sha256, weights_version
 from memagent_batch.errors import InputError, LearningError, OutputError, SettingsError
 from memagent_batch.files.location import Location
-from memagent_batch.sections import LearnerSettings, RolloutSettings
-from memagent_batch.settings import Settings
 from memagent_batch.training.learner.batches import COLUMNS, conversations
 from memagent_batch.training.learner.learner import load_learner
 from memagent_batch.training.learner.steps import Step
 from memagent_batch.training.rollouts.groups import Asked, GroupMaker, Sample
 from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
 from memagent_batch.training.rollouts.table import ROLLOUTS, write_record, write_rollouts
-from memagent_batch.training.settings import TrainSettings
 from memagent_batch.wiring import identify_reader
 from pipelines.train import train
 from pipelines.train_loop import update_step
-from tests.training.learner.loop_inputs import loop_settings
+from tests.training.learner.loop_inputs import loop_config
 
+GROUPS = RolloutConfig()
 RIGHT, WRONG = "\\boxed{7}", "\\boxed{8}"
 
 
@@ -50,25 +49,27 @@ def sample_of(number: int, *, response: str | None, num_turns: int = 2) -> Sampl
     return Sample(address=address, turns=turns, response=response)
 
 
-def write_table(folder: Path, groups: Sequence[Sequence[str | None]], **knobs: Any) -> Path:
+def write_table(
+    folder: Path, groups: Sequence[Sequence[str | None]], *, rollouts: RolloutConfig = GROUPS, **knobs: Any
+) -> Path:
     """A table with a group for each list of responses; None for a sample that failed."""
-    settings = Settings(documents="d", ask=("q",), output=str(folder), **knobs)
-    maker = GroupMaker(settings, run_id="run", reader=identify_reader(settings))
+    agent = AgentConfig(**knobs)
+    maker = GroupMaker(agent, rollouts, run_id="run", reader=identify_reader(agent))
     made = []
     for number, responses in enumerate(groups):
         asked = Asked(document_id=f"d{number}", document_hash="d", question_id="q", references=["7"])
         made.append(maker.group(asked, [sample_of(place, response=said) for place, said in enumerate(responses)]))
     output = Location(uri=str(folder))
     files = list(write_rollouts(output, (group for group in made if group is not None), part=0, run_id="run"))
-    write_record(output, maker.counts, files, settings=settings, run_id="run")
+    write_record(output, maker.counts, files, sampling=agent.sampling, rollouts=rollouts, run_id="run")
     return folder
 
 
-def settings_of(rollouts: Path, output: Path, **knobs: Any) -> TrainSettings:
-    learner = LearnerSettings(
+def settings_of(rollouts: Path, output: Path, **knobs: Any) -> TrainConfig:
+    learner = LearnerConfig(
         questions_per_optimiser_step=2, learning_rate=1e-4, device="cpu", **knobs.pop("learner", {})
     )
-    return TrainSettings(rollouts=str(rollouts), model="tiny", output=str(output), learner=learner, **knobs)
+    return TrainConfig(rollouts=str(rollouts), model="tiny", output=str(output), learner=learner, **knobs)
 
 
 def test_train_writes_a_whole_model_with_metrics_and_a_record(tmp_path: Path, tiny_model: str) -> None:
@@ -110,7 +111,7 @@ def test_train_output_that_is_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_train_table_without_a_group_is_refused(tmp_path: Path) -> None:
-    table = write_table(tmp_path / "table", [[RIGHT, RIGHT]], rollouts=RolloutSettings(drop_equal=True))
+    table = write_table(tmp_path / "table", [[RIGHT, RIGHT]], rollouts=RolloutConfig(drop_equal=True))
     with pytest.raises(InputError, match="every group was left out"):
         train(settings_of(table, tmp_path / "model"))
 
@@ -131,21 +132,21 @@ def test_train_table_of_equal_rewards_is_refused_and_no_model_is_written(tmp_pat
 
 def test_train_makes_an_optimiser_step_of_every_so_many_questions(tmp_path: Path) -> None:
     table = write_table(tmp_path / "table", [[RIGHT, WRONG]] * 17)
-    defaults = LearnerSettings(device="cpu")
-    settings = settings_of(table, tmp_path / "model").model_copy(update={"learner": defaults})
-    assert train(settings)["num_steps"] == 3
+    defaults = LearnerConfig(device="cpu")
+    training = settings_of(table, tmp_path / "model").model_copy(update={"learner": defaults})
+    assert train(training)["num_steps"] == 3
     lines = [json.loads(line) for line in (tmp_path / "model" / "metrics.jsonl").read_text().splitlines()]
     assert [(line["num_groups"], line["num_teaching_conversations"]) for line in lines] == [(8, 32), (8, 32), (1, 4)]
 
 
 def test_update_of_a_loop_step_is_several_optimiser_steps_one_after_another(tmp_path: Path, tiny_model: str) -> None:
-    settings = loop_settings(tmp_path, max_steps=1, questions_per_optimiser_step=2).model_copy(update={"model": "tiny"})
+    training = loop_config(tmp_path, max_steps=1, questions_per_optimiser_step=2)
     step = Step(tmp_path / "loop", 1)
     write_table(step.folder, [[RIGHT, WRONG], [WRONG, RIGHT, WRONG], [None, None], [WRONG, WRONG, RIGHT]])
     together, alone = (
-        load_learner(Path(tiny_model), reference=Path(tiny_model), settings=settings.learner) for _ in "12"
+        load_learner(Path(tiny_model), reference=Path(tiny_model), settings=training.learner) for _ in "12"
     )
-    update_step(settings, together, step, began=time.monotonic())
+    update_step(training, together, step, began=time.monotonic())
     groups = list(read_groups(step.place, files=read_rollouts_record(step.place)["files"], columns=COLUMNS))
     first, second = (
         alone.step([row for group in lot for row in conversations(group)]) for lot in (groups[:2], groups[2:])
@@ -179,7 +180,7 @@ def test_train_into_an_object_store_is_refused(tmp_path: Path) -> None:
 
 def test_learner_sure_above_with_a_reference_is_refused() -> None:
     with pytest.raises(ValueError, match="say kl_weight 0"):
-        LearnerSettings(sure_above=0.9)
+        LearnerConfig(sure_above=0.9)
 
 
 def test_read_groups_gives_each_group_whole_across_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from memagent_batch.errors import EngineDeadError
 from memagent_batch.logs import EventKind, kind_of
 from memagent_batch.training.learner.tasks import TableTasks, read_held_out
 from pipelines import train_loop as loop
-from tests.training.learner.loop_inputs import loop_settings
+from tests.training.learner.loop_inputs import loop_config
 
 LOGITS_SCALE = 0.6
 """Of the policy that the loop begins with."""
@@ -47,8 +47,9 @@ async def engine(vllm_greedy: VllmEngine, tiny_model: str, unsure_model: str) ->
 
 
 async def run(folder: Path, engine: VllmEngine, model: str, *, max_steps: int, **learner: Any) -> dict[str, Any]:
-    settings = loop_settings(folder, max_steps=max_steps, **learner).model_copy(update={"model": model})
-    return await loop.go_on(settings, TableTasks(settings), read_held_out(settings), engine=engine)
+    training = loop_config(folder, max_steps=max_steps, **learner)
+    training = training.with_agent(training.agent.model_copy(update={"model": model}))
+    return await loop.go_on(training, TableTasks(training), read_held_out(training), engine=engine)
 
 
 def weights_of(output: Path) -> bytes:

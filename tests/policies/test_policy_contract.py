@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memagent_batch.config import PolicyConfig
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
 from memagent_batch.domain.readings import Outcome, Policy
@@ -19,7 +20,6 @@ from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.policies.retrieve import RetrievePolicy
 from memagent_batch.policies.shared import SharedPolicy
 from memagent_batch.policies.truncate import TruncatePolicy
-from memagent_batch.settings import PolicySettings
 from tests.policies.token_documents import QUESTION, document_of
 
 CHUNK_TOKENS = 12
@@ -97,7 +97,7 @@ def read(policy: Policy, document: Document) -> tuple[Outcome, list[Prompt]]:
 
 
 def test_every_policy_has_an_instance_under_contract() -> None:
-    assert sorted(get_args(PolicySettings.model_fields["kind"].annotation)) == KINDS
+    assert sorted(get_args(PolicyConfig.model_fields["kind"].annotation)) == KINDS
     assert all(INSTANCES[kind].kind == kind for kind in KINDS)
 
 

@@ -12,6 +12,8 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
+from jobs.settings import job_of
+from memagent_batch.config import AgentConfig, JobConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError
@@ -25,7 +27,6 @@ from memagent_batch.ray_data import actor
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.plan import CALL_COLUMN, Plan
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import identify_reader, make_engine, make_output, make_tokenizer
 from tests.ray_data.silent_board import SilentBoard
 
@@ -58,11 +59,11 @@ class FragileEngine:
         await self._engine.stop()
 
 
-def documents_of(plan: Plan, settings: Settings) -> list[pa.Table]:
+def documents_of(plan: Plan, job: JobConfig) -> list[pa.Table]:
     """The planned documents, tokenised, those of one bundle in one call."""
     bundles = plan.pending(TurnIndex(reader_fingerprint=""), retry_failed=False)
     grouped = [bundle.append_column(CALL_COLUMN, pa.array([0] * bundle.num_rows)) for bundle in bundles]
-    return [call for bundle in grouped for call in tokenise(bundle, settings=settings)]
+    return [call for bundle in grouped for call in tokenise(bundle, agent=job.agent, sources=job)]
 
 
 async def read_all(task: actor.ReaderTask, documents: list[pa.Table]) -> None:
@@ -70,14 +71,14 @@ async def read_all(task: actor.ReaderTask, documents: list[pa.Table]) -> None:
     await asyncio.gather(*[reader(document) for document in documents])
 
 
-def poisoned(settings: Settings, *, poison: str) -> FragileEngine:
-    return FragileEngine(make_engine(settings), poison=poison)
+def poisoned(agent: AgentConfig, *, poison: str) -> FragileEngine:
+    return FragileEngine(make_engine(agent), poison=poison)
 
 
 if __name__ == "__main__":
     run_id, poison, knobs = sys.argv[1:]
-    settings = Settings(**json.loads(knobs))
-    TOKENIZER = make_tokenizer(settings)
+    settings = job_of(**json.loads(knobs))
+    TOKENIZER = make_tokenizer(settings.agent)
     shards = list_shards(Location(uri=settings.documents[0]), settings=settings.input)
     index = pa.concat_tables(
         [table for shard in shards for table in index_shard(shard, settings=settings.input, storage_options={})]
@@ -85,9 +86,9 @@ if __name__ == "__main__":
     plan = Plan(index, read_questions(None, ask=settings.ask), samples=1)
     write_asked(make_output(settings), plan.hashed_questions(), run_id=run_id)
     task = actor.ReaderTask(
-        settings=settings,
+        job=settings,
         run_id=run_id,
-        reader_fingerprint=identify_reader(settings).fingerprint,
+        reader_fingerprint=identify_reader(settings.agent).fingerprint,
         board=SilentBoard(),
     )
     with patch.object(actor, "make_engine", partial(poisoned, poison=poison)):

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from jobs.settings import job_of
+from memagent_batch.config import JobConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.board import Event, ProgressBoard, Report
 from memagent_batch.ray_data.progress import Absence
 from memagent_batch.ray_data.reporter import AWAY_SECONDS, Reporter
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import make_output
 
 
@@ -45,14 +46,14 @@ class AwayEngine:
 
 
 @pytest.fixture
-def settings(text_model: str, tmp_path: Path) -> Settings:
-    return Settings(documents="d.parquet", output=str(tmp_path), ask=("Who?",), model=text_model, engine="simulated")
+def job(text_model: str, tmp_path: Path) -> JobConfig:
+    return job_of(documents="d.parquet", output=str(tmp_path), ask=("Who?",), model=text_model, engine="simulated")
 
 
-async def test_reporter_reports_once_that_the_endpoint_is_away_and_once_that_it_is_back(settings: Settings) -> None:
+async def test_reporter_reports_once_that_the_endpoint_is_away_and_once_that_it_is_back(job: JobConfig) -> None:
     board, engine = Board(), AwayEngine()
-    log = TurnLogWriter(make_output(settings), run_id="r", writer_id="w", settings=settings.log)
-    reporter = Reporter(board=board, log=log, run_id="r", model=settings.model, policy=settings.policy.kind)
+    log = TurnLogWriter(make_output(job), run_id="r", writer_id="w", settings=job.log)
+    reporter = Reporter(board=board, log=log, run_id="r", model=job.agent.model, policy=job.agent.policy.kind)
     reporter.count_engine_start(engine)
     for seconds in (0.0, AWAY_SECONDS / 2, AWAY_SECONDS, 60.0, 95.0, 0.0, 0.0, 1.0, 0.0):
         engine.away_seconds = seconds

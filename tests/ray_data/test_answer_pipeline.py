@@ -11,13 +11,14 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+from jobs.settings import job_of
+from memagent_batch.config import JobConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.document import token_windows
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.runs.schemas import ANSWERS, MEMORIES
-from memagent_batch.settings import Settings
 from pipelines.answer import answer
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
@@ -69,7 +70,7 @@ def write_corpus(folder: Path, texts: dict[str, str]) -> None:
     (folder / "b.jsonl").write_text("\n".join(lines))
 
 
-def settings_of(corpus: Path, model: str, *, output: Path | str | None = None, **knobs: Any) -> Settings:
+def settings_of(corpus: Path, model: str, *, output: Path | str | None = None, **knobs: Any) -> JobConfig:
     given: dict[str, Any] = {
         "documents": str(corpus / "documents"),
         "questions": str(corpus / "questions.txt"),
@@ -81,7 +82,7 @@ def settings_of(corpus: Path, model: str, *, output: Path | str | None = None, *
         "input": {"carry_columns": ("source",)},
         "log": {"flush_seconds": 0.1},
     }
-    return Settings(**given | knobs)
+    return job_of(**given | knobs)
 
 
 def rows_in(folder: Path) -> list[dict[str, Any]]:
@@ -239,9 +240,9 @@ def test_run_with_another_policy_gives_the_same_readings_a_row(
     output: Path, corpus: Path, text_model: str, kind: str, num_turns: int | None
 ) -> None:
     knobs = {"kind": kind, "passage_tokens": 10, "chunk_tokens": CHUNK_TOKENS, "question_tokens": 60}
-    settings = settings_of(corpus, text_model, output=output, policy=knobs | {"memory_tokens": 40, "answer_tokens": 40})
+    job = settings_of(corpus, text_model, output=output, policy=knobs | {"memory_tokens": 40, "answer_tokens": 40})
     before = by_reading(output)
-    counts = answer(settings)["counts"]
+    counts = answer(job)["counts"]
     after = by_reading(output)
     assert (counts["asked"], counts["ok"], set(after)) == (18, 10, set(before))
     for reading, row in after.items():
@@ -303,9 +304,9 @@ def test_run_from_bucket_to_bucket_keeps_its_keys_to_itself(
         "storage_options": options,
     }
     output = s3_bucket / "runs" / "one"
-    settings = settings_of(corpus, text_model, output=output.uri, **knobs)
-    manifest = answer(settings)
-    again = answer(settings)
+    job = settings_of(corpus, text_model, output=output.uri, **knobs)
+    manifest = answer(job)
+    again = answer(job)
     assert again["counts"] == manifest["counts"]
     (file,) = again["files"]["answers"]
     assert (output / "answers").files() == [(output / file).path]

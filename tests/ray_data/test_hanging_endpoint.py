@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from jobs.settings import job_of
+from memagent_batch.config import JobConfig
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import index_shard
@@ -24,7 +26,6 @@ from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.plan import Plan
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import identify_reader, make_output
 from tests.ray_data.silent_board import SilentBoard
 
@@ -75,7 +76,7 @@ def endpoint(model: str, *, hangs: bool = False, away: range = range(0)) -> Iter
         server.server_close()
 
 
-def settings_of(folder: Path, model: str, base_url: str, **knobs: Any) -> Settings:
+def settings_of(folder: Path, model: str, base_url: str, **knobs: Any) -> JobConfig:
     given: dict[str, Any] = {
         "documents": str(folder / "documents.parquet"),
         "output": str(folder / "run"),
@@ -87,23 +88,23 @@ def settings_of(folder: Path, model: str, base_url: str, **knobs: Any) -> Settin
         "policy": {"chunk_tokens": 30, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
         "log": {"flush_seconds": 0.05},
     }
-    return Settings(**given | knobs)
+    return job_of(**given | knobs)
 
 
-def read(settings: Settings) -> dict[str, str]:
+def read(job: JobConfig) -> dict[str, str]:
     """Reads what is to be read; statuses by document."""
-    output = make_output(settings)
-    shards = list_shards(Location(uri=settings.documents[0]), settings=settings.input)
-    tables = [table for shard in shards for table in index_shard(shard, settings=settings.input, storage_options={})]
-    plan = Plan(pa.concat_tables(tables), read_questions(None, ask=settings.ask), samples=1)
+    output = make_output(job)
+    shards = list_shards(Location(uri=job.documents[0]), settings=job.input)
+    tables = [table for shard in shards for table in index_shard(shard, settings=job.input, storage_options={})]
+    plan = Plan(pa.concat_tables(tables), read_questions(None, ask=job.ask), samples=1)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
     task = ReaderTask(
-        settings=settings, run_id=RUN_ID, reader_fingerprint=identify_reader(settings).fingerprint, board=SilentBoard()
+        job=job, run_id=RUN_ID, reader_fingerprint=identify_reader(job.agent).fingerprint, board=SilentBoard()
     )
     bundles = plan.pending(
-        scan_log(output, reader_fingerprint=identify_reader(settings).fingerprint), retry_failed=settings.retry_failed
+        scan_log(output, reader_fingerprint=identify_reader(job.agent).fingerprint), retry_failed=job.retry_failed
     )
-    documents = [document for bundle in bundles for document in tokenise(bundle, settings=settings)]
+    documents = [document for bundle in bundles for document in tokenise(bundle, agent=job.agent, sources=job)]
 
     async def read_all() -> list[pa.Table]:
         reader = Reader(task)
@@ -134,5 +135,5 @@ def test_reader_of_an_endpoint_that_goes_away_for_a_while_waits_and_reads_everyt
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
     with endpoint(text_model, away=range(4, 12)) as base_url:
         knobs = {"base_url": base_url, "timeout_seconds": 5, "max_retries": 0, "backoff_seconds": 0.01}
-        settings = settings_of(tmp_path, text_model, base_url, openai=knobs)
-        assert read(settings) == {"fine": "ok", "cursed": "ok", "other": "ok"}
+        job = settings_of(tmp_path, text_model, base_url, openai=knobs)
+        assert read(job) == {"fine": "ok", "cursed": "ok", "other": "ok"}

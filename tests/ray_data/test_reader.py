@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from jobs.settings import job_of
+from memagent_batch.config import AgentConfig, JobConfig, RunConfig, SourceConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import PromptTokens
@@ -33,7 +35,6 @@ from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.reading import agent
 from memagent_batch.runs.parts import collect_not_read
 from memagent_batch.runs.plan import CALL_COLUMN, Plan
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import identify_reader, make_output, make_tokenizer
 from tests.ray_data.silent_board import SilentBoard
 
@@ -75,12 +76,12 @@ class CursedPolicy(OverwritePolicy):
         return await OverwritePolicy.read(self, document, question, prompts=prompts, turns=turns)
 
 
-def cursed_policy(settings: Settings) -> CursedPolicy:
-    return CursedPolicy(chunk_tokens=settings.policy.chunk_tokens, memory_tokens=40, answer_tokens=40)
+def cursed_policy(agent: AgentConfig) -> CursedPolicy:
+    return CursedPolicy(chunk_tokens=agent.policy.chunk_tokens, memory_tokens=40, answer_tokens=40)
 
 
 @pytest.fixture
-def settings(text_model: str, tmp_path: Path) -> Settings:
+def job(text_model: str, tmp_path: Path) -> JobConfig:
     rows = [{"document_id": name, "text": text} for name, text in TEXTS.items()]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
     knobs: dict[str, Any] = {
@@ -88,7 +89,7 @@ def settings(text_model: str, tmp_path: Path) -> Settings:
         "simulated": {"turn_seconds": 0.01},
         "log": {"flush_seconds": 0.05},
     }
-    return Settings(
+    return job_of(
         documents=str(tmp_path / "documents.parquet"),
         output=str(tmp_path / "run"),
         ask=("Who?",),
@@ -99,32 +100,32 @@ def settings(text_model: str, tmp_path: Path) -> Settings:
     )
 
 
-def planned(settings: Settings) -> Plan:
+def planned(sources: SourceConfig) -> Plan:
     """The plan that a run over the settings' documents would make."""
     from memagent_batch.files.location import Location
 
-    shards = list_shards(Location(uri=settings.documents[0]), settings=settings.input)
-    tables = [table for shard in shards for table in index_shard(shard, settings=settings.input, storage_options={})]
-    return Plan(pa.concat_tables(tables), read_questions(None, ask=settings.ask), samples=1)
+    shards = list_shards(Location(uri=sources.documents[0]), settings=sources.input)
+    tables = [table for shard in shards for table in index_shard(shard, settings=sources.input, storage_options={})]
+    return Plan(pa.concat_tables(tables), read_questions(None, ask=sources.ask), samples=1)
 
 
 def read_pending(
-    settings: Settings, *, board: Board | None = None, together: bool = False
+    job: JobConfig, *, board: Board | None = None, together: bool = False
 ) -> list[pa.Table | BaseException]:
     """What one reader returns or raises for each document of the plan, or for all that go together in a call."""
-    output, plan = make_output(settings), planned(settings)
+    output, plan = make_output(job), planned(job)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
-    index = scan_log(output, reader_fingerprint=identify_reader(settings).fingerprint)
+    index = scan_log(output, reader_fingerprint=identify_reader(job.agent).fingerprint)
     task = ReaderTask(
-        settings=settings,
+        job=job,
         run_id=RUN_ID,
-        reader_fingerprint=identify_reader(settings).fingerprint,
+        reader_fingerprint=identify_reader(job.agent).fingerprint,
         board=board or Board(),
     )
-    bundles = list(plan.pending(index, retry_failed=settings.retry_failed))
+    bundles = list(plan.pending(index, retry_failed=job.retry_failed))
     if together:
         bundles = [bundle.append_column(CALL_COLUMN, pa.array([0] * bundle.num_rows)) for bundle in bundles]
-    documents = [document for bundle in bundles for document in tokenise(bundle, settings=settings)]
+    documents = [document for bundle in bundles for document in tokenise(bundle, agent=job.agent, sources=job)]
 
     async def read() -> list[pa.Table | BaseException]:
         reader = Reader(task)
@@ -140,35 +141,33 @@ def statuses_in(results: Sequence[pa.Table | BaseException]) -> list[str]:
     return [status for table in tables for status in table["status"].to_pylist()]
 
 
-def outcomes_of(settings: Settings) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(Path(settings.output) / "log" / "outcomes").to_pylist()
+def outcomes_of(run: RunConfig) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(Path(run.output) / "log" / "outcomes").to_pylist()
     return rows
 
 
-def test_reader_policy_that_breaks_fails_that_reading_alone(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reader_policy_that_breaks_fails_that_reading_alone(job: JobConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent, "make_policy", cursed_policy)
-    results = read_pending(settings)
+    results = read_pending(job)
     assert sorted(statuses_in(results)) == ["failed", "ok", "ok"]
-    (failed,) = [row for row in outcomes_of(settings) if row["status"] == "failed"]
+    (failed,) = [row for row in outcomes_of(job) if row["status"] == "failed"]
     assert (failed["error_type"], failed["error_message"]) == ("ZeroDivisionError", "a bug in the policy")
     assert (failed["num_chunks"], failed["num_turns"], failed["response"]) == (1, 0, None)
 
 
 def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = {"fine": "1" * 31, "cursed": "2" * 16, "other": "3" * 31}  # a digit is a token
     rows = [{"document_id": name, "text": text} for name, text in texts.items()]
-    pq.write_table(pa.Table.from_pylist(rows), settings.documents[0])
+    pq.write_table(pa.Table.from_pylist(rows), job.documents[0])
     monkeypatch.setattr(agent, "make_policy", cursed_policy)
-    knobs = {"policy": settings.policy.model_copy(update={"chunk_tokens": 20})}
-    (call,) = read_pending(settings.model_copy(update=knobs), together=True)
+    knobs = {"policy": job.agent.policy.model_copy(update={"chunk_tokens": 20})}
+    (call,) = read_pending(job.with_agent(job.agent.model_copy(update=knobs)), together=True)
     assert isinstance(call, pa.Table)
     statuses = {row["document_id"]: row["status"] for row in call.to_pylist()}
     assert statuses == {"fine": "ok", "cursed": "failed", "other": "ok"}
-    assert len(outcomes_of(settings)) == 3
+    assert len(outcomes_of(job)) == 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +181,7 @@ class IllegiblePolicy(OverwritePolicy):
         return replace(outcome, response="\ud800") if len(document.chunks(self.chunk_tokens)) == 1 else outcome
 
 
-def illegible_policy(settings: Settings) -> IllegiblePolicy:
+def illegible_policy(job: JobConfig) -> IllegiblePolicy:
     return IllegiblePolicy(chunk_tokens=30, memory_tokens=40, answer_tokens=40)
 
 
@@ -194,10 +193,8 @@ class OverflowingEngine(SimulatedEngine):
         return replace(completion, token_ids=[2**33]) if prompt.span and prompt.span.token_end < 20 else completion
 
 
-def overflowing_engine(settings: Settings) -> OverflowingEngine:
-    return OverflowingEngine(
-        settings.simulated, window_tokens=settings.window_tokens, tokenizer=make_tokenizer(settings)
-    )
+def overflowing_engine(agent: AgentConfig) -> OverflowingEngine:
+    return OverflowingEngine(agent.simulated, window_tokens=agent.window_tokens, tokenizer=make_tokenizer(agent))
 
 
 @pytest.mark.parametrize(
@@ -208,24 +205,24 @@ def overflowing_engine(settings: Settings) -> OverflowingEngine:
     ],
 )
 def test_reader_reading_that_the_log_cannot_hold_fails_alone(
-    module: ModuleType, maker: str, replacement: Any, column: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType, maker: str, replacement: Any, column: str, job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, maker, replacement)
-    assert sorted(statuses_in(read_pending(settings))) == ["failed", "ok", "ok"]
-    (failed,) = [row for row in outcomes_of(settings) if row["status"] == "failed"]
+    assert sorted(statuses_in(read_pending(job))) == ["failed", "ok", "ok"]
+    (failed,) = [row for row in outcomes_of(job) if row["status"] == "failed"]
     assert (failed["error_type"], failed["response"]) == ("LogRowError", None)
     assert f"`{column}`" in failed["error_message"]
 
 
 def test_reader_reports_to_the_board_what_it_did_and_what_failed(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent, "make_policy", cursed_policy)
     board = Board()
-    read_pending(settings, board=board)
+    read_pending(job, board=board)
     report = asyncio.run(board.board.take())
-    sums, turns = report.counts, pq.read_table(Path(settings.output) / "log" / "turns").to_pylist()
-    files = [path for path in (Path(settings.output) / "log").glob("[to]*/*") if path.is_file()]
+    sums, turns = report.counts, pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
+    files = [path for path in (Path(job.output) / "log").glob("[to]*/*") if path.is_file()]
     assert (sums["readings"], sums["failed"], sums["turns"]) == (3, 1, len(turns))
     assert sums["prompt_tokens"] == sum(turn["num_prompt_tokens"] for turn in turns)
     assert sums["completion_tokens"] == sum(len(turn["token_ids"]) for turn in turns)
@@ -236,54 +233,54 @@ def test_reader_reports_to_the_board_what_it_did_and_what_failed(
     assert "ZeroDivisionError: a bug in the policy" in event.message
 
 
-def test_reader_memories_cut_at_their_budget_are_counted(settings: Settings) -> None:
+def test_reader_memories_cut_at_their_budget_are_counted(job: JobConfig) -> None:
     board = Board()
     knobs = {
-        "policy": settings.policy.model_copy(update={"memory_tokens": 5}),
-        "simulated": settings.simulated.model_copy(update={"completion_tokens": 16}),
+        "policy": job.agent.policy.model_copy(update={"memory_tokens": 5}),
+        "simulated": job.agent.simulated.model_copy(update={"completion_tokens": 16}),
     }
-    read_pending(settings.model_copy(update=knobs), board=board)
-    turns = pq.read_table(Path(settings.output) / "log" / "turns").to_pylist()
+    read_pending(job.with_agent(job.agent.model_copy(update=knobs)), board=board)
+    turns = pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
     sums = asyncio.run(board.board.take()).counts
     assert sums["memory_truncations"] == sum(turn["kind"] == "update" for turn in turns) > 0
 
 
 def test_reader_retrying_after_the_policy_was_mended_reads_what_failed(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
         broken.setattr(agent, "make_policy", cursed_policy)
-        read_pending(settings)
-    assert read_pending(settings) == []
-    assert statuses_in(read_pending(settings.model_copy(update={"retry_failed": True}))) == ["ok"]
+        read_pending(job)
+    assert read_pending(job) == []
+    assert statuses_in(read_pending(job.model_copy(update={"retry_failed": True}))) == ["ok"]
     assert [
         outcome.status
         for outcome in scan_log(
-            make_output(settings), reader_fingerprint=identify_reader(settings).fingerprint
+            make_output(job), reader_fingerprint=identify_reader(job.agent).fingerprint
         ).outcomes.values()
     ] == ["ok"] * 3
 
 
-def test_reader_whose_log_can_not_be_written_fails_every_reading_and_answers_none(settings: Settings) -> None:
-    folder = Path(settings.output) / "log"
+def test_reader_whose_log_can_not_be_written_fails_every_reading_and_answers_none(job: JobConfig) -> None:
+    folder = Path(job.output) / "log"
     folder.mkdir(parents=True)
     for name in ("turns", "outcomes"):
         (folder / name).write_text("a file where the folder should be")
-    assert [type(result) for result in read_pending(settings)] == [StorageError] * 3
+    assert [type(result) for result in read_pending(job)] == [StorageError] * 3
 
 
-def test_reader_document_that_changed_since_the_plan_is_not_read_and_waits_for_the_next_run(settings: Settings) -> None:
-    output, plan = make_output(settings), planned(settings)
+def test_reader_document_that_changed_since_the_plan_is_not_read_and_waits_for_the_next_run(job: JobConfig) -> None:
+    output, plan = make_output(job), planned(job)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
-    fingerprint, board = identify_reader(settings).fingerprint, Board()
+    fingerprint, board = identify_reader(job.agent).fingerprint, Board()
     bundles = list(plan.pending(scan_log(output, reader_fingerprint=fingerprint), retry_failed=False))
     rows = [{"document_id": name, "text": text + "!" * (name == "other")} for name, text in TEXTS.items()]
-    pq.write_table(pa.Table.from_pylist(rows), settings.documents[0])
-    task = ReaderTask(settings=settings, run_id=RUN_ID, reader_fingerprint=fingerprint, board=board)
+    pq.write_table(pa.Table.from_pylist(rows), job.documents[0])
+    task = ReaderTask(job=job, run_id=RUN_ID, reader_fingerprint=fingerprint, board=board)
 
     async def read() -> list[pa.Table]:
         reader = Reader(task)
-        calls = [call for bundle in bundles for call in tokenise(bundle, settings=settings)]
+        calls = [call for bundle in bundles for call in tokenise(bundle, agent=job.agent, sources=job)]
         return await asyncio.gather(*map(reader, calls))
 
     tables = asyncio.run(read())
@@ -291,12 +288,12 @@ def test_reader_document_that_changed_since_the_plan_is_not_read_and_waits_for_t
     assert statuses == {"fine": "ok", "cursed": "ok", "other": "not_read"}
     (row,) = collect_not_read(tables).to_pylist()
     assert (row["document_hash"], row["error_type"]) == (text_hash(TEXTS["other"]), "TextUnavailableError")
-    assert {outcome["document_hash"] for outcome in outcomes_of(settings)} == {
+    assert {outcome["document_hash"] for outcome in outcomes_of(job)} == {
         text_hash(TEXTS[name]) for name in ("fine", "cursed")
     }
     sums = asyncio.run(board.board.take()).counts
     assert (sums["readings"], sums["failed"], sums["not_read"]) == (2, 0, 1)
-    assert statuses_in(read_pending(settings)) == ["ok"]
+    assert statuses_in(read_pending(job)) == ["ok"]
 
 
 def unfetched(document: str) -> Event:
@@ -324,10 +321,10 @@ class TroubledEngine(SimulatedEngine):
         return await super().complete(prompt, seed=seed)
 
 
-def troubled(error: MemagentError) -> Callable[[Settings], TroubledEngine]:
-    def make(settings: Settings) -> TroubledEngine:
-        tokenizer = make_tokenizer(settings)
-        engine = TroubledEngine(settings.simulated, window_tokens=settings.window_tokens, tokenizer=tokenizer)
+def troubled(error: MemagentError) -> Callable[[AgentConfig], TroubledEngine]:
+    def make(agent: AgentConfig) -> TroubledEngine:
+        tokenizer = make_tokenizer(agent)
+        engine = TroubledEngine(agent.simulated, window_tokens=agent.window_tokens, tokenizer=tokenizer)
         TroubledEngine.error = error
         return engine
 
@@ -335,25 +332,25 @@ def troubled(error: MemagentError) -> Callable[[Settings], TroubledEngine]:
 
 
 def test_reader_whose_engine_is_away_keeps_the_turns_and_reads_the_rest_later(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as away:
         away.setattr(actor, "make_engine", troubled(EngineUnavailableError("the endpoint is away")))
-        assert sorted(statuses_in(read_pending(settings))) == ["not_read", "not_read", "ok"]
-    assert [row["status"] for row in outcomes_of(settings)] == ["ok"]
-    turns = pq.read_table(Path(settings.output) / "log" / "turns").to_pylist()
+        assert sorted(statuses_in(read_pending(job))) == ["not_read", "not_read", "ok"]
+    assert [row["status"] for row in outcomes_of(job)] == ["ok"]
+    turns = pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
     assert [turn["path"] for turn in turns].count("update/0") == 3
-    assert statuses_in(read_pending(settings)) == ["ok", "ok"]
-    assert sorted(row["num_replayed_turns"] for row in outcomes_of(settings)) == [0, 1, 1]
+    assert statuses_in(read_pending(job)) == ["ok", "ok"]
+    assert sorted(row["num_replayed_turns"] for row in outcomes_of(job)) == [0, 1, 1]
 
 
 def test_reader_whose_engine_refuses_the_key_stops_and_keeps_what_is_finished(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(actor, "make_engine", troubled(EngineRefusedError("the endpoint answered 401")))
     rows = [{"document_id": name, "text": TEXTS[name]} for name in ("fine", "other")]
-    pq.write_table(pa.Table.from_pylist(rows), settings.documents[0])
-    never = settings.model_copy(update={"log": settings.log.model_copy(update={"flush_seconds": 600})})
+    pq.write_table(pa.Table.from_pylist(rows), job.documents[0])
+    never = job.model_copy(update={"log": job.log.model_copy(update={"flush_seconds": 600})})
     assert [type(result) for result in read_pending(never)] == [EngineRefusedError] * 2
-    turns = pq.read_table(Path(settings.output) / "log" / "turns").to_pylist()
+    turns = pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
     assert [turn["path"] for turn in turns].count("update/0") == 2

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from jobs.settings import job_of
+from memagent_batch.config import JobConfig
 from memagent_batch.domain.document import Chunk, Document
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Outcome, QuestionTokens
@@ -19,7 +21,6 @@ from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.ray_data import actor
 from memagent_batch.reading import agent
 from memagent_batch.runs.tables import Projection, project
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import identify_reader, make_output, make_prompt_set
 from tests.ray_data.test_reader import planned, read_pending, statuses_in
 
@@ -63,7 +64,7 @@ class NotingEngine:
 
 
 @pytest.fixture
-def settings(text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def job(text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobConfig:
     pq.write_table(
         pa.table({"document_id": ["d"], "text": ["some text to read " * 30]}), tmp_path / "documents.parquet"
     )
@@ -73,7 +74,7 @@ def settings(text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "make_policy",
         lambda settings: BackwardPolicy(chunk_tokens=30, memory_tokens=40, answer_tokens=40),
     )
-    return Settings(
+    return job_of(
         documents=str(tmp_path / "documents.parquet"),
         output=str(tmp_path / "run"),
         ask=("Who?",),
@@ -86,23 +87,23 @@ def settings(text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     )
 
 
-def read_with(engine: NotingEngine, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.setattr(actor, "make_engine", lambda settings: engine)
-    return statuses_in(read_pending(settings))
+def read_with(engine: NotingEngine, job: JobConfig, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setattr(actor, "make_engine", lambda job: engine)
+    return statuses_in(read_pending(job))
 
 
-def memories_of(settings: Settings) -> list[dict[str, Any]]:
-    output, identity = make_output(settings), identify_reader(settings)
-    (part,) = planned(settings).parts(scan_log(output, reader_fingerprint=identity.fingerprint))
+def memories_of(job: JobConfig) -> list[dict[str, Any]]:
+    output, identity = make_output(job), identify_reader(job.agent)
+    (part,) = planned(job).parts(scan_log(output, reader_fingerprint=identity.fingerprint))
     projection = Projection(
         output=output,
         run_id="r",
         reader_fingerprint=identity.fingerprint,
         model="m",
-        first_memory=make_prompt_set(settings).first_memory,
+        first_memory=make_prompt_set(job.agent).first_memory,
         keep_word="",
-        extraction=settings.extraction,
-        table_format=settings.table_format,
+        extraction=job.agent.extraction,
+        table_format=job.table_format,
     )
     rows: list[dict[str, Any]] = project(part, projection=projection).memories.to_pylist()
     return rows
@@ -120,18 +121,18 @@ def backwards(num_chunks: int) -> list[tuple[int, int | None, str, bool]]:
 
 
 def test_memories_of_a_policy_that_reads_backwards_are_in_its_order(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert read_with(NotingEngine(), settings, monkeypatch) == ["ok"]
-    rows = memories_of(settings)
+    assert read_with(NotingEngine(), job, monkeypatch) == ["ok"]
+    rows = memories_of(job)
     assert len(rows) > 4
     assert trail_of(rows) == backwards(len(rows) - 1)
 
 
 def test_memories_of_a_reading_that_was_cut_off_and_goes_on_from_the_log_are_in_its_order(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert read_with(NotingEngine(refused="update/2"), settings, monkeypatch) == ["failed"]
-    assert read_with(NotingEngine(), settings, monkeypatch) == ["ok"]
-    rows = memories_of(settings)
+    assert read_with(NotingEngine(refused="update/2"), job, monkeypatch) == ["failed"]
+    assert read_with(NotingEngine(), job, monkeypatch) == ["ok"]
+    rows = memories_of(job)
     assert trail_of(rows) == backwards(len(rows) - 1)

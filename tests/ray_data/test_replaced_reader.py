@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 
+from jobs.settings import job_of
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.reader import Reader
-from memagent_batch.settings import Settings
 from pipelines import answer as pipeline
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find the modules of tests
@@ -37,7 +37,7 @@ class KnownReader(Reader):
 
     def __init__(self, task: ReaderTask) -> None:
         super().__init__(task)
-        (Path(task.settings.output).parent / f"actor-{os.getpid()}").touch()
+        (Path(task.job.output).parent / f"actor-{os.getpid()}").touch()
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ def test_actor_killed_while_the_endpoint_is_down_is_replaced_and_the_run_reads_e
     monkeypatch.setattr(pipeline, "Reader", KnownReader)
     manifests: list[dict[str, Any]] = []
     with endpoint(text_model) as there:
-        settings = Settings(
+        job = job_of(
             documents=str(tmp_path / "documents.parquet"),
             output=str(tmp_path / "run"),
             ask=("Who?",),
@@ -115,7 +115,7 @@ def test_actor_killed_while_the_endpoint_is_down_is_replaced_and_the_run_reads_e
             policy={"chunk_tokens": 30, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
             log={"flush_seconds": 0.1},
         )
-        run = threading.Thread(target=lambda: manifests.append(pipeline.answer(settings)))
+        run = threading.Thread(target=lambda: manifests.append(pipeline.answer(job)))
         run.start()
         wait_until(lambda: there.num_answered > 20)
         there.is_down.set()

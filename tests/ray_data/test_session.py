@@ -8,11 +8,11 @@ import pytest
 from ray.data import DataContext
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
+from memagent_batch.config import PoolConfig
 from memagent_batch.errors import InputError, MemagentError, RunFailedError, SettingsError, StorageError
 from memagent_batch.ray_data import session
 from memagent_batch.ray_data.pool import actor_pool
 from memagent_batch.ray_data.session import LEVEL_VARIABLE, own_error, require_cluster, set_long_loops
-from memagent_batch.settings import PoolSettings
 
 
 def task_error(cause: Exception) -> RayError:
@@ -52,9 +52,9 @@ def test_every_knob_for_long_loops_is_one_that_ray_data_has() -> None:
 
 
 def test_only_a_pool_that_may_grow_queues_documents_at_its_actors() -> None:
-    fixed = actor_pool(PoolSettings(replicas=2, readings_in_flight=8))
+    fixed = actor_pool(PoolConfig(replicas=2, readings_in_flight=8))
     assert (fixed.max_concurrent_calls_per_actor, fixed.max_tasks_in_flight_per_actor) == (16, 16)
-    growing = actor_pool(PoolSettings(replicas=2, max_replicas=3, readings_in_flight=8))
+    growing = actor_pool(PoolConfig(replicas=2, max_replicas=3, readings_in_flight=8))
     assert (growing.max_concurrent_calls_per_actor, growing.max_tasks_in_flight_per_actor) == (16, 32)
 
 

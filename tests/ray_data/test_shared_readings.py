@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from jobs.settings import job_of
+from memagent_batch.config import JobConfig, RunConfig
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineRequestError, SettingsError
@@ -25,10 +27,9 @@ from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.plan import Plan
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
-from pipelines.collect import sampled_settings
+from pipelines.collect import sampled_job
 from pipelines.plan import plan_run
 from tests.ray_data.silent_board import SilentBoard
 
@@ -64,11 +65,11 @@ class ScriptedEngine:
 
 
 @pytest.fixture
-def settings(text_model: str, tmp_path: Path) -> Settings:
+def job(text_model: str, tmp_path: Path) -> JobConfig:
     rows = [{"document_id": "d", "text": "some text to read " * 30}, {"document_id": "e", "text": "more of it " * 20}]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
     knobs: dict[str, Any] = {"simulated": {"completion_tokens": 4}, "log": {"flush_seconds": 0.05}}
-    return Settings(
+    return job_of(
         documents=str(tmp_path / "documents.parquet"),
         output=str(tmp_path / "run"),
         ask=QUESTIONS,
@@ -87,34 +88,34 @@ def settings(text_model: str, tmp_path: Path) -> Settings:
 
 
 async def read_with(
-    engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch, *, num_documents: int = 1
+    engine: Engine, job: JobConfig, monkeypatch: pytest.MonkeyPatch, *, num_documents: int = 1
 ) -> list[str]:
     """Statuses of what one reader with this engine reads of what is left to do."""
-    monkeypatch.setattr(actor, "make_engine", lambda settings: engine)
-    output = make_output(settings)
-    (shard,) = list_shards(Location(uri=settings.documents[0]), settings=settings.input)
-    index = pa.concat_tables(index_shard(shard, settings=settings.input, storage_options={}))
-    plan = Plan(index.slice(0, num_documents), read_questions(None, ask=settings.ask), samples=1, as_lists=True)
+    monkeypatch.setattr(actor, "make_engine", lambda job: engine)
+    output = make_output(job)
+    (shard,) = list_shards(Location(uri=job.documents[0]), settings=job.input)
+    index = pa.concat_tables(index_shard(shard, settings=job.input, storage_options={}))
+    plan = Plan(index.slice(0, num_documents), read_questions(None, ask=job.ask), samples=1, as_lists=True)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
-    log = scan_log(output, reader_fingerprint=identify_reader(settings).fingerprint)
+    log = scan_log(output, reader_fingerprint=identify_reader(job.agent).fingerprint)
     task = ReaderTask(
-        settings=settings, run_id=RUN_ID, reader_fingerprint=identify_reader(settings).fingerprint, board=SilentBoard()
+        job=job, run_id=RUN_ID, reader_fingerprint=identify_reader(job.agent).fingerprint, board=SilentBoard()
     )
     reading = Reader(task)
-    bundles = plan.pending(log, retry_failed=settings.retry_failed)
-    documents = [document for bundle in bundles for document in tokenise(bundle, settings=settings)]
+    bundles = plan.pending(log, retry_failed=job.retry_failed)
+    documents = [document for bundle in bundles for document in tokenise(bundle, agent=job.agent, sources=job)]
     tables = await asyncio.gather(*map(reading, documents))
     return [status for table in tables for status in table["status"].to_pylist()]
 
 
-def rows_in(settings: Settings, folder: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(Path(settings.output) / folder).to_pylist()
+def rows_in(run: RunConfig, folder: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(Path(run.output) / folder).to_pylist()
     return rows
 
 
-def wait_until_logged(settings: Settings, *, num_turns: int) -> None:
-    folder = Path(settings.output) / "log" / "turns"
-    while not folder.exists() or len(rows_in(settings, "log/turns")) < num_turns:
+def wait_until_logged(run: RunConfig, *, num_turns: int) -> None:
+    folder = Path(run.output) / "log" / "turns"
+    while not folder.exists() or len(rows_in(run, "log/turns")) < num_turns:
         time.sleep(0.02)
 
 
@@ -123,37 +124,37 @@ def update_paths(num: int) -> list[str]:
 
 
 async def test_shared_reading_killed_in_mid_document_goes_on_without_repeating_a_turn(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = ScriptedEngine(stop_at="update/3")
-    attempt = asyncio.create_task(read_with(killed, settings, monkeypatch))
+    attempt = asyncio.create_task(read_with(killed, job, monkeypatch))
     await killed.stopped.wait()
-    await asyncio.to_thread(wait_until_logged, settings, num_turns=3)
+    await asyncio.to_thread(wait_until_logged, job, num_turns=3)
     attempt.cancel()
     engine = ScriptedEngine()
-    assert await read_with(engine, settings, monkeypatch) == ["ok"] * 3
+    assert await read_with(engine, job, monkeypatch) == ["ok"] * 3
     assert killed.paths == update_paths(4)
-    num_chunks = rows_in(settings, "log/outcomes")[0]["num_chunks"]
+    num_chunks = rows_in(job, "log/outcomes")[0]["num_chunks"]
     assert engine.paths == [*update_paths(num_chunks)[3:], "answer", "answer", "answer"]
 
 
 async def test_shared_update_that_fails_fails_every_reading_of_its_list_with_a_row_each(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = ScriptedEngine(stop_at="update/2", fail=True)
-    assert await read_with(broken, settings, monkeypatch) == ["failed"] * 3
+    assert await read_with(broken, job, monkeypatch) == ["failed"] * 3
     assert broken.paths == update_paths(3)
-    rows = rows_in(settings, "log/outcomes")
+    rows = rows_in(job, "log/outcomes")
     assert {row["error_message"] for row in rows} == {"turn update/2: refused"}
     assert sorted(row["num_turns"] for row in rows) == [0, 0, 2]
     mended = ScriptedEngine()
-    again = settings.model_copy(update={"retry_failed": True})
+    again = job.model_copy(update={"retry_failed": True})
     assert await read_with(mended, again, monkeypatch) == ["ok"] * 3
     assert mended.paths[0] == "update/2"
 
 
 async def test_shared_answer_that_fails_fails_its_reading_alone(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Choosy(ScriptedEngine):
         async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
@@ -163,11 +164,11 @@ async def test_shared_answer_that_fails_fails_its_reading_alone(
                 self._stop_at = ""
             return await super().complete(prompt, seed=seed)
 
-    assert Counter(await read_with(Choosy(), settings, monkeypatch)) == {"ok": 2, "failed": 1}
+    assert Counter(await read_with(Choosy(), job, monkeypatch)) == {"ok": 2, "failed": 1}
 
 
 async def test_shared_readings_that_wait_for_their_list_keep_no_place_from_another_document(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Meeting(ScriptedEngine):
         async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
@@ -178,17 +179,17 @@ async def test_shared_readings_that_wait_for_their_list_keep_no_place_from_anoth
         async def start(self) -> None:
             self.both = asyncio.Barrier(2)
 
-    two_places = settings.model_copy(update={"pool": settings.pool.model_copy(update={"readings_in_flight": 2})})
+    two_places = job.model_copy(update={"pool": job.pool.model_copy(update={"readings_in_flight": 2})})
     async with asyncio.timeout(60):
         assert await read_with(Meeting(), two_places, monkeypatch, num_documents=2) == ["ok"] * 6
 
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
-def test_shared_run_has_a_row_for_each_question_and_makes_each_update_once(settings: Settings) -> None:
-    planned = plan_run(settings)
-    manifest = answer(settings)
-    answers, turns, memories = (rows_in(settings, folder) for folder in ("answers", "log/turns", "memories"))
+def test_shared_run_has_a_row_for_each_question_and_makes_each_update_once(job: JobConfig) -> None:
+    planned = plan_run(job)
+    manifest = answer(job)
+    answers, turns, memories = (rows_in(job, folder) for folder in ("answers", "log/turns", "memories"))
     assert Counter((row["document_id"], row["question"]) for row in answers) == Counter(
         (document, question) for document in "de" for question in QUESTIONS
     )
@@ -212,19 +213,17 @@ def test_shared_run_has_a_row_for_each_question_and_makes_each_update_once(setti
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
-def test_shared_run_with_one_question_changed_reads_its_list_again_and_no_other(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_shared_run_with_one_question_changed_reads_its_list_again_and_no_other(job: JobConfig, tmp_path: Path) -> None:
     def ask(questions: Sequence[str]) -> dict[str, Any]:
         bound = {"question_id": "bound", "document_id": "e", "question": "Why?"}
         rows = [{"question_id": f"q{row}", "document_id": None, "question": text} for row, text in enumerate(questions)]
         pq.write_table(pa.Table.from_pylist([bound, *rows]), tmp_path / "questions.parquet")
-        return answer(settings.model_copy(update={"ask": (), "questions": str(tmp_path / "questions.parquet")}))
+        return answer(job.model_copy(update={"ask": (), "questions": str(tmp_path / "questions.parquet")}))
 
     first = ask(QUESTIONS)
     assert ask(QUESTIONS)["changes"]["readings"]["read"] == 0
     second = ask([*QUESTIONS[:2], "How?"])
-    run_ids = {(row["document_id"], row["question_id"]): row["run_id"] for row in rows_in(settings, "answers")}
+    run_ids = {(row["document_id"], row["question_id"]): row["run_id"] for row in rows_in(job, "answers")}
     assert run_ids.pop(("e", "bound")) == first["run_id"]
     assert set(run_ids.values()) == {second["run_id"]}
     assert len(run_ids) == 6
@@ -232,11 +231,11 @@ def test_shared_run_with_one_question_changed_reads_its_list_again_and_no_other(
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
-def test_shared_question_list_over_its_budget_is_refused_with_the_remedy(settings: Settings) -> None:
+def test_shared_question_list_over_its_budget_is_refused_with_the_remedy(job: JobConfig) -> None:
     with pytest.raises(SettingsError, match=r"the list for every document has \d+ tokens.*split it.*raise the knob"):
-        plan_run(settings.model_copy(update={"ask": tuple(f"What is the number {n}?" for n in range(30))}))
+        plan_run(job.model_copy(update={"ask": tuple(f"What is the number {n}?" for n in range(30))}))
 
 
-def test_shared_rollouts_are_refused(settings: Settings) -> None:
+def test_shared_rollouts_are_refused(job: JobConfig) -> None:
     with pytest.raises(SettingsError, match=r"the turns of 'shared' belong to several questions.*'overwrite'"):
-        sampled_settings(settings)
+        sampled_job(job)

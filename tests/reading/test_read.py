@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pytest
 
+from jobs.settings import job_of
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
@@ -29,7 +30,6 @@ from memagent_batch.reading.agent import Agent, make_agent
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
-from memagent_batch.settings import Settings
 from tests.policies.token_documents import document_of
 
 PROMPTS = PromptTokens(
@@ -196,7 +196,7 @@ def test_agent_tokenises_a_question_once_however_many_documents_it_is_asked_of(
         return encode(self, text)
 
     monkeypatch.setattr(Tokenizer, "encode", counted)
-    agent = make_agent(Settings(documents="d", ask=("Who?",), output="run", model=text_model, engine="simulated"))
+    agent = make_agent(job_of(documents="d", ask=("Who?",), output="run", model=text_model, engine="simulated").agent)
     listed = Question(question_id="who", text="Who?", list_text="1. Who?\n2. Where?")
     tokens = [agent.tokenise(listed) for _ in range(5)]
     assert (encoded["Who?"], encoded["1. Who?\n2. Where?"]) == (1, 1)

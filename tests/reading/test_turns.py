@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memagent_batch.config import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope
@@ -20,7 +21,6 @@ from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal, ListTurns, ReadingTurns, ReplayOnly
-from memagent_batch.settings import LogSettings
 from tests.policies.token_documents import QUESTION, document_of
 
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
@@ -237,7 +237,7 @@ async def test_first_reading_of_a_list_takes_its_place_and_the_others_wait_for_i
 
 def journal_at(folder: Path) -> Journal:
     output = Location(uri=str(folder))
-    log = TurnLogWriter(output, run_id="run", writer_id="w", settings=LogSettings(flush_seconds=600))
+    log = TurnLogWriter(output, run_id="run", writer_id="w", settings=LogConfig(flush_seconds=600))
     return Journal(log=log, suspects=Suspects(output=output, run_id="run"))
 
 
@@ -269,7 +269,7 @@ async def test_turns_wait_for_room_in_the_log_before_they_ask_the_engine(tmp_pat
         async def room(self) -> None:
             await room.wait()
 
-    log = FullLog(Location(uri=str(tmp_path)), run_id="run", writer_id="w", settings=LogSettings())
+    log = FullLog(Location(uri=str(tmp_path)), run_id="run", writer_id="w", settings=LogConfig())
     journal = Journal(log=log, suspects=journal.suspects)
     turns = ReadingTurns(engine=engine, address=ADDRESS, seed=7, journal=journal)
     turn = asyncio.create_task(turns(prompt_of()))

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 
+from jobs.settings import job_of
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.location import Location
@@ -24,7 +25,6 @@ from memagent_batch.runs.history import keep_last_run, recorded_plan
 from memagent_batch.runs.parts import attach_not_read, kept_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.table_files import table_files
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import ReaderIdentity
 
 FAILS = "fails"
@@ -71,9 +71,9 @@ class Nights:
         Raises:
             Killed: at the point `killed_at`: "reading", "tables", or "manifest".
         """
-        settings = Settings(documents="docs", questions="list", output=self.output.uri, **knobs)
-        plan = plan_of(documents, questions, bound=bound, samples=settings.sampling.samples)
-        run = begin_run(self.output, settings, reader=ReaderIdentity(fingerprint=reader, parts={}), plan=plan)
+        job = job_of(documents="docs", questions="list", output=self.output.uri, **knobs)
+        plan = plan_of(documents, questions, bound=bound, samples=job.agent.sampling.samples)
+        run = begin_run(self.output, job, reader=ReaderIdentity(fingerprint=reader, parts={}), plan=plan)
         before = keep_last_run(self.output)
         texts = {text_hash(text): text for text in documents.values() if text}
         not_read = self._read(run, plan, texts, mended=mended, away=away)

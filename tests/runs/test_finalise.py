@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
+from jobs.settings import job_of
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, SupersededError
 from memagent_batch.files.location import Location
@@ -26,7 +27,6 @@ from memagent_batch.runs.history import recorded_plan
 from memagent_batch.runs.parts import attach_not_read, collect_not_read
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.state import read_state
-from memagent_batch.settings import Settings
 from memagent_batch.wiring import ReaderIdentity
 from tests.runs.recorded_nights import AWAY, FAILS, Nights
 
@@ -45,14 +45,14 @@ def plan_of(*, readable: int, broken: int) -> Plan:
 
 
 def begun(folder: Path, plan: Plan) -> Run:
-    settings = Settings(
+    job = job_of(
         documents=str(folder / "docs"),
         output=str(folder / "run"),
         ask=("Who?",),
         storage_options={"secret": SECRET},
         openai={"api_key": SECRET},
     )
-    return begin_run(Location(uri=settings.output), settings, reader=IDENTITY, plan=plan)
+    return begin_run(Location(uri=job.output), job, reader=IDENTITY, plan=plan)
 
 
 def parts_of(run: Run, plan: Plan) -> Iterator[pa.Table]:
@@ -160,13 +160,13 @@ def question_id(plan: Plan) -> str:
 
 def test_run_log_lines_hold_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     begin_log(as_json=True)
-    settings = Settings(
+    job = job_of(
         documents="s3://user:hunter2-hunter2@bucket/docs",
         output=f"memory://user:{SECRET}@bucket/run-{tmp_path.name}",
         ask=("Who?",),
         storage_options={"secret": SECRET},
     )
-    begin_run(Location(uri=settings.output), settings, reader=IDENTITY, plan=plan_of(readable=1, broken=0))
+    begin_run(Location(uri=job.output), job, reader=IDENTITY, plan=plan_of(readable=1, broken=0))
     (line,) = capsys.readouterr().err.splitlines()
     assert json.loads(line)["event"] == "run_started"
     assert SECRET not in line

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from jobs.settings import job_of
+from memagent_batch.config import JobConfig
 from memagent_batch.errors import OutputError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
@@ -19,25 +21,24 @@ from memagent_batch.runs.manifest import (
     write_run_record,
 )
 from memagent_batch.runs.state import read_state
-from memagent_batch.settings import Settings
 
 SECRET = "hunter2-hunter2"
 
 
-def settings_of(output: Path | str, **knobs: Any) -> Settings:
+def settings_of(output: Path | str, **knobs: Any) -> JobConfig:
     given: dict[str, Any] = {"documents": "docs", "ask": ("why?",), "output": str(output)}
-    return Settings(**given | knobs)
+    return job_of(**given | knobs)
 
 
-def begin(output: Location, settings: Settings, **values: Any) -> None:
+def begin(output: Location, job: JobConfig, **values: Any) -> None:
     record: dict[str, Any] = {
         "run_id": "20260101T000000.000Z",
         "started_at": "2026-01-01T00:00:00+00:00",
-        "documents": canonical(settings.documents[0], settings),
-        "questions": asked_questions(settings),
+        "documents": canonical(job.documents[0], job),
+        "questions": asked_questions(job),
         "asked": 3,
         "reader_fingerprint": "f",
-        "settings": public_settings(settings),
+        "settings": public_settings(job),
     }
     assert write_run_record(output, RunRecord(**record | values), version=(output / "run.json").version())
 
@@ -114,7 +115,7 @@ def test_run_record_in_a_place_that_can_not_be_written_is_the_users_to_mend(tmp_
 
 
 def test_run_record_holds_no_secret(tmp_path: Path) -> None:
-    settings = settings_of(
+    job = settings_of(
         tmp_path,
         storage_options={"key": SECRET, "client_kwargs": {"password": SECRET}},
         openai={
@@ -127,16 +128,16 @@ def test_run_record_holds_no_secret(tmp_path: Path) -> None:
         documents=f"ftp://user:p@{SECRET}/{SECRET}@host/docs",
         questions=f"https://host/q.jsonl?X-Amz-Signature={SECRET}",
     )
-    begin(Location(uri=str(tmp_path)), settings)
+    begin(Location(uri=str(tmp_path)), job)
     text = (tmp_path / RUN_FILE).read_text()
     assert SECRET not in text
     assert "http://h/v1" in text
     assert '"max_num_batched_tokens": 512' in text
-    assert SECRET not in json.dumps(public_settings(settings))
+    assert SECRET not in json.dumps(public_settings(job))
 
 
 def test_claim_output_with_a_new_password_or_signature_is_the_same_run(tmp_path: Path) -> None:
-    def settings(secret: str) -> Settings:
+    def settings(secret: str) -> JobConfig:
         place = f"https://user:{secret}@host/docs.jsonl?X-Amz-Signature={secret}"
         return settings_of(tmp_path, documents=place, questions=place)
 
@@ -146,8 +147,8 @@ def test_claim_output_with_a_new_password_or_signature_is_the_same_run(tmp_path:
 
 
 def test_settings_and_location_shown_hide_secrets() -> None:
-    settings = settings_of("out", openai={"api_key": SECRET, "headers": {"api-key": SECRET}})
-    assert SECRET not in repr(settings)
+    job = settings_of("out", openai={"api_key": SECRET, "headers": {"api-key": SECRET}})
+    assert SECRET not in repr(job)
     assert SECRET not in repr(Location(uri="s3://b", storage_options={"secret": SECRET}))
 
 
@@ -215,11 +216,11 @@ def test_claim_output_among_the_documents_is_refused_and_beside_them_is_not(
     (tmp_path / "docs").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "docs")
     documents, output = (uri if "://" in uri else f"{tmp_path}/{uri}" for uri in (documents, output))
-    settings = Settings(documents=documents, output=output, ask=("Who?",))
+    job = job_of(documents=documents, output=output, ask=("Who?",))
     if said is None:
-        require_apart(settings)
+        require_apart(job, output=job.output)
         return
-    several = settings.model_copy(update={"documents": (f"{tmp_path}/elsewhere", *settings.documents)})
-    for among in (settings, several):
+    several = job.model_copy(update={"documents": (f"{tmp_path}/elsewhere", *job.documents)})
+    for among in (job, several):
         with pytest.raises(OutputError, match=f"{said}.*choose an output beside them"):
-            require_apart(among)
+            require_apart(among, output=among.output)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memagent_batch.config import InputConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
@@ -20,7 +21,6 @@ from memagent_batch.log.question_list import asked_in
 from memagent_batch.runs import history
 from memagent_batch.runs import plan as plan_module
 from memagent_batch.runs.plan import Plan, count_pending
-from memagent_batch.settings import InputSettings
 
 KIB = 1024
 EMPTY = TurnIndex(reader_fingerprint="f")
@@ -375,7 +375,7 @@ def test_parts_of_columns_of_more_than_two_gib_are_made_one_by_one(monkeypatch: 
     num_documents, num_bytes = 9, 256 * KIB * KIB
     empty = mmap.mmap(-1, num_documents * num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # takes no memory
     offsets = pa.py_buffer(np.arange(0, (num_documents + 1) * num_bytes, num_bytes, dtype=np.int64))
-    schema = index_schema(InputSettings(carry_columns=("summary",)))
+    schema = index_schema(InputConfig(carry_columns=("summary",)))
     carried = pa.Array.from_buffers(schema.types[-1], num_documents, [None, offsets, pa.py_buffer(empty)])
     documents = pa.Table.from_pylist([document_of(str(n)) for n in range(num_documents)], schema=INDEX_SCHEMA)
     documents = documents.append_column(schema.field(-1), carried)

@@ -13,6 +13,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.config import LogConfig, TableFormat
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.document import ChunkSpan
@@ -26,7 +27,6 @@ from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.schemas import ANSWERS, MEMORIES
 from memagent_batch.runs.tables import PartTables, Projection, count_rows, project, table_bytes
-from memagent_batch.settings import LogSettings, TableFormat
 
 FIRST_MEMORY = "nothing yet"
 STOP, CUT = FinishReason.STOP, FinishReason.LENGTH
@@ -45,9 +45,7 @@ class RecordedRun:
         self.questions = [{"question_id": text, "question": text} for text in questions]
         self.samples = 1
         self.schema = INDEX_SCHEMA
-        self.writer = TurnLogWriter(
-            self.output, run_id="first", writer_id="w", settings=LogSettings(flush_seconds=0.01)
-        )
+        self.writer = TurnLogWriter(self.output, run_id="first", writer_id="w", settings=LogConfig(flush_seconds=0.01))
 
     async def read(
         self,

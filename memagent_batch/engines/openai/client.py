@@ -6,11 +6,11 @@ from typing import Any
 
 import httpx
 
+from memagent_batch.config import OpenAIConfig
 from memagent_batch.engines.openai.outage import Failure
 from memagent_batch.engines.openai.protocol import error_message
 from memagent_batch.engines.openai.retries import is_retried, parse_retry_after
 from memagent_batch.errors import EngineDeadError, EngineStartError
-from memagent_batch.settings import OpenAISettings
 
 CONNECT_SECONDS = 10.0
 """Longest wait for a connection; more means that nobody listens there."""
@@ -22,7 +22,7 @@ TURNED_AWAY = 429
 class OpenAIClient:
     """Sends requests with the user's key and headers, and keeps both out of every message."""
 
-    def __init__(self, settings: OpenAISettings) -> None:
+    def __init__(self, settings: OpenAIConfig) -> None:
         """Opens the client; nothing is sent yet.
 
         Raises:

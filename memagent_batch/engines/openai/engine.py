@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import httpx
 from pydantic import ValidationError
 
+from memagent_batch.config import OpenAIConfig, SamplingConfig
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import require_fit
 from memagent_batch.engines.openai.client import OpenAIClient
@@ -30,7 +31,6 @@ from memagent_batch.errors import (
     EngineStartError,
     EngineUnavailableError,
 )
-from memagent_batch.settings import OpenAISettings, SamplingSettings
 
 PROBE_SECONDS = 60.0
 """Longest wait for the one token of a probe; an endpoint that takes longer has no room for a reading either."""
@@ -56,11 +56,11 @@ class OpenAIEngine:
 
     def __init__(
         self,
-        settings: OpenAISettings,
+        settings: OpenAIConfig,
         *,
         model: str,
         window_tokens: int,
-        sampling: SamplingSettings,
+        sampling: SamplingConfig,
         tokenizer: Tokenizer,
     ) -> None:
         """Takes the settings; `start` looks whether the endpoint serves the model.

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
+from memagent_batch.config import SamplingConfig
 from memagent_batch.domain.turns import Prompt
-from memagent_batch.settings import SamplingSettings
 
 MESSAGE_CHARS = 500
 """Most characters of a server's own message that an error repeats."""
@@ -84,7 +84,7 @@ class ModelList(BaseModel):
     """What is served."""
 
 
-def request_body(prompt: Prompt, *, model: str, sampling: SamplingSettings, seed: int) -> dict[str, Any]:
+def request_body(prompt: Prompt, *, model: str, sampling: SamplingConfig, seed: int) -> dict[str, Any]:
     """Body of `POST /completions` with the fields that every endpoint knows."""
     body: dict[str, Any] = {
         "model": model,
@@ -102,7 +102,7 @@ def request_body(prompt: Prompt, *, model: str, sampling: SamplingSettings, seed
     return body
 
 
-def extension_fields(sampling: SamplingSettings) -> dict[str, Any]:
+def extension_fields(sampling: SamplingConfig) -> dict[str, Any]:
     """Fields that some endpoints refuse, and that may be left out there: none of them is a knob that the user set."""
     fields = NEUTRAL | {RETURN_TOKEN_IDS: True}
     return {name: value for name, value in fields.items() if name != "top_k" or sampling.top_k <= 0}

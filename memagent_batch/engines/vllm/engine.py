@@ -6,13 +6,13 @@ import itertools
 import time
 from typing import TYPE_CHECKING
 
+from memagent_batch.config import SamplingConfig, VllmConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import require_fit
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.engines.vllm.outputs import cause, final_output, finish_reason, logprobs
 from memagent_batch.engines.vllm.start import engine_arguments, require_model, start_engine
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
-from memagent_batch.settings import SamplingSettings, VllmSettings
 
 if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
@@ -24,12 +24,12 @@ class VllmEngine:
 
     def __init__(
         self,
-        settings: VllmSettings,
+        settings: VllmConfig,
         *,
         model: str,
         tokenizer: str | None,
         window_tokens: int,
-        sampling: SamplingSettings,
+        sampling: SamplingConfig,
     ) -> None:
         """Takes the settings; `start` loads the model.
 
@@ -99,7 +99,7 @@ class VllmEngine:
         if not emptied:
             raise EngineDeadError("vLLM keeps what it cached of the old weights: turns are still under way")
 
-    def with_sampling(self, sampling: SamplingSettings) -> "VllmEngine":
+    def with_sampling(self, sampling: SamplingConfig) -> "VllmEngine":
         """The same running engine, drawing otherwise; see `RenewableEngine.with_sampling`.
 
         Raises:

@@ -8,11 +8,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memagent_batch.config import SamplingConfig, Speculation, VllmConfig
 from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.engines.vllm.outputs import cause
 from memagent_batch.engines.weights import WEIGHT_ENDINGS, names_folder
 from memagent_batch.errors import EngineDeadError, EngineStartError
-from memagent_batch.settings import SamplingSettings, Speculation, VllmSettings
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -51,7 +51,7 @@ LOOKUP = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_min": 2
 
 
 def engine_arguments(
-    settings: VllmSettings, *, model: str, tokenizer: str | None, window_tokens: int, sampling: SamplingSettings
+    settings: VllmConfig, *, model: str, tokenizer: str | None, window_tokens: int, sampling: SamplingConfig
 ) -> dict[str, Any]:
     """Keyword arguments of vLLM's AsyncEngineArgs; see `VllmEngine` for what goes in.
 
@@ -87,7 +87,7 @@ def engine_arguments(
     return arguments | _checked(settings.engine_args)
 
 
-def speculates(speculation: Speculation, *, sampling: SamplingSettings, is_cpu: bool) -> bool:
+def speculates(speculation: Speculation, *, sampling: SamplingConfig, is_cpu: bool) -> bool:
     """Whether tokens are guessed ahead: never where a draw or a log-probability could show it.
 
     A guess is accepted by other random numbers than a draw, so that a seed would stand for other tokens with it than

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
+from memagent_batch.config import AgentConfig, EngineKind
 from memagent_batch.evaluation.needles.facts import ASKED, MAGIC_ASKED
 from memagent_batch.evaluation.needles.words import NUMBER_ATTRIBUTES, WORD_ATTRIBUTES
 from memagent_batch.logs import EventKind
-from memagent_batch.settings import EngineKind, Settings
 from memagent_batch.wiring import SHIPPED_MODELS
 
 log = logging.getLogger(__name__)
@@ -17,20 +17,20 @@ EXAMPLE = "What is the access code of quiet-harbour?"
 """A question of a taught form."""
 
 
-def warn_of_untaught(questions: Iterable[str], *, settings: Settings) -> None:
+def warn_of_untaught(questions: Iterable[str], *, agent: AgentConfig) -> None:
     """Warns where a shipped policy is asked for what it was not taught; it would answer all the same."""
-    if settings.engine != EngineKind.VLLM or settings.model not in SHIPPED_MODELS:
+    if agent.engine != EngineKind.VLLM or agent.model not in SHIPPED_MODELS:
         return
     asked = list(dict.fromkeys(questions))
     untaught = [question for question in asked if not is_taught(question)]
     if not untaught:
         return
     message = (
-        f"{settings.model!r} is a policy for demonstration that was taught needle questions such as {EXAMPLE!r}; "
+        f"{agent.model!r} is a policy for demonstration that was taught needle questions such as {EXAMPLE!r}; "
         f"answers to others mean nothing, and {len(untaught)} of {len(asked)} questions are others ({untaught[0]!r}); "
         "name a model with --model"
     )
-    fields = {"model": settings.model, "num_questions": len(asked), "num_untaught": len(untaught)}
+    fields = {"model": agent.model, "num_questions": len(asked), "num_untaught": len(untaught)}
     log.warning(message, extra={"event": EventKind.QUESTIONS_UNTAUGHT, **fields})
 
 

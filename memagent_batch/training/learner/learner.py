@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from memagent_batch.config import LearnerConfig
 from memagent_batch.errors import LearningError, SettingsError
-from memagent_batch.sections import LearnerSettings
 from memagent_batch.training.learner.batches import Batch, Conversation, batches
 from memagent_batch.training.learner.network import load_network, response_logprobs
 from memagent_batch.training.learner.objective import Objective, TokenSums, token_sums
@@ -84,7 +84,7 @@ def together(steps: Sequence[StepFigures]) -> StepFigures:
 class Learner:
     """Updates the weights of one network."""
 
-    def __init__(self, network: Any, *, reference: Any | None, settings: LearnerSettings) -> None:
+    def __init__(self, network: Any, *, reference: Any | None, settings: LearnerConfig) -> None:
         """Takes the network to update, and the frozen one that it must not stray from.
 
         Args:
@@ -240,7 +240,7 @@ def unchanged_sums(items: Sequence[Conversation], *, num_learnt: int) -> dict[st
     return totals
 
 
-def load_learner(model: Path, *, reference: Path, settings: LearnerSettings) -> Learner:
+def load_learner(model: Path, *, reference: Path, settings: LearnerConfig) -> Learner:
     """A learner of the model in a folder; the reference is loaded where it has a weight.
 
     Raises:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from memagent_batch.config import TrainLoopConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Question, Status
@@ -17,7 +18,6 @@ from memagent_batch.reading.agent import Agent, make_agent
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns
-from memagent_batch.settings import Settings
 from memagent_batch.training.learner.tasks import Task
 from memagent_batch.training.rollouts.groups import Asked, GroupMaker, Sample
 from memagent_batch.training.rollouts.table import ROLLOUTS_FOLDER, write_record, write_rollouts
@@ -39,13 +39,13 @@ class Read:
 class Sampler:
     """Reads tasks with an engine that has been started."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(self, engine: Engine, training: TrainLoopConfig) -> None:
         """Takes the engine, and the settings whose model it serves and whose sampling it draws with."""
         self._engine = engine
-        self._settings = settings
-        self._tokenizer = make_tokenizer(settings)
-        self._agent = make_agent(settings)
-        self.reader = identify_reader(settings)
+        self._training = training
+        self._tokenizer = make_tokenizer(training.agent)
+        self._agent = make_agent(training.agent)
+        self.reader = identify_reader(training.agent)
 
     async def read(self, tasks: Sequence[Task]) -> list[Read]:
         """Reads each task `sampling.samples` times, as many readings at once as the settings allow.
@@ -54,7 +54,7 @@ class Sampler:
             EngineDeadError: the engine can serve nothing more.
             RunFailedError: no sample could be read.
         """
-        slots = asyncio.Semaphore(self._settings.pool.readings_in_flight)
+        slots = asyncio.Semaphore(self._training.pool.readings_in_flight)
         read = list(await asyncio.gather(*[self._task(task, slots) for task in tasks]))
         samples = [sample for each in read for sample in each.samples]
         if all(sample.response is None for sample in samples):
@@ -74,7 +74,7 @@ class Sampler:
                     reader_fingerprint=self.reader.fingerprint,
                 )
             )
-            for number in range(self._settings.sampling.samples)
+            for number in range(self._training.agent.sampling.samples)
         ]
         agent, document = self._agent_for(task), self._document(task)
         await asyncio.gather(*[self._sample(sample, task, document, agent, slots) for sample in samples])
@@ -92,7 +92,7 @@ class Sampler:
         turns = ReadingTurns(
             engine=self._engine,
             address=sample.address,
-            seed=self._settings.sampling.seed,
+            seed=self._training.agent.sampling.seed,
             observe=lambda prompt, completion: sample.turns.append((prompt, completion)),
         )
         question = Question(question_id=task.question_id, text=task.question)
@@ -110,11 +110,11 @@ class Sampler:
 
     def _agent_for(self, task: Task) -> Agent:
         """The agent with chunks as short as the task wants them."""
-        policy = self._settings.policy
+        policy = self._training.agent.policy
         if task.chunk_tokens is None or task.chunk_tokens >= policy.chunk_tokens:
             return self._agent
         shorter = policy.model_copy(update={"chunk_tokens": task.chunk_tokens})
-        return replace(self._agent, policy=make_policy(self._settings.model_copy(update={"policy": shorter})))
+        return replace(self._agent, policy=make_policy(self._training.agent.model_copy(update={"policy": shorter})))
 
 
 def report_failed(task: Task, reading: Reading) -> None:
@@ -129,10 +129,10 @@ def report_failed(task: Task, reading: Reading) -> None:
 
 
 def write_step_rollouts(
-    output: Location, read: Sequence[Read], *, settings: Settings, sampler: Sampler, run_id: str
+    output: Location, read: Sequence[Read], *, training: TrainLoopConfig, sampler: Sampler, run_id: str
 ) -> dict[str, Any]:
     """Rewards what was read and writes `rollouts/`, then `rollouts.json`, which is returned."""
-    maker = GroupMaker(settings, run_id=run_id, reader=sampler.reader)
+    maker = GroupMaker(training.agent, training.rollouts, run_id=run_id, reader=sampler.reader)
     groups = (maker.group(each.asked, each.samples) for each in read)
     try:
         (output / ROLLOUTS_FOLDER).delete()
@@ -140,12 +140,14 @@ def write_step_rollouts(
         files = list(write_rollouts(output, made, part=0, run_id=run_id))
     finally:
         maker.close()
-    return write_record(output, maker.counts, files, settings=settings, run_id=run_id)
+    return write_record(
+        output, maker.counts, files, sampling=training.agent.sampling, rollouts=training.rollouts, run_id=run_id
+    )
 
 
-def mean_reward_of(read: Sequence[Read], *, settings: Settings, sampler: Sampler) -> float:
+def mean_reward_of(read: Sequence[Read], *, training: TrainLoopConfig, sampler: Sampler) -> float:
     """Mean reward of what was read; a failed reading counts as 0."""
-    maker = GroupMaker(settings, run_id="", reader=sampler.reader)
+    maker = GroupMaker(training.agent, training.rollouts, run_id="", reader=sampler.reader)
     try:
         for each in read:
             maker.group(each.asked, each.samples)

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from memagent_batch.config import TrainLoopConfig
 from memagent_batch.errors import OutputError
 from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.json_files import read_json, write_json
@@ -24,7 +25,6 @@ from memagent_batch.files.location import Location
 from memagent_batch.runs.manifest import public_settings
 from memagent_batch.training.learner.network import sync
 from memagent_batch.training.rollouts.table import ROLLOUTS_FILE
-from memagent_batch.training.settings import TrainLoopSettings
 
 LOOP_FORMAT = "memagent-loop/1"
 LOOP_FILE, UPDATE_FILE, EVALUATION_FILE = "loop.json", "update.json", "evaluation.json"
@@ -89,14 +89,14 @@ class Step:
         self.state.unlink(missing_ok=True)
 
 
-def claim_loop(settings: TrainLoopSettings) -> Path:
+def claim_loop(training: TrainLoopConfig) -> Path:
     """The loop's folder, if it is empty or this very loop's.
 
     Raises:
         OutputError: it holds something else, or the same loop with other knobs; names them.
     """
-    folder = Path(settings.output)
-    knobs = public_settings(settings)
+    folder = Path(training.output)
+    knobs = public_settings(training)
     place = Location(uri=str(folder))
     record = claimed_record(place, LOOP_FILE, layout=LOOP_FORMAT)
     if record is None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.config import SourceConfig, TrainLoopConfig
 from memagent_batch.errors import DocumentMissingError, InputError, MemagentError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import fetch_texts, index_schema, index_shard, require_unique_ids
@@ -15,7 +16,6 @@ from memagent_batch.inputs.questions import missing_documents, read_questions
 from memagent_batch.inputs.shards import list_shards
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.plan import Plan
-from memagent_batch.training.settings import TrainLoopSettings
 from memagent_batch.wiring import make_documents
 
 log = logging.getLogger(__name__)
@@ -49,46 +49,58 @@ class TableTasks:
     An epoch has whole steps only. What is left over is another lot in each epoch.
     """
 
-    def __init__(self, settings: TrainLoopSettings) -> None:
+    def __init__(self, training: TrainLoopConfig) -> None:
         """Reads the questions and indexes the documents; texts are read when their step comes.
 
         Raises:
             InputError: they can't be read, or none of the questions that may be learnt from has references.
         """
-        self._settings = settings
-        held_out = _held_out_keys(settings)
-        self._asked = [row for row in _asked(settings, settings.questions) if _key(row) not in held_out]
+        self._sources, self._seed = require_sources(training), training.loop.seed
+        held_out = {_key(row) for row in _asked(self._sources, training.loop.held_out)}
+        self._asked = [row for row in _asked(self._sources, self._sources.questions) if _key(row) not in held_out]
         if not self._asked:
             raise InputError(
                 "no question can be learnt from: none has references, or all are held out; add a column `references` "
                 "(a text or a list of texts) to the question list, or take questions out of loop.held_out"
             )
-        self._size = min(settings.loop.questions_per_step, len(self._asked))
+        self._size = min(training.loop.questions_per_step, len(self._asked))
 
     def __call__(self, step: int) -> list[Task]:
         """The tasks of a step."""
         whole_steps = len(self._asked) // self._size
         epoch, part = divmod(step - 1, whole_steps)
-        order = random.Random(f"{self._settings.loop.seed} {epoch}").sample(range(len(self._asked)), len(self._asked))
+        order = random.Random(f"{self._seed} {epoch}").sample(range(len(self._asked)), len(self._asked))
         chosen = [self._asked[place] for place in order[part * self._size : (part + 1) * self._size]]
-        return fetch_tasks(chosen, settings=self._settings)
+        return fetch_tasks(chosen, sources=self._sources)
 
 
-def read_held_out(settings: TrainLoopSettings) -> list[Task]:
+def read_held_out(training: TrainLoopConfig) -> list[Task]:
     """The tasks of the held-out question list; none where there is no such list."""
-    if settings.loop.held_out is None:
+    if training.loop.held_out is None:
         return []
-    return fetch_tasks(_asked(settings, settings.loop.held_out), settings=settings)
+    sources = require_sources(training)
+    return fetch_tasks(_asked(sources, training.loop.held_out), sources=sources)
 
 
-def fetch_tasks(asked: Sequence[dict[str, Any]], *, settings: TrainLoopSettings) -> list[Task]:
+def require_sources(training: TrainLoopConfig) -> SourceConfig:
+    """The documents and the question list.
+
+    Raises:
+        SettingsError: one of them is missing.
+    """
+    if training.sources is None or training.sources.questions is None:
+        raise SettingsError("questions: missing; give a question list with references")
+    return training.sources
+
+
+def fetch_tasks(asked: Sequence[dict[str, Any]], *, sources: SourceConfig) -> list[Task]:
     """Tasks with their texts; those of a document that can't be read are told and left out."""
     if not asked:
         return []
-    rows = pa.Table.from_pylist([row["document"] for row in asked], schema=index_schema(settings.input))
+    rows = pa.Table.from_pylist([row["document"] for row in asked], schema=index_schema(sources.input))
     texts: dict[int, str] = {}
-    documents = make_documents(settings)
-    for fetched in fetch_texts(rows, documents=documents[0], settings=settings.input):
+    documents = make_documents(sources)
+    for fetched in fetch_texts(rows, documents=documents[0], settings=sources.input):
         if fetched.text is None:
             _warn_of_unread(asked[fetched.row]["document"]["document_id"], fetched.error)
         else:
@@ -111,29 +123,25 @@ def _warn_of_unread(document_id: str, error: MemagentError | None) -> None:
     log.warning(message, extra={"event": EventKind.READING_FAILED, "document_id": document_id})
 
 
-def _held_out_keys(settings: TrainLoopSettings) -> set[tuple[str, str]]:
-    return {_key(row) for row in _asked(settings, settings.loop.held_out)} if settings.loop.held_out else set()
-
-
 def _key(row: dict[str, Any]) -> tuple[str, str]:
     return (row["document"]["document_id"], row["question"]["question"])
 
 
-def _asked(settings: TrainLoopSettings, uri: str | None) -> list[dict[str, Any]]:
+def _asked(sources: SourceConfig, uri: str | None) -> list[dict[str, Any]]:
     """Each question of a list that has references with each document that it is asked of."""
     if uri is None:
-        raise SettingsError("questions: missing; give a question list with references")
-    documents = make_documents(settings)
-    shards = list_shards(*documents, settings=settings.input)
+        return []
+    documents = make_documents(sources)
+    shards = list_shards(*documents, settings=sources.input)
     index = pa.concat_tables(
         [
             table
             for shard in shards
-            for table in index_shard(shard, settings=settings.input, storage_options=settings.storage_options)
+            for table in index_shard(shard, settings=sources.input, storage_options=sources.storage_options)
         ]
     )
     require_unique_ids(index, documents=documents[0])
-    questions = read_questions(Location(uri=uri, storage_options=settings.storage_options), ask=())
+    questions = read_questions(Location(uri=uri, storage_options=sources.storage_options), ask=())
     for document_id in missing_documents(questions, index):
         _warn_of_unread(document_id, DocumentMissingError("no document has this id"))
     plan = Plan(index, questions, samples=1)

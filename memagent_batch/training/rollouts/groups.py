@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.config import AgentConfig, RolloutConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.advantages import group_advantages, rewards_are_equal
 from memagent_batch.domain.answers import extract_answer
@@ -16,7 +17,6 @@ from memagent_batch.domain.rewards import Overlong
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.weights import weights_version
 from memagent_batch.log.index import Row
-from memagent_batch.settings import Settings
 from memagent_batch.training.rollouts.rewarder import Rewarded, Rewarder
 from memagent_batch.training.rollouts.table import ROLLOUTS
 from memagent_batch.wiring import ReaderIdentity
@@ -59,11 +59,11 @@ class Asked:
 class GroupMaker:
     """Makes the rows of groups, and counts them."""
 
-    def __init__(self, settings: Settings, *, run_id: str, reader: ReaderIdentity) -> None:
+    def __init__(self, agent: AgentConfig, rollouts: RolloutConfig, *, run_id: str, reader: ReaderIdentity) -> None:
         """Takes the knobs that the samples were drawn with, and whose they are."""
-        self._settings = settings
-        self._constant = _constant_columns(settings, run_id=run_id, reader=reader)
-        self._reward = Rewarder(settings.rollouts, extraction=settings.extraction)
+        self._agent, self._rollouts = agent, rollouts
+        self._constant = _constant_columns(agent, rollouts, run_id=run_id, reader=reader)
+        self._reward = Rewarder(rollouts, extraction=agent.extraction)
         self.counts: dict[str, Any] = {**dict.fromkeys(COUNTS, 0), "reward_sum": 0.0}
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class GroupMaker:
 
     def group(self, asked: Asked, samples: Sequence[Sample]) -> pa.Table | None:
         """The group's rows, a table of `ROLLOUTS`; None where it teaches nothing and is left out."""
-        knobs = self._settings.rollouts
+        knobs = self._rollouts
         rewarded_G = [self._rewarded(sample, asked) for sample in samples]
         rewards_G = [rewarded.reward for rewarded in rewarded_G]
         advantages_G = group_advantages(rewards_G, kind=knobs.advantage)
@@ -100,7 +100,7 @@ class GroupMaker:
     def _rewarded(self, sample: Sample, asked: Asked) -> Rewarded:
         if sample.response is None:
             return Rewarded()
-        overlong = self._settings.rollouts.overlong
+        overlong = self._rollouts.overlong
         if sample.is_cut and overlong is Overlong.MASK:
             return Rewarded(error="a turn was cut at its budget")
         rewarded = self._reward(sample.response, asked.references)
@@ -109,12 +109,11 @@ class GroupMaker:
         return rewarded
 
     def _rows(self, sample: Sample, *, learnt: bool) -> Iterator[Row]:
-        settings = self._settings
         ended = sample.response is not None
         shared = {
             "sample": sample.address.sample,
             "num_turns": len(sample.turns),
-            "answer": extract_answer(sample.response or "", extraction=settings.extraction),
+            "answer": extract_answer(sample.response or "", extraction=self._agent.extraction),
             "status": Status.OK if ended else Status.FAILED,
         }
         if not sample.turns:
@@ -132,7 +131,7 @@ class GroupMaker:
                 "response_mask": [int(learnt)] * len(completion.token_ids),
                 "finish_reason": completion.finish_reason,
                 "max_tokens": prompt.max_tokens,
-                "seed": sample.address.turn_seed(prompt.path, seed=settings.sampling.seed),
+                "seed": sample.address.turn_seed(prompt.path, seed=self._agent.sampling.seed),
                 "token_start": prompt.span and prompt.span.token_start,
                 "token_end": prompt.span and prompt.span.token_end,
             }
@@ -152,14 +151,14 @@ def group_id(document_id: str, question_id: str) -> str:
     return hashlib.sha256(json.dumps([document_id, question_id]).encode()).hexdigest()[:16]
 
 
-def _constant_columns(settings: Settings, *, run_id: str, reader: ReaderIdentity) -> Row:
+def _constant_columns(agent: AgentConfig, rollouts: RolloutConfig, *, run_id: str, reader: ReaderIdentity) -> Row:
     return {
         "run_id": run_id,
-        "data_source": settings.rollouts.data_source,
-        "model": settings.model,
-        "weights_version": settings.weights_version or weights_version(reader.parts["model_sha256"]),
+        "data_source": rollouts.data_source,
+        "model": agent.model,
+        "weights_version": agent.weights_version or weights_version(reader.parts["model_sha256"]),
         "tokenizer_hash": reader.parts["tokenizer_sha256"],
         "chat_template_hash": reader.parts["chat_template_sha256"],
         "prompt_set": reader.parts["prompt_set"],
-        **settings.sampling.model_dump(include={"temperature", "top_p", "top_k"}),
+        **agent.sampling.model_dump(include={"temperature", "top_p", "top_k"}),
     }

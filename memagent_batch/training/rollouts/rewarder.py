@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+from memagent_batch.config import RolloutConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.rewards import BUILT_IN_REWARDS, built_in_reward
 from memagent_batch.errors import SettingsError
-from memagent_batch.sections import RolloutSettings
 from memagent_batch.training.rollouts import reward_server
 
 IMPORT_SECONDS = 120.0
@@ -38,7 +38,7 @@ class Rewarded:
 class Rewarder:
     """Rewards responses by the knobs."""
 
-    def __init__(self, settings: RolloutSettings, *, extraction: Extraction) -> None:
+    def __init__(self, settings: RolloutConfig, *, extraction: Extraction) -> None:
         """Takes the knobs; a function of the user's is imported when it is first asked."""
         self._settings = settings
         self._built_in = None
@@ -154,7 +154,7 @@ class _ProcessFailedError(Exception):
     """The process can't be asked any more."""
 
 
-def require_reward(settings: RolloutSettings, *, import_seconds: float = IMPORT_SECONDS) -> None:
+def require_reward(settings: RolloutConfig, *, import_seconds: float = IMPORT_SECONDS) -> None:
     """Refuses a reward of the user's that can't be imported; it is tried in a process of its own.
 
     Raises:

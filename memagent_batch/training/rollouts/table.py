@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.config import RolloutConfig, SamplingConfig
 from memagent_batch.files.columns import column
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
@@ -13,7 +14,6 @@ from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.log.schemas import RUN_ID, SAMPLE
 from memagent_batch.runs.claim import TableSet
 from memagent_batch.runs.schemas import DOCUMENT_ID, QUESTION_ID
-from memagent_batch.settings import Settings
 
 ROLLOUTS_FOLDER = "rollouts"
 ROLLOUTS_FILE = "rollouts.json"
@@ -92,23 +92,30 @@ def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, r
 
 
 def write_record(
-    output: Location, counts: Mapping[str, Any], files: Sequence[str], *, settings: Settings, run_id: str
+    output: Location,
+    counts: Mapping[str, Any],
+    files: Sequence[str],
+    *,
+    sampling: SamplingConfig,
+    rollouts: RolloutConfig,
+    run_id: str,
 ) -> dict[str, Any]:
     """Writes `rollouts.json` into a place where nobody else writes, and returns what it says; see `rollouts_record`."""
-    record = rollouts_record(counts, files, settings=settings, run_id=run_id)
+    record = rollouts_record(counts, files, sampling=sampling, rollouts=rollouts, run_id=run_id)
     write_json(output / ROLLOUTS_FILE, record)
     return record
 
 
 def rollouts_record(
-    counts: Mapping[str, Any], files: Sequence[str], *, settings: Settings, run_id: str
+    counts: Mapping[str, Any], files: Sequence[str], *, sampling: SamplingConfig, rollouts: RolloutConfig, run_id: str
 ) -> dict[str, Any]:
     """What `rollouts.json` says, without which the table is not whole.
 
     Args:
         counts: what was counted of its groups, `reward_sum` among it.
         files: names of all its files.
-        settings: how the samples were drawn and rewarded.
+        sampling: how the samples were drawn.
+        rollouts: how they were rewarded.
         run_id: the run.
     """
     told = {name: count for name, count in counts.items() if name != "reward_sum"}
@@ -118,8 +125,8 @@ def rollouts_record(
         "run_id": run_id,
         "counts": told,
         "mean_reward": counts["reward_sum"] / num_rewarded if num_rewarded else None,
-        "rollouts": settings.rollouts.model_dump(mode="json"),
-        "sampling": settings.sampling.model_dump(mode="json"),
+        "rollouts": rollouts.model_dump(mode="json"),
+        "sampling": sampling.model_dump(mode="json"),
         "files": list(files),
         "finished_at": datetime.now(UTC).isoformat(),
     }

@@ -8,6 +8,7 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.config import JobConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.errors import DocumentError, SupersededError
@@ -20,7 +21,6 @@ from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.plan import PART_COLUMN
-from memagent_batch.settings import Settings
 from memagent_batch.training.rollouts.groups import COUNTS, Asked, GroupMaker, Sample
 from memagent_batch.training.rollouts.table import write_rollouts
 from memagent_batch.wiring import ReaderIdentity, make_output
@@ -37,7 +37,7 @@ REPORT = pa.schema(
 class RolloutTask:
     """What every projecting task of a run knows."""
 
-    settings: Settings
+    job: JobConfig
     """All knobs, as the readings had them."""
     run_id: str
     """The run that was collected."""
@@ -52,7 +52,7 @@ def project_rollouts(part: pa.Table, *, task: RolloutTask) -> pa.Table:
         SupersededError: a newer attempt holds the claim; no file is left.
     """
     projector = Projector(task)
-    output = make_output(task.settings)
+    output = make_output(task.job)
     require_claim(output, run_id=task.run_id)
     groups = projector.groups(part)
     try:
@@ -74,12 +74,12 @@ class Projector:
 
     def __init__(self, task: RolloutTask) -> None:
         """Loads tokeniser and prompts."""
-        settings = task.settings
+        job = task.job
         self._task = task
-        self._agent = make_agent(settings)
-        self._output = make_output(settings)
+        self._agent = make_agent(job.agent)
+        self._output = make_output(job)
         self._questions: dict[int, Row] = {}
-        self.maker = GroupMaker(settings, run_id=task.run_id, reader=task.reader)
+        self.maker = GroupMaker(job.agent, job.rollouts, run_id=task.run_id, reader=task.reader)
         self.missing: list[str] = []
 
     def groups(self, part: pa.Table) -> Iterator[pa.Table]:
@@ -91,7 +91,8 @@ class Projector:
         readable = part.filter(pc.is_null(part["error"]))
         for unread in part.filter(pc.is_valid(part["error"])).to_pylist():
             yield from self._document(_unread(unread), {}, outcomes)
-        for document in chain.from_iterable(map(planned_documents, tokenise(readable, settings=self._task.settings))):
+        calls = tokenise(readable, agent=self._task.job.agent, sources=self._task.job)
+        for document in chain.from_iterable(map(planned_documents, calls)):
             turns = read_turns(
                 self._output,
                 document.turn_files,
@@ -165,7 +166,7 @@ class Projector:
         replay = ReadingTurns(
             engine=ReplayOnly(),
             address=sample.address,
-            seed=self._task.settings.sampling.seed,
+            seed=self._task.job.agent.sampling.seed,
             held=turns,
             observe=lambda prompt, completion: sample.turns.append((prompt, completion)),
         )

@@ -10,13 +10,20 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+from memagent_batch.config import (
+    AgentConfig,
+    LearnerConfig,
+    LoopConfig,
+    PolicyConfig,
+    PoolConfig,
+    RolloutConfig,
+    TrainLoopConfig,
+    VllmConfig,
+)
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.evaluation.needles.facts import Split
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
-from memagent_batch.sections import LearnerSettings, LoopSettings, RolloutSettings
-from memagent_batch.settings import PolicySettings, PoolSettings, VllmSettings
 from memagent_batch.training.learner.tasks import Task
-from memagent_batch.training.settings import TrainLoopSettings
 from memagent_batch.wiring import TINY_MODEL
 from pipelines.train_loop import train_loop
 
@@ -110,30 +117,30 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--seed", type=int, default=0, help="source of every choice (default: 0)")
     arguments = options.parse_args(argv)
     tasks = NeedleTasks(Tokenizer(str(TINY_MODEL)), seed=arguments.seed)
-    summary = train_loop(loop_settings(arguments), tasks=tasks, held_out=tasks.held_out())
+    summary = train_loop(loop_config(arguments), tasks=tasks, held_out=tasks.held_out())
     print(json.dumps(summary))
 
 
-def loop_settings(arguments: argparse.Namespace) -> TrainLoopSettings:
+def loop_config(arguments: argparse.Namespace) -> TrainLoopConfig:
     """The loop's knobs; documents and questions are made, not read."""
-    return TrainLoopSettings(
-        documents="needles",
-        questions="needles",
-        output=str(arguments.output),
-        model=arguments.model,
-        window_tokens=2048,
-        policy=PolicySettings(
-            kind=arguments.policy,
-            chunk_tokens=1024,
-            overlap_tokens=48,
-            question_tokens=128,
-            memory_tokens=128,
-            answer_tokens=64,
+    return TrainLoopConfig(
+        agent=AgentConfig(
+            model=arguments.model,
+            window_tokens=2048,
+            policy=PolicyConfig(
+                kind=arguments.policy,
+                chunk_tokens=1024,
+                overlap_tokens=48,
+                question_tokens=128,
+                memory_tokens=128,
+                answer_tokens=64,
+            ),
+            vllm=VllmConfig(cpu_kv_cache_gib=1, dtype="float32"),
         ),
-        pool=PoolSettings(readings_in_flight=384),
-        vllm=VllmSettings(cpu_kv_cache_gib=1, dtype="float32"),
-        rollouts=RolloutSettings(group_size=SAMPLES, drop_equal=True),
-        learner=LearnerSettings(
+        output=str(arguments.output),
+        pool=PoolConfig(readings_in_flight=384),
+        rollouts=RolloutConfig(group_size=SAMPLES, drop_equal=True),
+        learner=LearnerConfig(
             questions_per_optimiser_step=QUESTIONS,
             learning_rate=4e-4,
             warmup_steps=1,
@@ -142,7 +149,7 @@ def loop_settings(arguments: argparse.Namespace) -> TrainLoopSettings:
             sure_above=0.99,
             device="cpu",
         ),
-        loop=LoopSettings(max_minutes=arguments.minutes, max_steps=arguments.steps, evaluate_every=5),
+        loop=LoopConfig(max_minutes=arguments.minutes, max_steps=arguments.steps, evaluate_every=5),
     )
 
 

@@ -4,16 +4,15 @@ import random
 
 import pytest
 
+from memagent_batch.config import AgentConfig, EngineKind
 from memagent_batch.evaluation.needles.facts import Split, make_needle
 from memagent_batch.evaluation.needles.taught import EXAMPLE, is_taught, warn_of_untaught
-from memagent_batch.settings import Settings
 
 
 def warnings_of(
     caplog: pytest.LogCaptureFixture, *questions: str, model: str = "tiny", engine: str = "vllm"
 ) -> list[str]:
-    settings = Settings(documents="d", output="o", ask=questions, model=model, engine=engine)
-    warn_of_untaught(questions, settings=settings)
+    warn_of_untaught(questions, agent=AgentConfig(model=model, engine=EngineKind(engine)))
     return caplog.messages
 
 

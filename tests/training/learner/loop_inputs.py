@@ -6,30 +6,38 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.sections import LearnerSettings, LoopSettings, RolloutSettings
-from memagent_batch.settings import PolicySettings, VllmSettings
-from memagent_batch.training.settings import TrainLoopSettings
+from memagent_batch.config import (
+    AgentConfig,
+    LearnerConfig,
+    LoopConfig,
+    PolicyConfig,
+    RolloutConfig,
+    SourceConfig,
+    TrainLoopConfig,
+    VllmConfig,
+)
 
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again. "
 NAMES = ("copper-falcon", "silver-otter", "red-tower", "quiet-harbor", "golden-needle")
 
 
-def loop_settings(folder: Path, *, max_steps: int, **learner: Any) -> TrainLoopSettings:
+def loop_config(folder: Path, *, max_steps: int, **learner: Any) -> TrainLoopConfig:
     """Five documents with a number each; four are learnt from, two a step, and the last is held out."""
     if not (folder / "documents.parquet").exists():
         write_inputs(folder)
-    return TrainLoopSettings(
-        documents=str(folder / "documents.parquet"),
-        questions=str(folder / "questions.parquet"),
+    return TrainLoopConfig(
+        agent=AgentConfig(
+            window_tokens=1024,
+            policy=PolicyConfig(chunk_tokens=256, question_tokens=64, memory_tokens=64, answer_tokens=32),
+            vllm=VllmConfig(dtype="float32", cpu_kv_cache_gib=1),
+        ),
+        sources=SourceConfig(documents=str(folder / "documents.parquet"), questions=str(folder / "questions.parquet")),
         output=str(folder / "loop"),
-        window_tokens=1024,
-        policy=PolicySettings(chunk_tokens=256, question_tokens=64, memory_tokens=64, answer_tokens=32),
-        vllm=VllmSettings(dtype="float32", cpu_kv_cache_gib=1),
-        rollouts=RolloutSettings(group_size=4),
-        learner=LearnerSettings(
+        rollouts=RolloutConfig(group_size=4),
+        learner=LearnerConfig(
             **{"learning_rate": 1e-4, "warmup_steps": 0, "device": "cpu", **learner},
         ),
-        loop=LoopSettings(
+        loop=LoopConfig(
             questions_per_step=2, max_steps=max_steps, held_out=str(folder / "held_out.parquet"), evaluate_every=2
         ),
     )

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
+from memagent_batch.config import LearnerConfig
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.engines.weights import model_sha256, weights_version
 from memagent_batch.errors import LearningError
-from memagent_batch.sections import LearnerSettings
 from memagent_batch.training.learner.batches import Conversation, to_batch
 from memagent_batch.training.learner.learner import Learner, load_learner
 from memagent_batch.training.learner.network import response_logprobs, write_model
 
-GENTLE = LearnerSettings(learning_rate=1e-3, kl_weight=0.0, warmup_steps=0, device="cpu")
+GENTLE = LearnerConfig(learning_rate=1e-3, kl_weight=0.0, warmup_steps=0, device="cpu")
 
 
 @pytest.fixture(autouse=True)

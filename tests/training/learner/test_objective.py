@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from memagent_batch.sections import LearnerSettings
+from memagent_batch.config import LearnerConfig
 from memagent_batch.training.learner.batches import Conversation, batches, to_batch
 from memagent_batch.training.learner.learner import Learner
 from memagent_batch.training.learner.network import response_logprobs
@@ -97,7 +97,7 @@ def gradients() -> torch.Tensor:
 
 
 def learner(**knobs: Any) -> Learner:
-    chosen = LearnerSettings(**knobs)
+    chosen = LearnerConfig(**knobs)
     NETWORK.zero_grad()
     return Learner(NETWORK, reference=REFERENCE if chosen.kl_weight else None, settings=chosen)
 

@@ -4,15 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from memagent_batch.config import TrainLoopConfig
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import EngineRequestError, RunFailedError
 from memagent_batch.training.learner.sampling import Sampler
 from memagent_batch.training.learner.steps import Step
 from memagent_batch.training.learner.tasks import TableTasks, Task
-from memagent_batch.training.settings import TrainLoopSettings
-from pipelines.collect import sampled_settings
-from pipelines.train_loop import at_step
-from tests.training.learner.loop_inputs import loop_settings
+from pipelines.train_loop import at_step, sampled
+from tests.training.learner.loop_inputs import loop_config
 
 
 class RefusingEngine:
@@ -33,8 +32,8 @@ class RefusingEngine:
         pass
 
 
-def sampler_of(settings: TrainLoopSettings, *, refuse_all: bool = False) -> Sampler:
-    current = sampled_settings(at_step(settings, Step(Path(settings.output), 0)))
+def sampler_of(training: TrainLoopConfig, *, refuse_all: bool = False) -> Sampler:
+    current = sampled(at_step(training, Step(Path(training.output), 0)))
     return Sampler(RefusingEngine(refuse_all=refuse_all), current)
 
 
@@ -42,9 +41,9 @@ def sampler_of(settings: TrainLoopSettings, *, refuse_all: bool = False) -> Samp
 async def test_sampler_warns_of_readings_that_failed_and_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = loop_settings(tmp_path, max_steps=1)
-    tasks = TableTasks(settings)(1)
-    read = await sampler_of(settings).read(tasks)
+    training = loop_config(tmp_path, max_steps=1)
+    tasks = TableTasks(training)(1)
+    read = await sampler_of(training).read(tasks)
     samples = [sample for each in read for sample in each.samples]
     failed = [sample for sample in samples if sample.response is None]
     assert 0 < len(failed) < len(samples) == 8
@@ -57,10 +56,10 @@ async def test_sampler_warns_of_readings_that_failed_and_goes_on(
 async def test_sampler_question_over_its_budget_is_logged_and_costs_no_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = loop_settings(tmp_path, max_steps=1)
-    tasks = TableTasks(settings)(1)
+    training = loop_config(tmp_path, max_steps=1)
+    tasks = TableTasks(training)(1)
     long = Task(document_id="d", text="text", question_id="long", question="why " * 200, references=("x",))
-    read = await sampler_of(settings).read([long, *tasks])
+    read = await sampler_of(training).read([long, *tasks])
     assert [sample.response for sample in read[0].samples] == [None] * 4
     assert any(sample.response is not None for each in read[1:] for sample in each.samples)
     assert "question 'long' has" in caplog.text
@@ -68,8 +67,8 @@ async def test_sampler_question_over_its_budget_is_logged_and_costs_no_other(
 
 @pytest.mark.asyncio
 async def test_sampler_that_can_read_nothing_stops_the_loop(tmp_path: Path) -> None:
-    settings = loop_settings(tmp_path, max_steps=1)
+    training = loop_config(tmp_path, max_steps=1)
     with pytest.raises(RunFailedError, match="none of 8 samples could be read"):
-        await sampler_of(settings, refuse_all=True).read(TableTasks(settings)(1))
+        await sampler_of(training, refuse_all=True).read(TableTasks(training)(1))
     with pytest.raises(RunFailedError, match="none of 0 samples"):
-        await sampler_of(settings).read([])
+        await sampler_of(training).read([])

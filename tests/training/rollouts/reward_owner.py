@@ -4,13 +4,13 @@ import sys
 import threading
 import time
 
+from memagent_batch.config import RolloutConfig
 from memagent_batch.domain.answers import Extraction
-from memagent_batch.sections import RolloutSettings
 from memagent_batch.training.rollouts.rewarder import Rewarder
 
 
 def main() -> None:
-    knobs = RolloutSettings(
+    knobs = RolloutConfig(
         reward="tests.training.rollouts.rewards_of_mine:hangs", allow_reward_code=True, reward_timeout_seconds=600
     )
     rewarder = Rewarder(knobs, extraction=Extraction.AUTO)

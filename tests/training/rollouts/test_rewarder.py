@@ -7,9 +7,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from memagent_batch.config import RolloutConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import SettingsError
-from memagent_batch.sections import RolloutSettings
 from memagent_batch.training.rollouts.rewarder import Rewarded, Rewarder, require_reward
 
 MINE = "tests.training.rollouts.rewards_of_mine"
@@ -25,13 +25,13 @@ def rewarders() -> Iterator[list[Rewarder]]:
 
 
 def rewarder_of(opened: list[Rewarder], name: str, *, seconds: float = 60) -> Rewarder:
-    settings = RolloutSettings(reward=f"{MINE}:{name}", allow_reward_code=True, reward_timeout_seconds=seconds)
+    settings = RolloutConfig(reward=f"{MINE}:{name}", allow_reward_code=True, reward_timeout_seconds=seconds)
     opened.append(Rewarder(settings, extraction=Extraction.AUTO))
     return opened[-1]
 
 
 def test_rewarder_built_in_rewards_the_answer() -> None:
-    rewarder = Rewarder(RolloutSettings(), extraction=Extraction.AUTO)
+    rewarder = Rewarder(RolloutConfig(), extraction=Extraction.AUTO)
     assert [rewarder(f"\\boxed{{{text}}}", ["42"]) for text in ("42", "43")] == [
         Rewarded(reward=1.0),
         Rewarded(reward=0.0),
@@ -39,7 +39,7 @@ def test_rewarder_built_in_rewards_the_answer() -> None:
 
 
 def test_rewarder_question_without_references_has_no_reward() -> None:
-    assert "no references" in str(Rewarder(RolloutSettings(), extraction=Extraction.AUTO)("\\boxed{42}", None).error)
+    assert "no references" in str(Rewarder(RolloutConfig(), extraction=Extraction.AUTO)("\\boxed{42}", None).error)
 
 
 def test_rewarder_function_of_the_user_is_asked(rewarders: list[Rewarder]) -> None:
@@ -69,7 +69,7 @@ def test_rewarder_function_that_fails_marks_its_sample_and_goes_on(
 
 
 def test_rewarder_time_to_import_is_not_the_samples(rewarders: list[Rewarder]) -> None:
-    settings = RolloutSettings(
+    settings = RolloutConfig(
         reward="tests.training.rollouts.slow_rewards:length", allow_reward_code=True, reward_timeout_seconds=1
     )
     rewarders.append(Rewarder(settings, extraction=Extraction.AUTO))
@@ -136,7 +136,7 @@ def test_reward_that_can_not_be_imported_is_refused_whatever_its_module_does(
 ) -> None:
     (tmp_path / "reward_of_a_stranger.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
-    knobs = RolloutSettings(reward="reward_of_a_stranger:score", allow_reward_code=True)
+    knobs = RolloutConfig(reward="reward_of_a_stranger:score", allow_reward_code=True)
     with pytest.raises(SettingsError, match=f"'reward_of_a_stranger:score' can't be imported: .*{said}") as refused:
         require_reward(knobs, import_seconds=seconds)
     assert "\n" not in str(refused.value)
@@ -145,7 +145,7 @@ def test_reward_that_can_not_be_imported_is_refused_whatever_its_module_does(
 
 def test_reward_that_can_be_imported_is_not_imported_by_the_process_that_asks() -> None:
     sys.modules.pop(f"{MINE}", None)
-    require_reward(RolloutSettings(reward=f"{MINE}:length", allow_reward_code=True))
+    require_reward(RolloutConfig(reward=f"{MINE}:length", allow_reward_code=True))
     assert MINE not in sys.modules
 
 
@@ -163,7 +163,7 @@ def test_rewarder_function_that_can_not_be_imported_here_stops_at_the_first_samp
 )
 def test_reward_knob_that_is_wrong_or_not_allowed_is_refused(knobs: dict[str, str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        RolloutSettings(**knobs)
+        RolloutConfig(**knobs)
 
 
 def reward_processes_after(rewarder: Rewarder) -> list[psutil.Process]:

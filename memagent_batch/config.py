@@ -1,0 +1,539 @@
+"""Every knob, on one page: what an agent is, and what a job does with it.
+
+Plain frozen values. Built in Python they hold what the call says and the defaults, and never look at the environment;
+`jobs/` alone reads job files, `MEMAGENT_...` variables and options, and makes these values of them.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SecretStr,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
+
+from memagent_batch.domain.advantages import Advantage
+from memagent_batch.domain.answers import Extraction
+from memagent_batch.domain.prompts import AnswerForm
+from memagent_batch.domain.rewards import BUILT_IN_REWARDS, Overlong
+from memagent_batch.files.options import StorageKnob, StorageOptions
+from memagent_batch.masking import shown
+
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+def _as_tuple(value: Any) -> Any:
+    """One text as the only one of several."""
+    return (value,) if isinstance(value, str) else value
+
+
+Text = Annotated[str, Field(min_length=1)]
+"""A text that is not empty."""
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_as_tuple)]
+"""One text or several."""
+
+
+class LogFormat(StrEnum):
+    """How a run writes what happens on stderr."""
+
+    TEXT = "text"
+    """Lines for people."""
+    JSON = "json"
+    """One JSON object a line, with run and reading ids."""
+
+
+class EngineKind(StrEnum):
+    """What turns prompts into completions."""
+
+    VLLM = "vllm"
+    """vLLM inside the actor."""
+    OPENAI = "openai"
+    """An OpenAI-compatible endpoint that takes token-id prompts at /v1/completions."""
+    SIMULATED = "simulated"
+    """Answers by rule after a set time; for measuring everything that is not the engine."""
+
+
+class TableFormat(StrEnum):
+    """File format of `answers` and `memories`."""
+
+    PARQUET = "parquet"
+    """Parquet, zstd."""
+    ARROW = "arrow"
+    """Arrow IPC file, zstd."""
+
+
+class Speculation(StrEnum):
+    """How an engine guesses tokens ahead. What it writes stays the same: only guesses that it would write are kept."""
+
+    AUTO = "auto"
+    """`ngram` where vLLM runs on CPU, `none` elsewhere."""
+    NONE = "none"
+    """One token at a time."""
+    NGRAM = "ngram"
+    """What followed the same words earlier in the prompt; a new memory is mostly a copy of the last."""
+
+
+class OnBadFile(StrEnum):
+    """What becomes of a file that can't be read: malformed, or with an ending that is not known."""
+
+    FAIL = "fail"
+    """The run is refused, and the file named."""
+    RECORD = "record"
+    """The file, or each bad line or row of it, becomes `failed` rows; all other documents are read."""
+
+
+class Section(BaseModel):
+    """A group of knobs; unknown ones are refused."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        hide_input_in_errors=True,
+        protected_namespaces=(),
+    )
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """The knobs for `repr` and `str`; URLs without secrets."""
+        return [(name, _shown(value)) for name, value in super().__repr_args__()]
+
+
+class PolicyConfig(Section):
+    """How a document is read. Budgets in tokens; together with the prompt's own text they must fit `window_tokens`."""
+
+    kind: Literal["overwrite", "gated", "shared", "truncate", "retrieve"] = "overwrite"
+    """The policy: `overwrite` writes the memory anew after each chunk; `gated` keeps it with a word where a chunk says
+    nothing new; `shared` keeps one memory for a whole question list; `truncate` (head and tail of the document) and
+    `retrieve` (the passages nearest to the question by BM25) answer from one prompt, to compare with."""
+    chunk_tokens: Count = 5000
+    """Tokens of a chunk: all that one prompt shows of the document; by default fewer where the window is short."""
+    overlap_tokens: Annotated[int, Field(ge=0)] = 0
+    """Tokens that a chunk or passage shares with the one before it."""
+    passage_tokens: Count = 256
+    """Tokens of a passage, for `retrieve`."""
+    question_tokens: Count = 1024
+    """Longest question, tokens; a longer one becomes a failed row. For `shared`: longest question list."""
+    memory_tokens: Count = 1024
+    """Budget of the memory, tokens; a memory cut there is counted in `memory_truncations`."""
+    answer_tokens: Count = 1024
+    """Budget of the answer, tokens; an answer cut there has finish_reason `length`."""
+
+
+class SamplingConfig(Section):
+    """How tokens are drawn."""
+
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+    """0 is greedy: the same answers every night."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Nucleus: smallest set of tokens with this probability."""
+    top_k: Annotated[int, Field(ge=-1)] = -1
+    """Number of tokens to draw from; -1 for all."""
+    seed: int = 0
+    """Each turn draws with a seed made from this one, its reading and its turn path."""
+    logprobs: bool = False
+    """Keep the log-probability of each token in the turn log."""
+    samples: Count = 1
+    """Readings of each document and question."""
+
+
+class VllmConfig(Section):
+    """vLLM inside the actor."""
+
+    dtype: str = "auto"
+    """Number format of weights and activations; `auto` takes the model's own."""
+    tensor_parallel_size: Count = 1
+    """GPUs that share each layer."""
+    pipeline_parallel_size: Count = 1
+    """Groups of GPUs that share the layers."""
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Share of a GPU's memory for weights and KV cache."""
+    cpu_kv_cache_gib: Count = 2
+    """KV cache where vLLM runs on CPU, GiB a replica."""
+    max_num_seqs: Count = 256
+    """Most requests in one engine step."""
+    speculation: Speculation = Speculation.AUTO
+    """Guesses tokens ahead where decoding is greedy and no log-probabilities are kept; draws are never guessed."""
+    turn_timeout_seconds: Seconds = 1800
+    """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
+    engine_args: dict[str, Any] = Field(default_factory=dict, repr=False)
+    """Further arguments of vLLM's AsyncEngineArgs, as they are. Of secrets such as `hf_token` a hash is recorded."""
+
+
+class OpenAIConfig(Section):
+    """An OpenAI-compatible endpoint that takes token-id prompts at /completions."""
+
+    base_url: str = "http://127.0.0.1:8000/v1"
+    """Address up to /v1; a query in it, such as `?api-version=`, goes with every request."""
+    api_key: SecretStr | None = None
+    """Bearer token; better given as MEMAGENT_OPENAI__API_KEY than in a file. Never recorded."""
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    """Further headers of every request, such as `api-key`; better given as MEMAGENT_OPENAI__HEADERS (a JSON object)
+    than in a file. Never recorded."""
+    max_concurrency: Count = 64
+    """Requests under way at once, a replica."""
+    timeout_seconds: Seconds = 600
+    """Longest time for one response, from its request to its last byte."""
+    max_retries: Annotated[int, Field(ge=0)] = 6
+    """Tries of a request after the first, on 408, 409, 5xx, cut connections and time-outs, while the endpoint answers
+    others; then its reading fails."""
+    backoff_seconds: Seconds = 1.0
+    """First pause between tries; doubled each time up to 60 s, with jitter; `Retry-After` goes before it."""
+    outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
+    """Longest time that all readings wait for an endpoint that is away, restarts or is out of quota (429). What is left
+    then is not read, and the next run reads it."""
+    extra_body: dict[str, Any] = Field(default_factory=dict, repr=False)
+    """Further fields of every request body, as they are; they go before the neutral sampling fields of each request. A
+    hash of them is recorded."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _check_base_url(cls, url: str) -> str:
+        try:
+            _ = urlsplit(url).port
+        except ValueError:  # its message quotes a part of the password
+            raise ValueError("is no URL; write / and @ of a password as %2F and %40") from None
+        return url
+
+
+class SimulatedConfig(Section):
+    """An engine without a model, for measuring."""
+
+    turn_seconds: Annotated[float, Field(ge=0)] = 0.0
+    """Time of one turn, seconds."""
+    completion_tokens: Count = 16
+    """Tokens of each completion (fewer where the budget is smaller)."""
+
+
+class AgentConfig(Section):
+    """All that decides a result: model, prompts, policy, sampling and engine. Needs no documents and no questions."""
+
+    model: str = "tiny"
+    """Model folder or hub name; `tiny` is the policy that comes with the project. For an endpoint: the name served."""
+    tokenizer: str | None = None
+    """Folder or hub name of the tokeniser, where it is not the model's."""
+    weights_version: str = ""
+    """Free text that is part of the reader fingerprint; for endpoints, whose weights can't be hashed from here."""
+    window_tokens: Count = 8192
+    """Context window that prompts and completions must fit, tokens. By default that of the model where it is shorter;
+    then the budgets of `policy` that are not given shrink with it."""
+    prompt_set: str | None = None
+    """Name of a built-in prompt set, or a file that `memagent prompts import` wrote. By default `gated` for the policy
+    of that name, else `default`."""
+    chat_template_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
+    """What the chat template is given, by its own words. `enable_thinking: false` is given where it knows that word,
+    unless another value stands here."""
+    answer_form: AnswerForm = AnswerForm.BOXED
+    """How the model is asked to mark its answer."""
+    extraction: Extraction = Extraction.AUTO
+    """How the answer is taken out of the response."""
+    policy: PolicyConfig = PolicyConfig()
+    """How a document is read."""
+    sampling: SamplingConfig = SamplingConfig()
+    """How tokens are drawn."""
+
+    engine: EngineKind = EngineKind.VLLM
+    """What turns prompts into completions."""
+    vllm: VllmConfig = VllmConfig()
+    """Knobs of engine `vllm`."""
+    openai: OpenAIConfig = OpenAIConfig()
+    """Knobs of engine `openai`."""
+    simulated: SimulatedConfig = SimulatedConfig()
+    """Knobs of engine `simulated`."""
+
+    @model_validator(mode="after")
+    def _check_policy(self) -> Self:
+        if self.policy.overlap_tokens >= self.policy.chunk_tokens:
+            raise ValueError("policy.overlap_tokens must be below policy.chunk_tokens")
+        if self.policy.kind == "retrieve" and not (
+            self.policy.overlap_tokens < self.policy.passage_tokens <= self.policy.chunk_tokens
+        ):
+            raise ValueError("policy.passage_tokens must be above policy.overlap_tokens, and not above chunk_tokens")
+        return self
+
+
+class InputConfig(Section):
+    """Where texts and questions stand in the input."""
+
+    document_id_column: str = "document_id"
+    """Column with the unique id of a document."""
+    text_column: str = "text"
+    """Column with the text of a document."""
+    question_column: str | None = None
+    """Column of the documents that holds a question beside each text; none by default."""
+    carry_columns: Texts = ()
+    """Columns of the documents to carry into `answers`, as text."""
+    format: Literal["auto", "parquet", "jsonl", "csv", "arrow", "text"] = "auto"
+    """File format of the documents; `auto` goes by the file ending, and leaves out text files beside files with
+    columns unless `documents` names them."""
+    on_bad_file: OnBadFile = OnBadFile.FAIL
+    """What becomes of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows of
+    it. A store that does not answer stops the run either way."""
+
+
+class Storage(Section):
+    """How files are reached."""
+
+    storage_options: StorageKnob = StorageOptions()
+    """Arguments of the fsspec file system, such as endpoint_url or key, for inputs and output. Never recorded; secrets
+    are better given as MEMAGENT_STORAGE_OPTIONS (JSON) or in the job file than on the command line."""
+
+
+class SourceConfig(Storage):
+    """The documents and the questions, and how to open them."""
+
+    documents: Annotated[Texts, Field(min_length=1)]
+    """Documents: one or several files, folders or globs of Parquet, JSONL, CSV, Arrow or text files; paths or any
+    fsspec URLs, all on one file system. Ids of text files are their paths below the folder that holds all of them."""
+    questions: str | None = None
+    """Question list: a Parquet, JSONL, CSV, Arrow or text file (one question a line). Rows with a `document_id` are
+    bound to that document, the others are asked of every document."""
+    ask: Texts = ()
+    """A question for every document, given here; can be repeated."""
+    input: InputConfig = InputConfig()
+    """Where texts and questions stand in the input."""
+
+    @field_serializer("documents")
+    def _documents(self, documents: tuple[str, ...]) -> str | list[str]:
+        """One place as itself, as records of earlier versions have it."""
+        return documents[0] if len(documents) == 1 else list(documents)
+
+    @model_validator(mode="after")
+    def _check_questions(self) -> Self:
+        if not (self.questions or self.ask or self.input.question_column):
+            raise ValueError("no question: give --questions, --ask or --input.question-column")
+        return self
+
+
+class PoolConfig(Section):
+    """The actor pool: one engine an actor."""
+
+    replicas: Count = 1
+    """Actors at the start."""
+    max_replicas: Count | None = None
+    """Most actors, where the cluster has room; as many as at the start by default."""
+    gpus_per_replica: Annotated[float, Field(ge=0)] | None = None
+    """GPUs of one actor; by default tensor times pipeline parallel where Ray sees GPUs, else 0."""
+    cpus_per_replica: Annotated[float, Field(ge=0)] = 0.5
+    """CPUs that Ray sets aside for one actor."""
+    readings_in_flight: Count = 64
+    """Readings that one actor keeps going at once."""
+
+
+class LogConfig(Section):
+    """The turn log. A crash costs at most one flush interval of model calls."""
+
+    flush_seconds: Seconds = 5.0
+    """Longest time that a finished turn waits for its file."""
+    flush_bytes: Count = 4 * 1024 * 1024
+    """A flush comes earlier when this many bytes wait."""
+    outage_seconds: Annotated[float, Field(ge=0)] = 300.0
+    """Longest time that a failing flush is tried again; turns wait meanwhile, and then the run stops."""
+
+
+class RolloutConfig(Section):
+    """What `memagent collect` makes of sampled readings."""
+
+    group_size: Annotated[int, Field(ge=1)] = 8
+    """Samples of each document and question; they form a group."""
+    reward: str = "boxed"
+    """`boxed` (the boxed text is a reference but for case, spaces and a little LaTeX: the published training's),
+    `boxed_normalised` (they are equal when both are normalised), a metric (all, any, em, f1, hotpotqa_f1,
+    sub_em, sub_em_either), or a function of yours as `package.module:function`, from (response, references) to a
+    number."""
+    allow_reward_code: bool = False
+    """Allows `reward` to name a function of yours, which is then imported and run."""
+    reward_timeout_seconds: Seconds = 10
+    """Longest time that a function of yours may take for one sample, which then has no reward."""
+    advantage: Advantage = Advantage.CENTRED
+    """How rewards become advantages."""
+    overlong: Overlong = Overlong.KEEP
+    """What becomes of a sample of which a turn was cut at its budget."""
+    drop_equal: bool = False
+    """Leave out groups whose rewards are all equal, which teach nothing (dynamic sampling); they are counted."""
+    data_source: str = ""
+    """Free text for the column `data_source`, by which trainers tell their data apart."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.reward not in BUILT_IN_REWARDS and ":" not in self.reward:
+            names = ", ".join(BUILT_IN_REWARDS)
+            raise ValueError(f"reward: there is no {self.reward!r}; take one of {names}, or package.module:function")
+        if self.reward not in BUILT_IN_REWARDS and not self.allow_reward_code:
+            raise ValueError(f"reward: {self.reward!r} is code of yours; say --rollouts.allow-reward-code to run it")
+        return self
+
+
+class RunConfig(Storage):
+    """Where a run writes and how it goes: everything but its inputs and the agent."""
+
+    output: Text
+    """Where log, tables and manifest go: a folder or any fsspec URL. The same output again goes on where it stopped."""
+    pool: PoolConfig = PoolConfig()
+    """The actor pool."""
+    log: LogConfig = LogConfig()
+    """The turn log."""
+
+    rollouts: RolloutConfig = RolloutConfig()
+    """Knobs of `memagent collect`."""
+
+    table_format: TableFormat = TableFormat.PARQUET
+    """File format of `answers` and `memories`."""
+    retry_failed: bool = False
+    """Read failed readings again, and nothing else that is done."""
+    max_failed_share: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Largest share of failed readings with which the command ends well; above it, or where all failed, it writes its
+    tables and ends with exit code 4."""
+    adopt_output: bool = False
+    """Take over an output that was written for other documents or questions; what still fits is not read again."""
+    log_format: LogFormat = LogFormat.TEXT
+    """How run start and end, progress, failed readings and engine deaths are written on stderr."""
+
+    @model_validator(mode="after")
+    def _check_pool(self) -> Self:
+        if self.pool.max_replicas is not None and self.pool.max_replicas < self.pool.replicas:
+            raise ValueError("pool.max_replicas must not be below pool.replicas")
+        return self
+
+
+class AgentTask(Section):
+    """A task for an agent."""
+
+    agent: AgentConfig = AgentConfig()
+    """What reads."""
+
+    def with_agent(self, agent: AgentConfig) -> Self:
+        """The same task for another agent."""
+        return self.model_copy(update={"agent": agent})
+
+
+class JobConfig(AgentTask, SourceConfig, RunConfig):
+    """A whole job: an agent, what it reads, and a run that writes the answers."""
+
+
+class LearnerConfig(Section):
+    """How weights are updated: Multi-Conv DAPO with AdamW. Defaults are the published ones where there are such."""
+
+    questions_per_optimiser_step: Count = 8
+    """Questions (groups) whose samples make one step of the optimiser."""
+    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """How far below 1 the ratio of a token's probabilities, now to when it was drawn, still counts."""
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    """How far above 1 it still counts."""
+    dual_clip: Annotated[float, Field(gt=1)] | None = 3.0
+    """Largest ratio that counts where the advantage is negative (dual clip); null for no limit."""
+    kl_weight: Annotated[float, Field(ge=0)] = 0.001
+    """Weight of the divergence from the reference, which is a second model in memory; 0 loads none."""
+    kl_limit: Annotated[float, Field(gt=0)] | None = 10.0
+    """Largest estimate of a token's divergence that counts, nats; above it the token has no gradient from it. Null for
+    no limit."""
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-6
+    """Learning rate after the warm-up."""
+    warmup_steps: Annotated[int, Field(ge=0)] = 20
+    """Steps of the optimiser in which the learning rate rises evenly to its full height."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """Decay of AdamW's two averages."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    """AdamW's weight decay."""
+    clip_norm: Annotated[float, Field(gt=0)] = 1.0
+    """Largest norm of a step's gradient."""
+    sure_above: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Turns whose every token was drawn with a higher probability than this do not go through the network, since such
+    tokens have next to no gradient; they count as ones whose probability has not changed. 1 leaves out none; less asks
+    for `kl_weight` 0, since a sure turn may be far from the reference all the same."""
+    batch_tokens: Count = 16384
+    """Tokens that go through the network at once, padding included; bounds memory, and changes no gradient. A
+    conversation that is longer goes alone."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the network is updated; `auto` takes a GPU where there is one."""
+    bf16: bool = False
+    """Compute in bfloat16 (autocast); weights, gradients and log-probabilities stay in float32."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.sure_above < 1 and self.kl_weight > 0:
+            raise ValueError(
+                f"sure_above {self.sure_above:g} leaves turns out of the divergence from the reference; say kl_weight "
+                "0, or leave out sure_above"
+            )
+        return self
+
+
+class LoopConfig(Section):
+    """How long `memagent train loop` goes on, and what it keeps."""
+
+    questions_per_step: Count = 128
+    """Questions whose samples are collected before the weights are updated; all where there are fewer. The update is a
+    step of the optimiser for every `learner.questions_per_optimiser_step` of them."""
+    max_steps: Count | None = None
+    """Steps after which it ends; those of earlier runs of the same command are counted."""
+    max_minutes: Annotated[float, Field(gt=0)] | None = None
+    """Time after which it begins no further step, minutes; that of steps which earlier runs of the same command ended
+    is counted."""
+    held_out: str | None = None
+    """Question list, bound to documents of the same input, that is never learnt from and read greedily every
+    `evaluate_every` steps."""
+    evaluate_every: Count = 10
+    """Steps between two readings of the held-out questions."""
+    keep_every: Count | None = None
+    """Keep the model of every so manieth step; the last one is always kept."""
+    seed: int = 0
+    """Source of the order in which questions are taken."""
+
+
+class TrainConfig(Section):
+    """One epoch over a rollouts table."""
+
+    rollouts: str
+    """Output of `memagent collect`: a folder or any fsspec URL."""
+    storage_options: StorageKnob = StorageOptions()
+    """Arguments of the fsspec file system of the rollouts. Never recorded."""
+    model: str
+    """Folder of the model that the rollouts were drawn with; `tiny` is the policy that comes with the project."""
+    reference: str | None = None
+    """Folder of the model from which the policy must not stray; by default `model`."""
+    output: str
+    """Folder for the new model; must not be there."""
+    weights_version: str | None = None
+    """What the rollouts call the weights of `model`, where they were given a name of their own."""
+    allow_other_weights: bool = False
+    """Learn from rollouts of other weights than `model` has."""
+    learner: LearnerConfig = LearnerConfig()
+    """How weights are updated."""
+    log_format: LogFormat = LogFormat.TEXT
+    """How run start and end, progress, failed readings and engine deaths are written on stderr."""
+
+
+class TrainLoopConfig(AgentTask):
+    """Collect, update, collect again with the new weights, from those of the agent on."""
+
+    sources: SourceConfig | None = None
+    """Documents and questions; None where the tasks are made."""
+    output: Text
+    """Folder of the loop. The same output again goes on where it stopped."""
+    pool: PoolConfig = PoolConfig()
+    """Readings under way at once; the one engine runs in the process of the loop."""
+    rollouts: RolloutConfig = RolloutConfig()
+    """Groups and rewards."""
+    learner: LearnerConfig = LearnerConfig()
+    """How weights are updated."""
+    loop: LoopConfig = LoopConfig()
+    """How long it goes on, and what it keeps."""
+    log_format: LogFormat = LogFormat.TEXT
+    """How run start and end, progress, failed readings and engine deaths are written on stderr."""
+
+
+def _shown(value: Any) -> Any:
+    """A knob for `repr`: a URL without its secrets."""
+    if isinstance(value, tuple):
+        return tuple(map(_shown, value))
+    return shown(value) if type(value) is str else value
