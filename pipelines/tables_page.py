@@ -1,4 +1,4 @@
-"""`docs/tables.md`, made from the schemas, so that the page can't say something else than the tables."""
+"""`docs/reference/tables.md`, made from the schemas, so that the page can't say something else than the tables."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.runs.schemas import ANSWERS, DIFFERENCES, MEMORIES, REMOVED, RUN_PLAN
 from memagent_batch.training.rollouts.table import ROLLOUTS
 
-PAGE = Path(__file__).parent.parent / "docs" / "tables.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "tables.md"
 TABLES = (
     (
         "answers/",
