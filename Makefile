@@ -87,6 +87,8 @@ bench-peers: setup .venv-peers/.done
 
 docs: setup
 	$(PYTHON) -m pipelines.tables_page
+	$(PYTHON) -m infra.docs.settings_page
+	$(PYTHON) -m infra.docs.commands_page
 	.venv/bin/mkdocs build --strict -f infra/mkdocs.yml
 
 train-tiny: setup

@@ -1,6 +1,6 @@
-"""`docs/pictures/answer.svg`: one answer of `make demo` with its trace, drawn from the tables that the demo wrote.
+"""`docs/pictures/answer.svg`: one answer with its trace, drawn from the tables that the demo wrote.
 
-make demo && python -m infra.docs.answer_picture --demo demo
+`make demo`, then `python -m infra.docs.answer_picture --demo demo`.
 """
 
 import argparse

@@ -1,7 +1,4 @@
-"""`docs/reference/commands.md`: the help of every command, as it is printed.
-
-    python -m infra.docs.commands_page
-"""
+"""`docs/reference/commands.md`: the help of every command, as it is printed. `python -m infra.docs.commands_page`."""
 
 import io
 import os
@@ -16,9 +13,9 @@ WIDTH = "100"
 """Columns of the terminal that the help is wrapped for."""
 INTRODUCTION = """# Commands
 
-The help of every command, as it is printed, collected by `python -m infra.docs.commands_page`. Commands over documents show their common
-options here; `--help-all` prints all of them, and [Settings](settings.md) lists them. What each command ends with is in
-[Exit codes and log events](exit-codes-and-events.md).
+The help of every command, as it is printed, collected by `python -m infra.docs.commands_page`. Commands over documents
+show their common options here. `--help-all` prints all of them, and [Settings](settings.md) lists them.
+[Exit codes and log events](exit-codes-and-events.md) describes how commands end.
 """
 
 
@@ -39,9 +36,9 @@ def commands_page() -> str:
 def help_of(name: str) -> str:
     """What `memagent NAME --help` prints, for a terminal of WIDTH columns."""
     printed = io.StringIO()
-    with patch.dict(os.environ, {"COLUMNS": WIDTH}), redirect_stdout(printed):
-        with suppress(SystemExit):  # argparse ends so after its help
-            cli.main([*name.split(), "--help"])
+    # argparse exits after its help
+    with patch.dict(os.environ, {"COLUMNS": WIDTH}), redirect_stdout(printed), suppress(SystemExit):
+        cli.main([*name.split(), "--help"])
     return printed.getvalue().strip()
 
 

@@ -1,7 +1,4 @@
-"""`docs/reference/settings.md`, made from the models that the command line itself reads.
-
-    python -m infra.docs.settings_page
-"""
+"""`docs/reference/settings.md`, made from the models of the command line: `python -m infra.docs.settings_page`."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,7 +20,8 @@ INTRODUCTION = """# Settings
 
 Every setting of every command, made from the code by `python -m infra.docs.settings_page`.
 
-A setting has one name and three places. The command line goes before the environment, and the environment before the job file:
+A setting has one name and three places. The command line goes before the environment, and the environment before the
+job file:
 
 | place | form |
 |---|---|
@@ -31,8 +29,9 @@ A setting has one name and three places. The command line goes before the enviro
 | environment | `MEMAGENT_POLICY__CHUNK_TOKENS=5000` |
 | job file, given by `--config FILE` | `policy: {chunk_tokens: 5000}` in YAML |
 
-Lists are written `a,b` on the command line and `[a, b]` in YAML. Objects are JSON on the command line and in the environment. An unknown
-name is refused in all three places. A setting without a default is not set.
+Lists are written `a,b` on the command line and `[a, b]` in YAML. Objects are JSON on the command line and in the
+environment. An unknown name is refused in all three places. Each entry gives option, environment variable, values and
+default.
 """
 SECTIONS = (
     (
@@ -62,7 +61,7 @@ KINDS = {bool: "`true`, `false`", int: "whole number", float: "number", SecretSt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One row of the page."""
+    """One entry of the page."""
 
     name: str
     """As in a job file, with its group: `policy.chunk_tokens`."""
@@ -89,12 +88,12 @@ def settings_page() -> str:
 
 
 def _key(setting: Setting) -> str:
-    """What makes two rows the same: `output` of two commands differs in its description."""
+    """What makes two entries the same: `output` of two commands differs in its description."""
     return f"{setting.name} {setting.field.description}"
 
 
 def _groups(settings: Iterable[Setting], *, seen: set[str]) -> Iterator[str]:
-    """A table for each group of settings that no part before has shown."""
+    """The entries of each group, without those that a part before has shown."""
     groups: dict[str, list[Setting]] = {}
     for setting in settings:
         if _key(setting) not in seen:
@@ -102,16 +101,14 @@ def _groups(settings: Iterable[Setting], *, seen: set[str]) -> Iterator[str]:
     for group, rows in groups.items():
         if group:
             yield f"### `{group}`\n"
-        yield "| setting | values | default | meaning |\n|---|---|---|---|"
-        yield from (_row(setting) for setting in rows)
+        yield from (_entry(setting) for setting in rows)
         yield ""
 
 
-def _row(setting: Setting) -> str:
-    variable = ENV_PREFIX + setting.name.upper().replace(".", "__")
-    names = f"`--{setting.name.replace('_', '-')}`<br>`{variable}`"
-    meaning = " ".join((setting.field.description or "").split()).replace("|", "\\|")
-    return f"| {names} | {_values(setting)} | {_default(setting)} | {meaning} |"
+def _entry(setting: Setting) -> str:
+    option, variable = f"--{setting.name.replace('_', '-')}", ENV_PREFIX + setting.name.upper().replace(".", "__")
+    meaning = " ".join((setting.field.description or "").split())
+    return f"- **`{option}`**, `{variable}`: {_values(setting)}; {_default(setting)}<br>{meaning}"
 
 
 def _values(setting: Setting) -> str:
@@ -151,10 +148,10 @@ def _default(setting: Setting) -> str:
     if setting.field.is_required():
         return "required"
     if isinstance(default, bool):
-        return f"`{str(default).lower()}`"
+        return f"default `{str(default).lower()}`"
     if isinstance(default, tuple) and default:
-        return f"`{','.join(f'{part:g}' for part in default)}`"
-    return f"`{default}`" if isinstance(default, str | int | float) and default != "" else ""
+        return f"default `{','.join(f'{part:g}' for part in default)}`"
+    return f"default `{default}`" if isinstance(default, str | int | float) and default != "" else "not set"
 
 
 if __name__ == "__main__":

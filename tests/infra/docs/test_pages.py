@@ -13,14 +13,13 @@ def test_settings_page_in_docs_equals_the_settings() -> None:
 
 
 def test_settings_page_shows_option_variable_bounds_and_default_of_a_setting() -> None:
-    row = next(line for line in settings_page.settings_page().splitlines() if "--log.flush-seconds" in line)
-    assert "MEMAGENT_LOG__FLUSH_SECONDS" in row
-    assert "number, seconds, above 0 | `5.0`" in row
+    entry = next(line for line in settings_page.settings_page().splitlines() if "--log.flush-seconds" in line)
+    assert "`MEMAGENT_LOG__FLUSH_SECONDS`: number, seconds, above 0; default `5.0`" in entry
 
 
 def test_settings_page_finds_the_bounds_of_a_setting_that_may_be_left_out() -> None:
-    row = next(line for line in settings_page.settings_page().splitlines() if "--pool.gpus-per-replica" in line)
-    assert "number, at least 0" in row
+    entry = next(line for line in settings_page.settings_page().splitlines() if "--pool.gpus-per-replica" in line)
+    assert "number, at least 0; not set" in entry
 
 
 def test_every_setting_has_a_description() -> None:
