@@ -16,7 +16,7 @@ from memagent_batch.masking import shown
 COMMAND = "memagent evaluate run"
 DESCRIPTION = "Reads a suite with one or several policies or models, and scores the answers."
 EXAMPLE = "memagent evaluate run --suite suite/ --output eval/ --config job.yaml --policies overwrite truncate"
-PAGE = "docs/evaluation.md"
+PAGE = "docs/how-to/evaluation.md"
 SET_BY_SUITE = ("documents", "questions", "ask")
 
 

@@ -38,7 +38,7 @@ class Manual:
     """Options of the command that are no knobs."""
     example: str = ""
     """A command to start from."""
-    page: str = "docs/operations.md"
+    page: str = "docs/reference/settings.md"
     """The page that says more."""
 
 

@@ -18,7 +18,7 @@ COLLECT = Manual(
     short={"rollouts.group_size": "--group-size"},
     example="memagent collect --config job.yaml --documents texts/ --questions questions.parquet --output rollouts/ "
     "--group-size 16",
-    page="docs/learning.md",
+    page="docs/how-to/training.md",
 )
 EVALUATE_UNUSED = (*RUN[:3], "input", "rollouts", "table_format", "adopt_output")
 TRAIN = Manual(
@@ -31,7 +31,7 @@ TRAIN = Manual(
         "learner.device",
     ),
     example="memagent train --rollouts rollouts/ --model my-model/ --output my-model-2/",
-    page="docs/learning.md",
+    page="docs/how-to/training.md",
 )
 TRAIN_LOOP = Manual(
     common=(*RUN[:2], "output", "loop.max_steps", "loop.max_minutes", "loop.held_out", "rollouts.group_size", *MODEL),
@@ -39,5 +39,5 @@ TRAIN_LOOP = Manual(
     short={"rollouts.group_size": "--group-size"},
     example="memagent train loop --documents texts/ --questions questions.parquet --model my-model/ --output loop/ "
     "--loop.max-steps 200",
-    page="docs/learning.md",
+    page="docs/how-to/training.md",
 )
