@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Self
@@ -25,6 +26,9 @@ CLAIM_SECONDS = 5.0
 
 LEAVE_SECONDS = 60.0
 """Longest way out of a run that is to leave. What takes longer is a library that waits for ever."""
+
+LAST_LINE_SECONDS = 1.0
+"""Longest wait for the last line of a process that is ended by force."""
 
 TERMINATED = "SIGTERM: the node or the job is being taken away; the same command goes on from the log"
 
@@ -59,29 +63,38 @@ def terminable() -> Iterator[None]:
 
 
 class ForcedExit:
-    """Ends the process `LEAVE_SECONDS` after it was to leave, where it has not left by then.
+    """Ends the process `LEAVE_SECONDS` after its run was to leave, where the block has not ended by then.
 
     A library that is interrupted anywhere may wait for ever for a thread that has ended, and a night that hangs keeps
     its machine. A Python session and a notebook, which go on after a run, are never ended.
     """
 
     def __init__(self) -> None:
-        """Nothing is to leave."""
+        """Outside a block nothing is ended."""
+        self._blocks = 0
         self._timer: threading.Timer | None = None
 
+    def __enter__(self) -> Self:
+        """Begins a block; only the outermost one counts."""
+        self._blocks += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The process has left its run."""
+        self._blocks -= 1
+        if self._blocks == 0 and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def arm(self, cause: KeyboardInterrupt) -> None:
-        """Begins to wait, once."""
-        if self._timer is not None or hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+        """Begins to wait, once in a block."""
+        if self._blocks == 0 or self._timer is not None or hasattr(sys, "ps1") or "ipykernel" in sys.modules:
             return
         self._timer = threading.Timer(LEAVE_SECONDS, _exit_by_force, args=(cause,))
         self._timer.daemon = True
         self._timer.start()
-
-    def disarm(self) -> None:
-        """The process has left its run."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None
 
 
 FORCED_EXIT = ForcedExit()
@@ -89,10 +102,15 @@ FORCED_EXIT = ForcedExit()
 
 
 def _exit_by_force(cause: KeyboardInterrupt) -> None:
+    """Logs and ends the process; logging may wait for ever too, for a lock that the hanging thread holds."""
     error = cause.cause if isinstance(cause, Leave) else None
     exit_code = EXIT_CODES.get(type(error), 130)
     message = f"stopped by force: the run did not end within {LEAVE_SECONDS:g} s ({error or 'SIGINT'})"
-    log.error(message, extra={"event": EventKind.RUN_STOPPED, "exit_code": exit_code})
+    fields = {"event": EventKind.RUN_STOPPED, "exit_code": exit_code}
+    last_line = threading.Thread(target=log.error, args=(message,), kwargs={"extra": fields}, daemon=True)
+    last_line.start()
+    last_line.join(LAST_LINE_SECONDS)
+    time.sleep(LAST_LINE_SECONDS)  # a thread may still write what was logged
     os._exit(exit_code)
 
 
@@ -141,10 +159,13 @@ class OrderlyLeave:
 
     def __enter__(self) -> Self:
         """Begins to watch."""
-        if threading.current_thread() is threading.main_thread():
-            self._thread.start()
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        with contextlib.ExitStack() as handlers:
             for number in (signal.SIGTERM, signal.SIGINT):
-                self._handlers.enter_context(handling(number, self._interrupt))
+                handlers.enter_context(handling(number, self._interrupt))
+            self._thread.start()  # last: where a signal comes before, nothing is left to stop
+            self._handlers = handlers.pop_all()
         return self
 
     def __exit__(

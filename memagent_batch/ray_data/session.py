@@ -52,16 +52,16 @@ def ray_session() -> Iterator[None]:
         with step("starting Ray"):
             _connect()
     set_long_loops(DataContext.get_current())
-    try:
-        with terminable():
-            yield
-    except ray.exceptions.RayError as error:
-        raise own_error(error) from error
-    finally:
-        if started:
-            with handling(signal.SIGTERM, signal.SIG_IGN):  # it is leaving already
-                ray.shutdown()
-        FORCED_EXIT.disarm()
+    with FORCED_EXIT:
+        try:
+            with terminable():
+                yield
+        except ray.exceptions.RayError as error:
+            raise own_error(error) from error
+        finally:
+            if started:
+                with handling(signal.SIGTERM, signal.SIG_IGN):  # it is leaving already
+                    ray.shutdown()
 
 
 def require_cluster(address: str) -> None:
