@@ -4,8 +4,10 @@ Either raises in the main thread. Nobody waits for the readers: turns since thei
 """
 
 import contextlib
+import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
@@ -14,9 +16,15 @@ from typing import Self
 import ray
 
 from memagent_batch.errors import MemagentError, SupersededError, TerminatedError
+from memagent_batch.logs import EventKind
+
+log = logging.getLogger(__name__)
 
 CLAIM_SECONDS = 5.0
 """Pause between looks at the claim while readings go on."""
+
+LEAVE_SECONDS = 60.0
+"""Longest way out of a run that is to leave. What takes longer is a library that waits for ever."""
 
 TERMINATED = "SIGTERM: the node or the job is being taken away; the same command goes on from the log"
 
@@ -48,6 +56,48 @@ def terminable() -> Iterator[None]:
             yield
         except Leave as leave:
             raise leave.cause from None
+
+
+class ForcedExit:
+    """Ends the process `LEAVE_SECONDS` after it was to leave, where it has not left by then.
+
+    A library that is interrupted anywhere may wait for ever for a thread that has ended, and a night that hangs keeps
+    its machine. A Python session and a notebook, which go on after a run, are never ended.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is to leave."""
+        self._timer: threading.Timer | None = None
+
+    def arm(self, cause: KeyboardInterrupt) -> None:
+        """Begins to wait, once."""
+        if self._timer is not None or hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+            return
+        self._timer = threading.Timer(LEAVE_SECONDS, _exit_by_force, args=(cause,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def disarm(self) -> None:
+        """The process has left its run."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+
+
+FORCED_EXIT = ForcedExit()
+"""That of this process."""
+
+
+def _exit_by_force(cause: KeyboardInterrupt) -> None:
+    error = cause.cause if isinstance(cause, Leave) else None
+    exit_code = EXIT_CODES.get(type(error), 130)
+    message = f"stopped by force: the run did not end within {LEAVE_SECONDS:g} s ({error or 'SIGINT'})"
+    log.error(message, extra={"event": EventKind.RUN_STOPPED, "exit_code": exit_code})
+    os._exit(exit_code)
+
+
+EXIT_CODES: dict[type[MemagentError] | type[None], int] = {SupersededError: 3, TerminatedError: 143}
+"""As the command would have ended; SIGINT is 130."""
 
 
 @contextlib.contextmanager
@@ -111,6 +161,7 @@ class OrderlyLeave:
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self._cause is None:
             self._cause = KeyboardInterrupt() if number == signal.SIGINT else Leave(TerminatedError(TERMINATED))
+        FORCED_EXIT.arm(self._cause)
         raise self._cause
 
     def _watch(self) -> None:
@@ -131,4 +182,6 @@ class OrderlyLeave:
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Leave(TerminatedError(TERMINATED))
+    leave = Leave(TerminatedError(TERMINATED))
+    FORCED_EXIT.arm(leave)
+    raise leave

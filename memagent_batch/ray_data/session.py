@@ -15,7 +15,7 @@ from ray.data import DataContext
 
 from memagent_batch.errors import MemagentError, RunFailedError, SettingsError
 from memagent_batch.logs import rewritten_stderr, step
-from memagent_batch.ray_data.leaving import handling, terminable
+from memagent_batch.ray_data.leaving import FORCED_EXIT, handling, terminable
 
 LEVEL_VARIABLE = "RAY_BACKEND_LOG_LEVEL"
 NOTICE = f"Set ray log level from environment variable {LEVEL_VARIABLE}".encode()
@@ -61,6 +61,7 @@ def ray_session() -> Iterator[None]:
         if started:
             with handling(signal.SIGTERM, signal.SIG_IGN):  # it is leaving already
                 ray.shutdown()
+        FORCED_EXIT.disarm()
 
 
 def require_cluster(address: str) -> None:

@@ -3,6 +3,8 @@
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -88,3 +90,38 @@ def test_each_sigint_interrupts_at_once_and_the_block_ends_with_it() -> None:
     with pytest.raises(KeyboardInterrupt):
         swallow_signals()
     assert signal.getsignal(signal.SIGINT) is before
+
+
+HANGING = """
+import os, signal, sys, threading
+from memagent_batch.errors import SupersededError
+from memagent_batch.ray_data import leaving
+
+leaving.LEAVE_SECONDS, leaving.CLAIM_SECONDS = 0.5, 0.2
+kind = sys.argv[1]
+
+def look():
+    if kind == "lost":
+        raise SupersededError("run 2 has the output")
+
+def hang():
+    while True:  # a library that swallows every interrupt
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            pass
+
+with leaving.terminable(), leaving.OrderlyLeave(require_claim=look):
+    if kind != "lost":
+        threading.Timer(0.3, os.kill, (os.getpid(), getattr(signal, kind))).start()
+    hang()
+"""
+
+
+@pytest.mark.parametrize(("kind", "exit_code"), [("SIGINT", 130), ("SIGTERM", 143), ("lost", 3)])
+def test_run_that_never_gets_out_is_ended_by_force_with_its_exit_code(kind: str, exit_code: int) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", HANGING, kind], capture_output=True, text=True, timeout=LONGEST_SECONDS
+    )
+    assert ended.returncode == exit_code, ended.stderr
+    assert "stopped by force" in ended.stderr
