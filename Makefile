@@ -84,13 +84,15 @@ bench-peers: setup .venv-peers/.done
 
 docs: setup
 	$(PYTHON) -m infra.docs.tables_page
+	$(PYTHON) -m infra.docs.settings_page
+	$(PYTHON) -m infra.docs.commands_page
 	.venv/bin/mkdocs build --strict -f infra/mkdocs.yml
 
 RECIPE := pipelines.recipes.tiny_policy
 train-tiny: setup
 	$(PYTHON) -m $(RECIPE).supervise --output memagent_batch/models/tiny --log pipelines/recipes/tiny_policy/record/supervised.jsonl
 
-# Trains the shipped policy further by rewards (docs/learning.md): RL_OUT/overwrite/model is the result.
+# Trains the shipped policy further by rewards (docs/explanation/learning.md): RL_OUT/overwrite/model is the result.
 RL_OUT ?= tiny-rl
 train-tiny-rl: setup
 	$(PYTHON) -m $(RECIPE).reinforce --policy gated --steps 10 --seed 5 --output $(RL_OUT)/gated

@@ -125,6 +125,7 @@ def parse_settings(kind: type[SettingsT], manual: Manual, arguments: Sequence[st
 
 def run_command(command: Callable[[], object]) -> int:
     """Runs a command and returns its exit code; a known error is one line on stderr, without a traceback."""
+    os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # else a late call would start Ray again while a run leaves
     is_json = _asks_for_json(sys.argv[1:])
     begin_log(as_json=is_json)
     try:

@@ -23,7 +23,7 @@ MANUAL = Manual(
         "memagent collect --documents texts/ --questions questions.parquet --output rollouts/ --rollouts.reward em "
         "--model my-model/",
     ),
-    page="docs/learning.md",
+    page="docs/how-to/training.md",
 )
 
 

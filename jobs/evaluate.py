@@ -26,13 +26,13 @@ SCORE = Manual(
         "memagent evaluate score --answers eval/runs/overwrite/ --suite suite/",
         "memagent evaluate score --answers answers.parquet --suite suite/ --output scores.parquet --json",
     ),
-    page="docs/evaluation.md",
+    page="docs/how-to/evaluation.md",
 )
 REPORT = Manual(
     command="memagent evaluate report",
     about="Writes one page with scores, pictures and every failure's memory trace; starts no engine.",
     examples=("memagent evaluate report eval/", "memagent evaluate report eval/ --to report/"),
-    page="docs/evaluation.md",
+    page="docs/how-to/evaluation.md",
 )
 
 

@@ -21,7 +21,7 @@ MANUAL = Manual(
         "memagent evaluate make --output suite/ --lengths 8K 128K 1M",
         "memagent evaluate make --output suite/ --lengths 32K --tasks niah_single_1 vt --model my-model/",
     ),
-    page="docs/evaluation.md",
+    page="docs/how-to/evaluation.md",
 )
 
 _LENGTH = re.compile(r"([0-9]+|[0-9]+\.[0-9]+)([KM]?)", re.IGNORECASE)

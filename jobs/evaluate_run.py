@@ -28,7 +28,7 @@ MANUAL = Manual(
         "memagent evaluate run --suite suite/ --output eval/ --config job.yaml --policies overwrite truncate",
         "memagent evaluate run --suite suite/ --output eval/ --model my-model/ --variants variants.yaml",
     ),
-    page="docs/evaluation.md",
+    page="docs/how-to/evaluation.md",
 )
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

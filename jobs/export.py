@@ -18,7 +18,7 @@ MANUAL = Manual(
         "memagent export --rollouts rollouts/ --to verl --output for-verl/",
         "memagent export --rollouts s3://bucket/rollouts/ --to trl --output for-trl/",
     ),
-    page="docs/learning.md",
+    page="docs/how-to/training.md",
 )
 
 

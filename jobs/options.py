@@ -52,7 +52,7 @@ class Manual:
     """What it does."""
     examples: tuple[str, str]
     """Two command lines to start from."""
-    page: str = "docs/operations.md"
+    page: str = "docs/reference/settings.md"
     """The page that says more."""
     knobs: type[BaseModel] | None = None
     """The settings that its options, a job file and the environment set."""

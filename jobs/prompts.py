@@ -23,13 +23,13 @@ MANUALS = {
         command="memagent prompts list",
         about="Lists the built-in prompt sets: name, version, answer forms, hash.",
         examples=("memagent prompts list", "memagent prompts list | grep gated"),
-        page="docs/prompts.md",
+        page="docs/how-to/prompts.md",
     ),
     "show": Manual(
         command="memagent prompts show",
         about="Shows the texts of a prompt set, with its hash.",
         examples=("memagent prompts show default", "memagent prompts show my-prompts.yaml"),
-        page="docs/prompts.md",
+        page="docs/how-to/prompts.md",
     ),
     "import": Manual(
         command="memagent prompts import",
@@ -40,7 +40,7 @@ MANUALS = {
             "memagent prompts import MemAgent/quickstart.py",
             "memagent prompts import MemAgent/quickstart.py --output official.json --name official",
         ),
-        page="docs/prompts.md",
+        page="docs/how-to/prompts.md",
     ),
 }
 

@@ -24,7 +24,7 @@ MANUAL = Manual(
         "memagent train --rollouts rollouts/ --model my-model/ --output my-model-2/",
         "memagent train --rollouts rollouts/ --model my-model/ --output my-model-2/ --learner.learning-rate 1e-5",
     ),
-    page="docs/learning.md",
+    page="docs/how-to/training.md",
 )
 LOOP = Manual(
     command="memagent train loop",
@@ -43,7 +43,7 @@ LOOP = Manual(
         "--loop.max-steps 200",
         "memagent train loop --config job.yaml --output loop/ --loop.held-out held_out.parquet --loop.max-minutes 600",
     ),
-    page="docs/learning.md",
+    page="docs/how-to/training.md",
 )
 
 

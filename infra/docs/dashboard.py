@@ -1,4 +1,4 @@
-"""Draws the dashboard of `docs/operations.md`: the panels' own queries, answered by a real Prometheus, as one picture.
+"""Draws the dashboard of `docs/how-to/monitoring.md`: the panels' own queries, answered by a real Prometheus.
 
 The run takes some two minutes on a cluster of loopback nodes, with the simulated engine; its actor is killed once.
 """

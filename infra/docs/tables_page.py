@@ -1,4 +1,4 @@
-"""`docs/tables.md`, made from the schemas, so that page and tables can't differ."""
+"""`docs/reference/tables.md`, made from the schemas, so that page and tables can't differ."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.runs.schemas import ANSWERS, DIFFERENCES, MEMORIES, REMOVED, RUN_PLAN
 from memagent_batch.training.rollouts.table import ROLLOUTS
 
-PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
 TABLES = (
     (
         "answers/",

@@ -1,5 +1,6 @@
 """Where the readers' reports wait until the driver takes them. Nothing durable relies on it."""
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,11 @@ class Event:
     """The line for people."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Ids and counts for a machine."""
+
+    @property
+    def level(self) -> int:
+        """The level of its line, as `logging` counts it."""
+        return logging.INFO if self.kind == EventKind.ENDPOINT_BACK else logging.WARNING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a run exports to Prometheus, through the export of Ray's own metrics; docs/operations.md lists it.
+"""What a run exports to Prometheus, through the export of Ray's own metrics; docs/how-to/monitoring.md lists it.
 
 Counters come from the driver, which lives until the run is closed and whose last values Ray exports when it leaves; an
 actor that dies would take the last seconds with it. Latencies and queues come from the actors. Ray puts `ray_` before

@@ -107,7 +107,7 @@ def test_trl_trainer_that_asks_for_more_turns_than_there_are_is_told(tmp_path: P
 
 
 def make_trainer(export: Path, model: str, *, output: Path, max_steps: int) -> AsyncGRPOTrainer:
-    """As docs/learning.md says, with settings for a CPU."""
+    """As docs/how-to/training.md says, with settings for a CPU."""
     return AsyncGRPOTrainer(
         model=model,
         args=AsyncGRPOConfig(

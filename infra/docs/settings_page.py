@@ -1,0 +1,156 @@
+"""`docs/reference/settings.md`, made from the models of the command line: `python -m infra.docs.settings_page`."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from jobs.options import knobs_of
+from jobs.settings import ENV_PREFIX, JobSettings, TrainLoopSettings, TrainSettings
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
+INTRODUCTION = """# Settings
+
+Every setting of every command, made from the code by `python -m infra.docs.settings_page`.
+
+A setting has one name and three places. The command line goes before the environment, and the environment before the
+job file:
+
+| place | form |
+|---|---|
+| command line | `--policy.chunk-tokens 5000` (`--policy.chunk_tokens` works as well) |
+| environment | `MEMAGENT_POLICY__CHUNK_TOKENS=5000` |
+| job file, given by `--config FILE` | `policy: {chunk_tokens: 5000}` in YAML |
+
+Lists are written `a,b` on the command line and `[a, b]` in YAML. Objects are JSON on the command line and in the
+environment. An unknown name is refused in all three places. Each entry gives option, environment variable, values and
+default.
+"""
+SECTIONS = (
+    (
+        "Runs over documents",
+        JobSettings,
+        "`memagent answer`, `plan`, `collect`, `evaluate run` and `train loop` read these. A command ignores what it "
+        "does not need, so that several commands can share one job file. `memagent collect` sets temperature, `top_p` "
+        "and `top_k` by itself. `rollouts` belongs to `collect` and `train loop`.",
+    ),
+    (
+        "`memagent train`",
+        TrainSettings,
+        "`memagent train` reads these, and the group `learner` below.",
+    ),
+    (
+        "`memagent train loop`",
+        TrainLoopSettings,
+        "`memagent train loop` reads the settings of a run, and these.",
+    ),
+)
+"""Parts of the page: heading, the model that a command reads, and a sentence on it."""
+UNITS = ("tokens", "seconds", "minutes", "bytes", "gib")
+"""What the last word of a name says of its unit."""
+BOUNDS = ((Ge, "ge", "at least"), (Gt, "gt", "above"), (Le, "le", "at most"), (Lt, "lt", "below"))
+KINDS = {bool: "`true`, `false`", int: "whole number", float: "number", SecretStr: "secret text"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One entry of the page."""
+
+    name: str
+    """As in a job file, with its group: `policy.chunk_tokens`."""
+    kind: Any
+    """Its type, without None."""
+    field: FieldInfo
+    """Default, bounds and description."""
+
+
+def settings_of(model: type[BaseModel]) -> Iterator[Setting]:
+    """All settings of a command; the one place that knows how the command line walks its model."""
+    for knob in knobs_of(model):
+        yield Setting(name=knob.name, kind=knob.kind, field=knob.info)
+
+
+def settings_page() -> str:
+    """The page as Markdown."""
+    parts = [INTRODUCTION]
+    seen: set[str] = set()
+    for heading, model, text in SECTIONS:
+        parts += [f"## {heading}\n", f"{text}\n", *_groups(settings_of(model), seen=seen)]
+        seen |= {_key(setting) for setting in settings_of(model)}
+    return "\n".join(parts)
+
+
+def _key(setting: Setting) -> str:
+    """What makes two entries the same: `output` of two commands differs in its description."""
+    return f"{setting.name} {setting.field.description}"
+
+
+def _groups(settings: Iterable[Setting], *, seen: set[str]) -> Iterator[str]:
+    """The entries of each group, without those that a part before has shown."""
+    groups: dict[str, list[Setting]] = {}
+    for setting in settings:
+        if _key(setting) not in seen:
+            groups.setdefault(setting.name.rpartition(".")[0], []).append(setting)
+    for group, rows in groups.items():
+        if group:
+            yield f"### `{group}`\n"
+        yield from (_entry(setting) for setting in rows)
+        yield ""
+
+
+def _entry(setting: Setting) -> str:
+    option, variable = f"--{setting.name.replace('_', '-')}", ENV_PREFIX + setting.name.upper().replace(".", "__")
+    meaning = " ".join((setting.field.description or "").split())
+    return f"- **`{option}`**, `{variable}`: {_values(setting)}; {_default(setting)}<br>{meaning}"
+
+
+def _values(setting: Setting) -> str:
+    kind = setting.kind
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return ", ".join(f"`{value}`" for value in kind)
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{value}`" for value in get_args(kind))
+    if get_origin(kind) is tuple:
+        return "list"
+    if get_origin(kind) is dict or not isinstance(kind, type) or kind not in KINDS:
+        return "text" if kind is str else "object"
+    unit = [unit for unit in UNITS if setting.name.rpartition("_")[2] == unit and kind is not bool]
+    return ", ".join([KINDS[kind], *(name.replace("gib", "GiB") for name in unit), *_bounds(setting.field)])
+
+
+def _bounds(field: FieldInfo) -> list[str]:
+    constraints = [*field.metadata, *_nested(field.annotation)]
+    return [
+        f"{words} {getattr(constraint, name):g}"
+        for kind, name, words in BOUNDS
+        for constraint in constraints
+        if isinstance(constraint, kind)
+    ]
+
+
+def _nested(annotation: Any) -> Iterator[Any]:
+    """Constraints inside a union, as of a number that may be left out."""
+    for part in get_args(annotation):
+        if get_origin(part) is Annotated:
+            for item in part.__metadata__:
+                yield from item.metadata if isinstance(item, FieldInfo) else [item]
+
+
+def _default(setting: Setting) -> str:
+    default = setting.field.default
+    if setting.field.is_required():
+        return "required"
+    if isinstance(default, bool):
+        return f"default `{str(default).lower()}`"
+    if isinstance(default, tuple) and default:
+        return f"default `{','.join(f'{part:g}' for part in default)}`"
+    return f"default `{default}`" if isinstance(default, str | int | float) and default != "" else "not set"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(settings_page(), encoding="utf-8")

@@ -1,0 +1,35 @@
+"""Pages that are made from the code say what the code says."""
+
+from annotated_types import Ge, Gt
+
+from infra.docs import commands_page, settings_page
+from infra.docs.settings_page import settings_of
+from jobs import cli
+from jobs.settings import JobSettings
+
+
+def test_settings_page_in_docs_equals_the_settings() -> None:
+    assert settings_page.PAGE.read_text(encoding="utf-8") == settings_page.settings_page()
+
+
+def test_settings_page_shows_option_variable_bounds_and_default_of_a_setting() -> None:
+    entry = next(line for line in settings_page.settings_page().splitlines() if "--log.flush-seconds" in line)
+    assert "`MEMAGENT_LOG__FLUSH_SECONDS`: number, seconds, above 0; default `5.0`" in entry
+
+
+def test_settings_page_finds_the_bounds_of_a_setting_that_may_be_left_out() -> None:
+    entry = next(line for line in settings_page.settings_page().splitlines() if "--pool.gpus-per-replica" in line)
+    assert "number, at least 0; not set" in entry
+
+
+def test_every_setting_has_a_description() -> None:
+    assert all(setting.field.description for setting in settings_of(JobSettings))
+    assert any(isinstance(item, Ge | Gt) for setting in settings_of(JobSettings) for item in setting.field.metadata)
+
+
+def test_commands_page_in_docs_equals_the_help_of_every_command() -> None:
+    assert commands_page.PAGE.read_text(encoding="utf-8") == commands_page.commands_page()
+
+
+def test_commands_page_has_every_command() -> None:
+    assert {name.split()[0] for name in commands_page.command_names()} == set(cli.COMMANDS)
