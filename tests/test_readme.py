@@ -52,7 +52,7 @@ def test_readme_command_is_understood(words: list[str], monkeypatch: pytest.Monk
 
     def stop(*, as_json: bool) -> None:
         begun.append(as_json)
-        if len(begun) > 1:  # once for mistakes in the settings, and again when they are valid
+        if len(begun) > 2:  # for the command, for mistakes in its settings, and again when they are valid
             raise Parsed
 
     monkeypatch.setattr(OptionParser, "parse_args", parse)

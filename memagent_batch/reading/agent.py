@@ -47,7 +47,7 @@ class Agent:
 
 
 def make_agent(agent: AgentConfig) -> Agent:
-    """The agent of the settings."""
+    """The agent that a configuration describes."""
     return Agent(
         policy=make_policy(agent),
         prompts=make_prompt_tokens(agent),

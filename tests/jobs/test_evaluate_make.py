@@ -127,7 +127,7 @@ def test_make_over_another_suite_is_refused_with_what_differs(tmp_path: Path, re
 def test_make_over_half_a_suite_or_other_files_is_refused(tmp_path: Path, refused: Refused) -> None:
     make(tmp_path / "suite")
     (tmp_path / "suite" / "suite.json").unlink()
-    assert "not finished; delete them or choose an empty folder" in refused()
+    assert "not finished, or choose an empty folder" in refused()
 
 
 def test_make_all_takes_what_needs_no_file_that_is_missing(tmp_path: Path) -> None:

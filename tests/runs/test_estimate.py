@@ -37,5 +37,5 @@ def test_estimate_cost_does_not_depend_on_replicas_and_is_left_out_without_a_pri
 def test_plan_rate_that_is_no_rate_is_refused(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert plan.main(arguments) == 2
+    assert plan.main(["--documents=docs", "--ask=Who?", "--output=run", *arguments]) == 2
     assert said in capsys.readouterr().err

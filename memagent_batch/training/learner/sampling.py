@@ -40,7 +40,7 @@ class Sampler:
     """Reads tasks with an engine that has been started."""
 
     def __init__(self, engine: Engine, training: TrainLoopConfig) -> None:
-        """Takes the engine, and the settings whose model it serves and whose sampling it draws with."""
+        """Takes the engine, and the loop whose model it serves and whose sampling it draws with."""
         self._engine = engine
         self._training = training
         self._tokenizer = make_tokenizer(training.agent)
@@ -48,7 +48,7 @@ class Sampler:
         self.reader = identify_reader(training.agent)
 
     async def read(self, tasks: Sequence[Task]) -> list[Read]:
-        """Reads each task `sampling.samples` times, as many readings at once as the settings allow.
+        """Reads each task `sampling.samples` times, as many readings at once as the pool allows.
 
         Raises:
             EngineDeadError: the engine can serve nothing more.
