@@ -20,6 +20,7 @@ from pydantic_core import PydanticUndefined
 
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.options import StorageOptions
+from memagent_batch.plugins import ENGINES, POLICIES, REWARDS
 
 HELP = frozenset({"-h", "--help"})
 HELP_ALL = "--help-all"
@@ -29,6 +30,9 @@ LIKENESS = 0.6
 
 PATHS = frozenset({"documents", "questions", "output", "rollouts", "loop.held_out", "reference"})
 """Knobs whose value is a path or URL."""
+
+SEAMS = {seam.knob: seam for seam in (POLICIES, ENGINES, REWARDS)}
+"""Knobs whose value is a kind."""
 
 CONFIG = "A job file: YAML, with `name: value` on each line."
 SOURCES = "Options can also stand in a YAML file (--config FILE) or in MEMAGENT_... variables."
@@ -289,6 +293,8 @@ def _shown_default(knob: Knob) -> str:
 def _metavar(knob: Knob) -> str:
     if knob.name in PATHS:
         return "PATH"
+    if seam := SEAMS.get(knob.name):
+        return "|".join(seam.built_in)
     if get_origin(knob.kind) is Literal:
         return "|".join(get_args(knob.kind))
     if isinstance(knob.kind, type) and issubclass(knob.kind, StrEnum):
