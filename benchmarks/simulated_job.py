@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.settings import job_of
-from memagent_batch.config import EngineKind, JobConfig, PolicyConfig
+from memagent_batch.config import JobConfig, PolicyConfig
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.writer import OUTCOMES_FOLDER
 from memagent_batch.ray_data.progress import Progress
@@ -46,7 +46,7 @@ def simulated_settings(place: Path, *, chunk_tokens: int = CHUNK_TOKENS, **knobs
         documents=str(place / "documents.parquet"),
         ask=("What colour is the sky?",),
         output=str(place / "run"),
-        engine=EngineKind.SIMULATED,
+        engine="simulated",
         window_tokens=chunk_tokens + 1024,
         policy=policy,
         **knobs,

@@ -103,24 +103,30 @@ def run_named(
     return main_of(name)(rest)
 
 
-def parse(kind: type[SettingsT], parser: OptionParser, arguments: Sequence[str]) -> tuple[SettingsT, Namespace]:
-    """Settings and other options of a command: job file (`--config`) < environment (`MEMAGENT_...`) < command line.
+def parse_settings(kind: type[SettingsT], manual: Manual, arguments: Sequence[str]) -> SettingsT:
+    """Settings of a command that has no other options: job file (`--config`) < environment < command line.
 
     Raises:
         SettingsError: an option or a knob is unknown, missing or wrong; names it.
         SystemExit: help was asked for, and is printed.
     """
+    parser = OptionParser(manual)
+    return settings_from(kind, parser, parse_options(parser, arguments))
+
+
+def parse_options(parser: OptionParser, arguments: Sequence[str]) -> Namespace:
+    """The options of a command with knobs; see `parse_settings`."""
     begin_log(as_json=_asks_for_json(arguments))
-    options = parser.parse_args(arguments)
-    given = knob_values(kind, options)
-    settings = read_settings(kind, given, config=options.config, ignored=parser.manual.ignored)
+    options: Namespace = parser.parse_args(arguments)
+    return options
+
+
+def settings_from(kind: type[SettingsT], parser: OptionParser, options: Namespace) -> SettingsT:
+    """The settings with the options over them; see `parse_settings`."""
+    values = knob_values(kind, options)
+    settings = read_settings(kind, values, config=options.config, ignored=parser.manual.ignored)
     begin_log(as_json=getattr(settings, "log_format", LogFormat.TEXT) == LogFormat.JSON)
-    return settings, options
-
-
-def parse_settings(kind: type[SettingsT], manual: Manual, arguments: Sequence[str]) -> SettingsT:
-    """Settings of a command that has no other options; see `parse`."""
-    return parse(kind, OptionParser(manual), arguments)[0]
+    return settings
 
 
 def run_command(command: Callable[[], object]) -> int:

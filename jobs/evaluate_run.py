@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from jobs.cli import parse, run_command
+from jobs.cli import parse_options, run_command, settings_from
 from jobs.evaluate import add_suite_options
 from jobs.options import INPUT, MODEL, Manual, OptionParser
 from jobs.settings import ReaderSettings, merged, read_yaml, readable
@@ -78,13 +78,17 @@ def vary(base: ReaderSettings, knobs: Mapping[str, Any], *, name: str) -> Reader
         return ReaderSettings(**merged(base.model_dump(exclude_unset=True), knobs))
     except ValidationError as error:
         raise SettingsError(f"variant {name!r}: {readable(error, kind=ReaderSettings)}") from error
+    except SettingsError as error:
+        raise SettingsError(f"variant {name!r}: {error}") from error
 
 
 def _run(arguments: Sequence[str]) -> None:
     for name in INPUT:
         if any(argument.split("=")[0] == f"--{name}" for argument in arguments):
             raise SettingsError(f"--{name}: the suite brings documents and questions; leave it out")
-    base, options = parse(ReaderSettings, _parser(), arguments)
+    parser = _parser()
+    options = parse_options(parser, arguments)
+    base = settings_from(ReaderSettings, parser, options)
     listed = read_variants(options.variants) if options.variants else {}
     knobs = policy_variants(options.policies) | listed or policy_variants([base.policy.kind])
     settings = {name: vary(base, changed, name=name) for name, changed in knobs.items()}

@@ -20,15 +20,16 @@ from pydantic_core import PydanticUndefined
 
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.options import StorageOptions
+from memagent_batch.plugins import ENGINES, LIKENESS, POLICIES, REWARDS
 
 HELP = frozenset({"-h", "--help"})
 HELP_ALL = "--help-all"
 STORAGE_VARIABLE = "MEMAGENT_STORAGE_OPTIONS"
-LIKENESS = 0.6
-"""How alike, from 0 to 1, a name must be to the one that was written, to be offered in its place."""
-
 PATHS = frozenset({"documents", "questions", "output", "rollouts", "loop.held_out", "reference"})
 """Knobs whose value is a path or URL."""
+
+SEAMS = {seam.knob: seam for seam in (POLICIES, ENGINES, REWARDS)}
+"""Knobs whose value is a kind."""
 
 CONFIG = "A job file: YAML, with `name: value` on each line."
 SOURCES = "Options can also stand in a YAML file (--config FILE) or in MEMAGENT_... variables."
@@ -241,11 +242,11 @@ def remedy(name: str, names: Iterable[str], *, see: str = "--help-all") -> str:
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:
     """The most similar name, or the only one with the same end: `--policy.chunk-tokens` for `--chunk-tokens`."""
-    known = list(names)
-    below = [other for other in known if other.rpartition(".")[2] == name.lstrip("-").rpartition(".")[2]]
+    others = list(names)
+    below = [other for other in others if other.rpartition(".")[2] == name.lstrip("-").rpartition(".")[2]]
     if len(below) == 1:
         return below[0]
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=LIKENESS)), None)
+    return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=LIKENESS)), None)
 
 
 def wants_help(arguments: Sequence[str]) -> bool:
@@ -289,6 +290,8 @@ def _shown_default(knob: Knob) -> str:
 def _metavar(knob: Knob) -> str:
     if knob.name in PATHS:
         return "PATH"
+    if seam := SEAMS.get(knob.name):
+        return "|".join(seam.built_in)
     if get_origin(knob.kind) is Literal:
         return "|".join(get_args(knob.kind))
     if isinstance(knob.kind, type) and issubclass(knob.kind, StrEnum):

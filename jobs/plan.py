@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from jobs.cli import parse, run_command
+from jobs.cli import parse_options, run_command, settings_from
 from jobs.options import INPUT, MODEL, Manual, OptionParser
 from jobs.settings import JobSettings
 from memagent_batch.errors import SettingsError
@@ -37,8 +37,9 @@ def _plan(arguments: Sequence[str]) -> None:
     parser = OptionParser(MANUAL)
     parser.add_argument("--tokens-per-second", type=float, metavar="N", help="speed of one replica, for the hours")
     parser.add_argument("--price-per-hour", type=float, metavar="N", help="price of one replica, for the cost")
-    settings, options = parse(JobSettings, parser, arguments)
-    job, rates = settings.job(), _rates(options)
+    options = parse_options(parser, arguments)
+    rates = _rates(options)
+    job = settings_from(JobSettings, parser, options).job()
     with step("checking inputs and model"):
         from pipelines.check import check
 

@@ -7,10 +7,10 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, Self, TypeVar, cast
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode
 from pydantic_settings.exceptions import SettingsError as SourceError
 
@@ -28,6 +28,7 @@ from memagent_batch.config import (
     TrainLoopConfig,
 )
 from memagent_batch.errors import SettingsError
+from memagent_batch.plugins import ENGINES, POLICIES, REWARDS
 
 ENV_PREFIX = "MEMAGENT_"
 DOCUMENTS = SourceConfig.model_fields["documents"].description
@@ -74,6 +75,18 @@ class Settings(Section):
 
 class ReaderSettings(Settings, AgentConfig, RunConfig):
     """Knobs of a command that reads with an agent; the documents come from elsewhere."""
+
+    allow_code: bool = False
+    """Allows `policy.kind`, `engine` and `rollouts.reward` to name code of yours as package.module:name, which is then
+    imported and run."""
+
+    @model_validator(mode="after")
+    def _check_plugins(self) -> Self:
+        """Each kind is there, and code of the user's is allowed; a SettingsError, since it says all that is needed."""
+        kinds = ((POLICIES, self.policy.kind), (ENGINES, self.engine), (REWARDS, self.rollouts.reward))
+        for seam, kind in kinds:
+            seam.require(kind, allows_code=self.allow_code)
+        return self
 
     @property
     def agent(self) -> AgentConfig:

@@ -3,10 +3,11 @@
 import os
 from typing import Any
 
-from memagent_batch.config import AgentConfig, EngineKind, PolicyConfig
+from memagent_batch.config import AgentConfig, PolicyConfig
 from memagent_batch.engines.window import model_window
 from memagent_batch.errors import SettingsError
-from memagent_batch.wiring import make_policy, make_prompt_tokens, make_tokenizer, model_folder, resolve_model
+from memagent_batch.plugins import engine_config, knob_names, make_policy, policy_class
+from memagent_batch.wiring import make_prompt_tokens, make_tokenizer, model_folder, resolve_model
 
 WINDOW_TOKENS: int = AgentConfig.model_fields["window_tokens"].default
 """The window that the defaults of all budgets are made for, tokens."""
@@ -46,10 +47,10 @@ def _window(agent: AgentConfig) -> int:
     """The window as given, or the model's own where that is below the default."""
     window = agent.window_tokens
     is_given = "window_tokens" in agent.model_fields_set
-    if is_given and (agent.engine != EngineKind.VLLM or _is_stretched(agent)):
+    has_weights = engine_config(agent).has_weights
+    if is_given and (not has_weights or _is_stretched(agent)):
         return window
-    is_remote = agent.engine == EngineKind.OPENAI
-    own = model_window(resolve_model(agent.tokenizer) if is_remote and agent.tokenizer else model_folder(agent))
+    own = model_window(resolve_model(agent.tokenizer) if agent.tokenizer and not has_weights else model_folder(agent))
     if own is None or own >= window:
         return window
     if is_given:
@@ -90,5 +91,6 @@ def _chunking(agent: AgentConfig, *, chunk_tokens: int) -> dict[str, int]:
 
 
 def _least_passage(policy: PolicyConfig) -> int:
-    is_given = policy.kind == "retrieve" and "passage_tokens" in policy.model_fields_set
+    has_passages = "passage_tokens" in knob_names(policy_class(policy.kind))
+    is_given = has_passages and "passage_tokens" in policy.model_fields_set
     return policy.passage_tokens if is_given else 1

@@ -24,7 +24,7 @@ from pydantic import (
 from memagent_batch.domain.advantages import Advantage
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.prompts import AnswerForm
-from memagent_batch.domain.rewards import BUILT_IN_REWARDS, Overlong
+from memagent_batch.domain.rewards import Overlong
 from memagent_batch.files.options import StorageKnob, StorageOptions
 from memagent_batch.masking import shown
 
@@ -50,17 +50,6 @@ class LogFormat(StrEnum):
     """Lines for people."""
     JSON = "json"
     """One JSON object a line, with run and reading ids."""
-
-
-class EngineKind(StrEnum):
-    """What turns prompts into completions."""
-
-    VLLM = "vllm"
-    """vLLM inside the actor."""
-    OPENAI = "openai"
-    """An OpenAI-compatible endpoint that takes token-id prompts at /v1/completions."""
-    SIMULATED = "simulated"
-    """Answers by rule after a set time; for measuring everything that is not the engine."""
 
 
 class TableFormat(StrEnum):
@@ -111,10 +100,11 @@ class Section(BaseModel):
 class PolicyConfig(Section):
     """How a document is read. Budgets in tokens; together with the prompt's own text they must fit `window_tokens`."""
 
-    kind: Literal["overwrite", "gated", "shared", "truncate", "retrieve"] = "overwrite"
-    """The policy: `overwrite` writes the memory anew after each chunk; `gated` keeps it with a word where a chunk says
+    kind: Text = "overwrite"
+    """The policy: `overwrite` writes the memory again after each chunk; `gated` keeps it with a word where a chunk says
     nothing new; `shared` keeps one memory for a whole question list; `truncate` (head and tail of the document) and
-    `retrieve` (the passages nearest to the question by BM25) answer from one prompt, to compare with."""
+    `retrieve` (the passages nearest to the question by BM25) answer from one prompt, to compare with. Or one of yours:
+    the name that an installed package gives it, or package.module:Class (with --allow-code)."""
     chunk_tokens: Count = 5000
     """Tokens of a chunk: all that one prompt shows of the document; by default fewer where the window is short."""
     overlap_tokens: Annotated[int, Field(ge=0)] = 0
@@ -127,6 +117,8 @@ class PolicyConfig(Section):
     """Budget of the memory, tokens; a memory cut there is counted in `memory_truncations`."""
     answer_tokens: Count = 1024
     """Budget of the answer, tokens; an answer cut there has finish_reason `length`."""
+    knobs: dict[str, Any] = Field(default_factory=dict)
+    """Knobs of a policy of yours, beside those above that it has too."""
 
 
 class SamplingConfig(Section):
@@ -179,8 +171,6 @@ class OpenAIConfig(Section):
     headers: dict[str, SecretStr] = Field(default_factory=dict)
     """Further headers of every request, such as `api-key`; better given as MEMAGENT_OPENAI__HEADERS (a JSON object)
     than in a file. Never recorded."""
-    max_concurrency: Count = 64
-    """Requests under way at once, a replica."""
     timeout_seconds: Seconds = 600
     """Longest time for one response, from its request to its last byte."""
     max_retries: Annotated[int, Field(ge=0)] = 6
@@ -241,8 +231,12 @@ class AgentConfig(Section):
     sampling: SamplingConfig = SamplingConfig()
     """How tokens are drawn."""
 
-    engine: EngineKind = EngineKind.VLLM
-    """What turns prompts into completions."""
+    engine: Text = "vllm"
+    """What turns prompts into completions: `vllm` inside the actor, `openai` (an endpoint that takes token-id prompts
+    at /v1/completions), or `simulated` (answers by rule, to measure everything else). Or one of yours: the name that an
+    installed package gives it, or package.module:Class (with --allow-code)."""
+    engine_knobs: dict[str, Any] = Field(default_factory=dict, repr=False)
+    """Knobs of an engine of yours."""
     vllm: VllmConfig = VllmConfig()
     """Knobs of engine `vllm`."""
     openai: OpenAIConfig = OpenAIConfig()
@@ -254,10 +248,6 @@ class AgentConfig(Section):
     def _check_policy(self) -> Self:
         if self.policy.overlap_tokens >= self.policy.chunk_tokens:
             raise ValueError("policy.overlap_tokens must be below policy.chunk_tokens")
-        if self.policy.kind == "retrieve" and not (
-            self.policy.overlap_tokens < self.policy.passage_tokens <= self.policy.chunk_tokens
-        ):
-            raise ValueError("policy.passage_tokens must be above policy.overlap_tokens, and not above chunk_tokens")
         return self
 
 
@@ -348,10 +338,8 @@ class RolloutConfig(Section):
     reward: str = "boxed"
     """`boxed` (the boxed text is a reference but for case, spaces and a little LaTeX: the published training's),
     `boxed_normalised` (they are equal when both are normalised), a metric (all, any, em, f1, hotpotqa_f1,
-    sub_em, sub_em_either), or a function of yours as `package.module:function`, from (response, references) to a
-    number."""
-    allow_reward_code: bool = False
-    """Allows `reward` to name a function of yours, which is then imported and run."""
+    sub_em, sub_em_either), or a function of yours, from (response, references)
+    to a number: the name that an installed package gives it, or `package.module:function` (with --allow-code)."""
     reward_timeout_seconds: Seconds = 10
     """Longest time that a function of yours may take for one sample, which then has no reward."""
     advantage: Advantage = Advantage.CENTRED
@@ -362,15 +350,6 @@ class RolloutConfig(Section):
     """Leave out groups whose rewards are all equal, which teach nothing (dynamic sampling); they are counted."""
     data_source: str = ""
     """Free text for the column `data_source`, by which trainers tell their data apart."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.reward not in BUILT_IN_REWARDS and ":" not in self.reward:
-            names = ", ".join(BUILT_IN_REWARDS)
-            raise ValueError(f"reward: there is no {self.reward!r}; take one of {names}, or package.module:function")
-        if self.reward not in BUILT_IN_REWARDS and not self.allow_reward_code:
-            raise ValueError(f"reward: {self.reward!r} is code of yours; say --rollouts.allow-reward-code to run it")
-        return self
 
 
 class RunConfig(Storage):

@@ -1,27 +1,20 @@
-"""Configurations to live objects: the only place that names concrete engines."""
+"""An agent to what reads in a process: tokeniser, prompts, policy, engine, and the identity of them all."""
 
 from dataclasses import dataclass
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.config import AgentConfig, EngineKind, RunConfig, SourceConfig
+from memagent_batch.config import AgentConfig, RunConfig, SourceConfig
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
-from memagent_batch.domain.readings import Policy
-from memagent_batch.engines.engine import Engine, RenewableEngine
-from memagent_batch.engines.openai.protocol import NEUTRAL
+from memagent_batch.engines.engine import Engine, EngineContext, RenewableEngine
 from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.engines.weights import model_sha256
 from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded
-from memagent_batch.policies.bm25 import Bm25
-from memagent_batch.policies.gated import GatedPolicy
-from memagent_batch.policies.overwrite import OverwritePolicy
-from memagent_batch.policies.retrieve import RetrievePolicy
-from memagent_batch.policies.shared import SharedPolicy
-from memagent_batch.policies.truncate import TruncatePolicy
+from memagent_batch.plugins import engine_config, make_policy, policy_class
 from memagent_batch.prompts.files import load_prompt_set
 
 TINY_MODEL = Path(__file__).parent / "models" / "tiny"
@@ -29,6 +22,9 @@ TINY_MODEL = Path(__file__).parent / "models" / "tiny"
 
 SHIPPED_MODELS = {"tiny": TINY_MODEL}
 """The policies that come with the project, by the names that `model` takes."""
+
+GATED = "gated"
+"""The prompt set whose `keep_word` the policy of that name needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +58,9 @@ def make_prompt_set(agent: AgentConfig) -> PromptSet:
     Raises:
         PromptSetError: there is none, or it is not one for the policy.
     """
-    gated = agent.policy.kind == GatedPolicy.kind
-    prompts = load_prompt_set(agent.prompt_set or ("gated" if gated else "default"))
+    default = str(policy_class(agent.policy.kind).prompt_set)
+    gated = default == GATED
+    prompts = load_prompt_set(agent.prompt_set or default)
     if gated != bool(prompts.keep_word):
         raise PromptSetError(
             f"prompt_set: {prompts.name!r} has {'no' if gated else 'a'} keep_word, and policy.kind is "
@@ -81,74 +78,34 @@ def make_prompt_tokens(agent: AgentConfig) -> PromptTokens:
     )
 
 
-def make_policy(agent: AgentConfig) -> Policy:
-    """The policy with its knobs."""
-    knobs = agent.policy
-    sizes = knobs.model_dump(include={"chunk_tokens", "overlap_tokens", "answer_tokens"})
-    match knobs.kind:
-        case TruncatePolicy.kind:
-            return TruncatePolicy(**sizes)
-        case RetrievePolicy.kind:
-            rank = Bm25(decode=make_tokenizer(agent).decode)
-            return RetrievePolicy(**sizes, passage_tokens=knobs.passage_tokens, rank=rank)
-    memory_agents = {policy.kind: policy for policy in (OverwritePolicy, GatedPolicy, SharedPolicy)}
-    return memory_agents[knobs.kind](**sizes, memory_tokens=knobs.memory_tokens)
-
-
 def make_engine(agent: AgentConfig) -> Engine:
-    """The engine, not started."""
-    match agent.engine:
-        case EngineKind.VLLM:
-            return make_renewable_engine(agent)
-        case EngineKind.OPENAI:
-            from memagent_batch.engines.openai.engine import OpenAIEngine
-
-            return OpenAIEngine(
-                agent.openai,
-                model=agent.model,
-                window_tokens=agent.window_tokens,
-                sampling=agent.sampling,
-                tokenizer=make_tokenizer(agent),
-            )
-        case EngineKind.SIMULATED:
-            from memagent_batch.engines.simulated import SimulatedEngine
-
-            return SimulatedEngine(agent.simulated, window_tokens=agent.window_tokens, tokenizer=make_tokenizer(agent))
-
-
-def require_engine(agent: AgentConfig) -> None:
-    """Checks what can be seen of model and engine without starting it.
+    """The engine, not started.
 
     Raises:
-        EngineStartError: the model's folder is not whole; the endpoint's address, key or a header can't work.
+        EngineStartError: model or knobs can't work, as far as that is seen without starting.
+        SettingsError: there is no such engine, or a knob of it is wrong.
     """
-    if agent.engine == EngineKind.VLLM:
-        from memagent_batch.engines.vllm.start import require_model
-
-        require_model(model_folder(agent), load_format=agent.vllm.engine_args.get("load_format"))
-    if agent.engine == EngineKind.OPENAI:
-        from memagent_batch.engines.openai.client import OpenAIClient
-
-        OpenAIClient(agent.openai)
+    config = engine_config(agent)
+    context = EngineContext(
+        model=model_folder(agent) if config.has_weights else agent.model,
+        tokenizer=agent.tokenizer and resolve_model(agent.tokenizer),
+        window_tokens=agent.window_tokens,
+        sampling=agent.sampling,
+        load_tokenizer=partial(make_tokenizer, agent),
+    )
+    return config.open(context)
 
 
 def make_renewable_engine(agent: AgentConfig) -> RenewableEngine:
     """An engine in this process whose weights can be replaced, not started.
 
     Raises:
-        SettingsError: the engine of the settings is none.
+        SettingsError: the engine of the agent is none.
     """
-    if agent.engine != EngineKind.VLLM:
-        raise SettingsError(f"engine: {agent.engine.value!r} can't take new weights from here; leave it at vllm")
-    from memagent_batch.engines.vllm.engine import VllmEngine
-
-    return VllmEngine(
-        agent.vllm,
-        model=model_folder(agent),
-        tokenizer=agent.tokenizer and resolve_model(agent.tokenizer),
-        window_tokens=agent.window_tokens,
-        sampling=agent.sampling,
-    )
+    engine = make_engine(agent) if engine_config(agent).has_weights else None
+    if not isinstance(engine, RenewableEngine):
+        raise SettingsError(f"engine: {agent.engine!r} can't take new weights from here; leave it at vllm")
+    return engine
 
 
 def make_documents(sources: SourceConfig) -> list[Location]:
@@ -169,21 +126,23 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
     """
     tokenizer, prompts = make_tokenizer(agent), make_prompt_tokens(agent)
     require_window(agent, prompts=prompts)
+    policy, engine = make_policy(agent), engine_config(agent)
     parts = {
         "model": agent.model,
-        "model_sha256": _weights(agent),
+        "model_sha256": model_sha256(model_folder(agent)) if engine.has_weights else "",
         "weights_version": agent.weights_version,
         "tokenizer_sha256": tokenizer.sha256,
         "chat_template_sha256": tokenizer.chat_template.sha256,
         "prompt_set": make_prompt_set(agent).name,
         "prompt_set_sha256": make_prompt_set(agent).sha256,
         "answer_form": agent.answer_form.value,
-        "policy": _policy(agent),
+        "question_tokens": agent.policy.question_tokens,
+        "policy": dict(policy.identity()),
         "sampling": _sampling(agent),
-        "engine": _engine(agent),
+        "engine": dict(engine.identity()),
         **_thoughts(agent, opens_thought=prompts.opens_thought),
     }
-    hashed = {name: value for name, value in parts.items() if name != "model" or agent.engine == EngineKind.OPENAI}
+    hashed = {name: value for name, value in parts.items() if name != "model" or not engine.has_weights}
     return ReaderIdentity(fingerprint=fingerprint(hashed), parts=recorded(parts))
 
 
@@ -217,14 +176,6 @@ def require_window(agent: AgentConfig, *, prompts: PromptTokens) -> None:
             )
 
 
-def _policy(agent: AgentConfig) -> dict[str, Any]:
-    """What of the policy's knobs decides a result; what ranks passages is part of it."""
-    knobs = agent.policy.model_dump(mode="json")
-    if agent.policy.kind == RetrievePolicy.kind:
-        return {**knobs, "rank": f"bm25s {version('bm25s')}"}
-    return {name: value for name, value in knobs.items() if name != "passage_tokens"}
-
-
 def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, Any]:
     """What decides the results of a reasoning model; nothing for others, whose fingerprint stays as it always was."""
     tokenizer = make_tokenizer(agent)
@@ -233,25 +184,9 @@ def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, Any]:
     return ({"chat_template_kwargs": values} if values else {}) | ({"thoughts": "cut off"} if thinks else {})
 
 
-def _weights(agent: AgentConfig) -> str:
-    """Hash of the weights; empty where they can't be seen from here, and `weights_version` speaks for them."""
-    return model_sha256(model_folder(agent)) if agent.engine == EngineKind.VLLM else ""
-
-
 def _sampling(agent: AgentConfig) -> dict[str, Any]:
     """What of the sampling decides a result: nothing but its temperature where that is 0."""
     sampling = agent.sampling.model_dump(mode="json", exclude={"samples"})
     if agent.sampling.temperature > 0:
         return sampling
     return {"temperature": 0.0, "logprobs": agent.sampling.logprobs}
-
-
-def _engine(agent: AgentConfig) -> dict[str, Any]:
-    """What of the engine's knobs decides a result: number formats and whatever the user passes through."""
-    match agent.engine:
-        case EngineKind.VLLM:
-            return {"kind": "vllm", "dtype": agent.vllm.dtype, "engine_args": agent.vllm.engine_args}
-        case EngineKind.OPENAI:
-            return {"kind": "openai", "extra_body": agent.openai.extra_body, "neutral_fields": NEUTRAL}
-        case EngineKind.SIMULATED:
-            return {"kind": "simulated", "completion_tokens": agent.simulated.completion_tokens}

@@ -6,8 +6,9 @@ from typing import Any
 import pyarrow as pa
 import ray
 
-from memagent_batch.config import AgentConfig, EngineKind, JobConfig
+from memagent_batch.config import AgentConfig, JobConfig
 from memagent_batch.log.index import TurnIndex, scan_log
+from memagent_batch.plugins import engine_config
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.board import start_board
 from memagent_batch.ray_data.leaving import OrderlyLeave
@@ -124,6 +125,5 @@ def write(plan: Plan, index: TurnIndex, *, run: Run, not_read: pa.Table) -> list
 
 def _starting(agent: AgentConfig) -> str:
     """What the run waits for until the first turn."""
-    if agent.engine == EngineKind.OPENAI:
-        return "asking the endpoint"
-    return f"loading the model ({agent.model})" if agent.engine == EngineKind.VLLM else "starting the engine"
+    engine = engine_config(agent)
+    return f"{engine.first_step} ({agent.model})" if engine.has_weights else engine.first_step

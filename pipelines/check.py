@@ -12,7 +12,7 @@ from memagent_batch.inputs.questions import read_questions
 from memagent_batch.inputs.shards import FoundShards, find_shards
 from memagent_batch.runs.manifest import claim_output
 from memagent_batch.runs.schemas import ANSWERS
-from memagent_batch.wiring import ReaderIdentity, identify_reader, make_documents, make_output, require_engine
+from memagent_batch.wiring import ReaderIdentity, identify_reader, make_documents, make_engine, make_output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ def check(job: JobConfig) -> Checked:
     """
     claim_output(make_output(job), job)
     inputs = read_inputs(job)
-    require_engine(job.agent)
+    make_engine(job.agent)
     agent = fitted(job.agent)
     return Checked(job=job.with_agent(agent), inputs=inputs, reader=identify_reader(agent))
 

@@ -9,6 +9,7 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config import AgentConfig, JobConfig, RolloutConfig
 from memagent_batch.errors import CountsError, InputError, SettingsError
 from memagent_batch.log.index import scan_log
+from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.runs.claim import publish, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.finalise import SHOWN_MISSING
@@ -18,7 +19,7 @@ from memagent_batch.training.rollouts.groups import COUNTS
 from memagent_batch.training.rollouts.rewarder import require_reward
 from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, rollouts_record
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
-from memagent_batch.wiring import identify_reader, make_output, make_policy
+from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer_plan
 from pipelines.check import check
 from pipelines.plan import make_plan

@@ -24,10 +24,11 @@ from memagent_batch.inputs.shards import Shard
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.log.question_list import question_lists
 from memagent_batch.logs import step
+from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import count_tokens, index_shards
 from memagent_batch.runs.plan import Plan, count_pending
-from memagent_batch.wiring import make_documents, make_output, make_policy, make_prompt_tokens, make_tokenizer
+from memagent_batch.wiring import make_documents, make_output, make_prompt_tokens, make_tokenizer
 from pipelines.check import Checked, Inputs, check, read_inputs
 
 

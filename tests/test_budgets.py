@@ -9,7 +9,8 @@ import pytest
 from memagent_batch.budgets import fitted
 from memagent_batch.config import AgentConfig
 from memagent_batch.errors import SettingsError
-from memagent_batch.wiring import identify_reader, make_policy, make_prompt_tokens
+from memagent_batch.plugins import make_policy
+from memagent_batch.wiring import identify_reader, make_prompt_tokens
 
 BUDGETS = ("chunk_tokens", "question_tokens", "memory_tokens", "answer_tokens")
 

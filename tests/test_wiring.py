@@ -2,7 +2,7 @@ import os
 import shutil
 from pathlib import Path
 
-from memagent_batch.config import AgentConfig, EngineKind, OpenAIConfig, Speculation, VllmConfig
+from memagent_batch.config import AgentConfig, OpenAIConfig, Speculation, VllmConfig
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.wiring import TINY_MODEL, ReaderIdentity, identify_reader
 
@@ -28,7 +28,7 @@ def test_reader_fingerprint_is_the_same_whether_tokens_are_guessed_or_not() -> N
 
 
 def test_reader_fingerprint_of_an_endpoint_covers_the_fields_of_its_requests() -> None:
-    agent = AgentConfig(engine=EngineKind.OPENAI)
+    agent = AgentConfig(engine="openai")
     other = agent.model_copy(update={"openai": OpenAIConfig(extra_body={"min_p": 0.1})})
     readers = [identify_reader(each) for each in (agent, other)]
     assert readers[0].fingerprint != readers[1].fingerprint

@@ -69,6 +69,8 @@ Piece = str | Slot
 
 Encode = Callable[[str], Sequence[int]]
 """Token ids of a short text, read as plain text."""
+Decode = Callable[[Sequence[int]], str]
+"""Text of token ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +227,8 @@ class PromptTokens:
     """Tokens that steer a model and never belong in a memory."""
     encode: Encode
     """Tokenises what a reasoning model says after a thought; nothing else that a model writes is tokenised again."""
+    decode: Decode
+    """Text of a document's tokens, for policies that look at words."""
     gap: tuple[int, ...] = ()
     """What stands between two parts of a document in one prompt."""
     keep_word: str = ""

@@ -1,9 +1,9 @@
 """A reading: one document, one question, one sample; what goes into a policy and what comes out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import Memory, PromptTokens
@@ -77,6 +77,10 @@ class Policy(Protocol):
         """Name in settings and tables."""
 
     @property
+    def prompt_set(self) -> str:
+        """Name of the prompt set that it reads with where none is chosen."""
+
+    @property
     def reads_lists(self) -> bool:
         """Whether some of its turns belong to a whole question list, so that an answer depends on all of the list."""
 
@@ -85,8 +89,19 @@ class Policy(Protocol):
     ) -> Outcome:
         """Reads a document for a question: cuts it, asks turns one after another or side by side, and answers."""
 
+    def identity(self) -> Mapping[str, Any]:
+        """What decides a result, as JSON values: its kind and its knobs. It is hashed into the reader fingerprint."""
+
     def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
         """Tokens of the largest turn of each kind, its completion included and its question left out."""
 
     def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
         """What a reading of a document of this length costs, the turns that it shares with others included."""
+
+
+def question_list(questions: Iterable[str]) -> str:
+    """The text of a question list: each question once, numbered, on a line of its own; a single one as it stands."""
+    distinct = list(dict.fromkeys(questions))
+    if len(distinct) == 1:
+        return distinct[0]
+    return "\n".join(f"{number}. {question}" for number, question in enumerate(distinct, start=1))

@@ -6,6 +6,13 @@ from enum import StrEnum
 
 from memagent_batch.domain.document import ChunkSpan
 
+UPDATE = "update"
+"""Kind of the turn that writes a new memory from question, memory and chunk."""
+ANSWER = "answer"
+"""Kind of the turn that answers the question from the memory."""
+DIRECT = "direct"
+"""Kind of the turn that answers the question from parts of the document, without a memory."""
+
 
 class Scope(StrEnum):
     """Which readings a turn belongs to."""

@@ -1,10 +1,15 @@
 """What an engine is: prompts in, completions out."""
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from memagent_batch.config import SamplingConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import PromptTooLongError
+
+if TYPE_CHECKING:
+    from memagent_batch.engines.tokenizer import Tokenizer
 
 
 class Engine(Protocol):
@@ -55,6 +60,7 @@ class RemoteEngine(Engine, Protocol):
         """What is known of that."""
 
 
+@runtime_checkable
 class RenewableEngine(Engine, Protocol):
     """An engine in this process whose weights can be replaced while it runs."""
 
@@ -68,6 +74,56 @@ class RenewableEngine(Engine, Protocol):
 
     def with_sampling(self, sampling: SamplingConfig) -> Engine:
         """The same running engine for requests that draw their tokens otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineContext:
+    """What an engine reads with, beside its own knobs."""
+
+    model: str
+    """Model folder or hub name; for an endpoint, the name that it serves."""
+    tokenizer: str | None
+    """Folder or hub name of the tokeniser, where it is not the model's."""
+    window_tokens: int
+    """Context window, tokens."""
+    sampling: SamplingConfig
+    """How tokens are drawn."""
+    load_tokenizer: "Callable[[], Tokenizer]"
+    """Loads the model's tokeniser."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What one engine takes of the cluster."""
+
+    num_gpus: float = 0
+    """GPUs, where the cluster has any."""
+
+
+class EngineConfig(Protocol):
+    """An engine that is not started: a frozen value whose fields are its knobs."""
+
+    kind: ClassVar[str]
+    """Name in settings and tables."""
+    secrets: ClassVar[frozenset[str]]
+    """Knobs that no record holds."""
+    has_weights: ClassVar[bool]
+    """Whether it loads the model's weights here: their hash identifies the model, else its name does."""
+    first_step: ClassVar[str]
+    """What a run waits for until the first turn."""
+
+    def open(self, context: EngineContext) -> Engine:
+        """The engine, not started.
+
+        Raises:
+            EngineStartError: model or knobs can't work, as far as that is seen without starting.
+        """
+
+    def identity(self) -> Mapping[str, Any]:
+        """What decides a result, as JSON values: its kind, number formats, and what the user passes through."""
+
+    def resources(self) -> Resources:
+        """What one engine takes of the cluster."""
 
 
 def require_fit(prompt: Prompt, *, window_tokens: int) -> None:

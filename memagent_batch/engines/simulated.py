@@ -2,14 +2,37 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from memagent_batch.config import SimulatedConfig
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import require_fit
+from memagent_batch.engines.engine import Engine, EngineContext, Resources, require_fit
 from memagent_batch.engines.tokenizer import Tokenizer
 
 ANSWER_TEXT = "\\boxed{simulated}"
 MEMORY_TEXT = "simulated memory "
+
+
+class Simulated(SimulatedConfig):
+    """The engine with its knobs."""
+
+    kind: ClassVar[str] = "simulated"
+    secrets: ClassVar[frozenset[str]] = frozenset()
+    has_weights: ClassVar[bool] = False
+    first_step: ClassVar[str] = "starting the engine"
+
+    def open(self, context: EngineContext) -> Engine:
+        """The engine, not started."""
+        return SimulatedEngine(self, window_tokens=context.window_tokens, tokenizer=context.load_tokenizer())
+
+    def identity(self) -> Mapping[str, Any]:
+        """The length of what it writes."""
+        return {"kind": self.kind, "completion_tokens": self.completion_tokens}
+
+    def resources(self) -> Resources:
+        """No GPU."""
+        return Resources()
 
 
 class SimulatedEngine:

@@ -127,7 +127,7 @@ class Tokenizer:
         tokens = self.encode_document(text)
         return Document(token_ids=tokens.token_ids.data, token_chars=tokens.token_chars.data, num_chars=len(text))
 
-    def decode(self, token_ids: list[int]) -> str:
+    def decode(self, token_ids: Sequence[int]) -> str:
         """Text of the tokens, without control tokens."""
         plain = [token for token in token_ids if token not in self._control]
         return str(self._full.decode(plain, skip_special_tokens=True, clean_up_tokenization_spaces=False))
@@ -162,6 +162,7 @@ class Tokenizer:
             first_memory=Memory(token_ids=self.encode(prompts.first_memory), text=prompts.first_memory),
             control_token_ids=self._control,
             encode=PlainText(model=self.model),
+            decode=TokenText(model=self.model),
             gap=tuple(self.encode(GAP)),
             keep_word=prompts.keep_word,
             opens_thought=ends_in_thought(self.chat_template.render(mark, values=values).rpartition(mark)[2]),
@@ -216,6 +217,18 @@ class PlainText:
     def __call__(self, text: str) -> list[int]:
         """Token ids of a short text, read as plain text."""
         return load_tokenizer(self.model).encode(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenText:
+    """A tokeniser's `decode`, in the same way."""
+
+    model: str
+    """Folder or hub name of the tokeniser."""
+
+    def __call__(self, token_ids: Sequence[int]) -> str:
+        """Text of token ids."""
+        return load_tokenizer(self.model).decode(token_ids)
 
 
 @lru_cache(maxsize=2)

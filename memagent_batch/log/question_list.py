@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.domain.readings import question_list
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
-from memagent_batch.policies.shared import question_list
 
 ASKED_FOLDER = "log/questions"
 ASKED_COLUMN = "asked"

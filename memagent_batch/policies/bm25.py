@@ -11,7 +11,7 @@ WORDS = r"(?u)\w+"
 class Bm25:
     """Scores by words in lower case, without stop words or stems: any language that puts spaces between words."""
 
-    decode: Callable[[list[int]], str]
+    decode: Callable[[Sequence[int]], str]
     """Turns token ids back into text."""
 
     def __call__(self, passages: Sequence[Sequence[int]], question: Sequence[int]) -> list[float]:

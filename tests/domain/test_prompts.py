@@ -36,6 +36,7 @@ TOKENS = PromptTokens(
     first_memory=Memory(token_ids=(7,), text="none"),
     control_token_ids=frozenset({CONTROL}),
     encode=str.encode,
+    decode=str,
 )
 
 

@@ -63,7 +63,7 @@ async def test_complete_refused_connections_are_waited_out(tiny_tokenizer: Token
 async def test_complete_endpoint_that_stays_away_is_unavailable_and_then_at_once(tiny_tokenizer: Tokenizer) -> None:
     with scripted_server(AWAY) as script:
         script.probes = [THERE, AWAY]
-        async with started(script, tiny_tokenizer, outage_seconds=0.5, max_concurrency=4) as engine:
+        async with started(script, tiny_tokenizer, outage_seconds=0.5) as engine:
             results = await ask(engine, times=4)
             num_probes = len(script.probed)
             later = await ask(engine, times=100)

@@ -13,8 +13,9 @@ from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.engines.vllm.start import LOOKUP, engine_arguments, speculates
+from memagent_batch.plugins import make_policy
 from memagent_batch.reading.turns import ReadingTurns
-from memagent_batch.wiring import make_policy, make_prompt_tokens
+from memagent_batch.wiring import make_prompt_tokens
 
 GREEDY = SamplingConfig()
 ADDRESS = ReadingAddress(document_hash="", question_hash="", sample=0, reader_fingerprint="")

@@ -5,7 +5,6 @@ import pytest
 from jobs.answer import MANUAL
 from jobs.cli import parse_settings
 from jobs.settings import JobSettings
-from memagent_batch.config import EngineKind
 from memagent_batch.wiring import make_prompt_tokens, require_window
 
 CONFIGS = Path(__file__).parents[2] / "jobs" / "configs"
@@ -23,5 +22,5 @@ def test_job_file_is_read_as_settings(config: Path) -> None:
 
 def test_smoke_job_file_needs_no_model_and_fits_its_window() -> None:
     agent = parse_settings(JobSettings, MANUAL, ["--config", str(CONFIGS / "smoke.yaml")]).agent
-    assert agent.engine == EngineKind.SIMULATED
+    assert agent.engine == "simulated"
     require_window(agent, prompts=make_prompt_tokens(agent))

@@ -53,7 +53,7 @@ def test_collect_beside_packages_of_the_same_name_reads_and_finds_the_users_rewa
         project,
         *("collect", "--documents", "texts", "--questions", "questions.jsonl", "--output", "out", "--group-size", "2"),
         *("--engine", "simulated", "--model", text_model, "--window-tokens", "1000", "--sampling.temperature", "1"),
-        *("--rollouts.reward", "rewards:score", "--rollouts.allow-reward-code"),
+        *("--rollouts.reward", "rewards:score", "--allow-code"),
         *(f"--policy.{name}={value}" for name, value in budgets.items()),
     )
     assert done.returncode == 0, done.stderr

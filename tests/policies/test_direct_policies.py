@@ -22,6 +22,7 @@ PROMPTS = PromptTokens(
     first_memory=Memory(token_ids=(8, 9), text="none"),
     control_token_ids=frozenset(),
     encode=str.encode,
+    decode=str,
     gap=GAP,
 )
 CHUNK_TOKENS = 12

@@ -17,6 +17,7 @@ PROMPTS = PromptTokens(
     first_memory=Memory(token_ids=(8, 9), text="none"),
     control_token_ids=frozenset({END}),
     encode=str.encode,
+    decode=str,
 )
 ANSWER = Completion(token_ids=[70, END], text="the answer", finish_reason=FinishReason.STOP)
 

@@ -3,24 +3,22 @@
 import asyncio
 import pickle
 from collections.abc import Sequence
-from dataclasses import FrozenInstanceError, fields, replace
-from typing import Any, cast, get_args
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.config import PolicyConfig
-from memagent_batch.domain.document import Document
-from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
-from memagent_batch.domain.readings import Outcome, Policy
+from memagent_batch.domain.readings import Policy
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.plugins import POLICIES
 from memagent_batch.policies.gated import GatedPolicy
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.policies.retrieve import RetrievePolicy
 from memagent_batch.policies.shared import SharedPolicy
 from memagent_batch.policies.truncate import TruncatePolicy
-from tests.policies.token_documents import QUESTION, document_of
+from memagent_batch.testing import PROMPTS, QUESTION, FakeModel, PolicyContract, document_of, read
 
 CHUNK_TOKENS = 12
 """Longest chunk that the policies are given."""
@@ -42,27 +40,6 @@ INSTANCES: dict[str, Policy] = {
 }
 KINDS = sorted(INSTANCES)
 MEMORY_KINDS = ["gated", "overwrite", "shared"]
-PROMPTS = PromptTokens(
-    update=TokenTemplate(pieces=((1,), Slot.QUESTION, (2,), Slot.MEMORY, (3,), Slot.CHUNK, (4,))),
-    answer=TokenTemplate(pieces=((5,), Slot.QUESTION, (6,), Slot.MEMORY, (7,))),
-    direct=TokenTemplate(pieces=((10,), Slot.QUESTION, (11,), Slot.CHUNK, (12,))),
-    first_memory=Memory(token_ids=(8, 9), text="none"),
-    control_token_ids=frozenset({99}),
-    encode=str.encode,
-)
-
-
-class FakeModel:
-    """Writes tokens that depend on its prompt alone, and keeps the prompts it saw."""
-
-    def __init__(self) -> None:
-        self.prompts: list[Prompt] = []
-
-    async def complete(self, prompt: Prompt) -> Completion:
-        self.prompts.append(prompt)
-        await asyncio.sleep(0)
-        token_ids = [1000 + sum(prompt.token_ids) % 997, 99]
-        return Completion(token_ids=token_ids, text=f"text {token_ids[0]}", finish_reason=FinishReason.STOP)
 
 
 class ThinkingModel(FakeModel):
@@ -79,10 +56,6 @@ class ThinkingModel(FakeModel):
         return replace(completion, text=f"<think>secret</think>\n\n{completion.text}")
 
 
-async def fail(prompt: Prompt) -> Completion:
-    raise TimeoutError(prompt.path)
-
-
 def with_chunks(kind: str, chunk_tokens: int) -> Policy:
     """The instance under contract with chunks of this length, and no overlap."""
     policy: Any = INSTANCES[kind]
@@ -90,34 +63,32 @@ def with_chunks(kind: str, chunk_tokens: int) -> Policy:
     return cast(Policy, replace(policy, chunk_tokens=chunk_tokens, **smaller))
 
 
-def read(policy: Policy, document: Document) -> tuple[Outcome, list[Prompt]]:
-    model = FakeModel()
-    outcome = asyncio.run(policy.read(document, QUESTION, prompts=PROMPTS, turns=model.complete))
-    return outcome, model.prompts
+class TestOverwrite(PolicyContract):
+    kind = "overwrite"
+
+    def policy(self, chunk_tokens: int) -> Policy:
+        return with_chunks(self.kind, chunk_tokens)
+
+
+class TestGated(TestOverwrite):
+    kind = "gated"
+
+
+class TestShared(TestOverwrite):
+    kind = "shared"
+
+
+class TestTruncate(TestOverwrite):
+    kind = "truncate"
+
+
+class TestRetrieve(TestOverwrite):
+    kind = "retrieve"
 
 
 def test_every_policy_has_an_instance_under_contract() -> None:
-    assert sorted(get_args(PolicyConfig.model_fields["kind"].annotation)) == KINDS
+    assert sorted(POLICIES.built_in) == KINDS
     assert all(INSTANCES[kind].kind == kind for kind in KINDS)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@given(num_tokens=st.integers(0, 40), chunk_tokens=st.integers(1, 12))
-def test_policy_asked_for_a_document_gives_each_turn_a_path_of_its_own(
-    kind: str, num_tokens: int, chunk_tokens: int
-) -> None:
-    _, prompts = read(with_chunks(kind, chunk_tokens), document_of(num_tokens))
-    paths = [prompt.path for prompt in prompts]
-    assert len(set(paths)) == len(paths) > 0
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@given(num_tokens=st.integers(0, 40), chunk_tokens=st.integers(1, 12))
-def test_policy_asked_twice_asks_for_the_same_turns(kind: str, num_tokens: int, chunk_tokens: int) -> None:
-    policy, document = with_chunks(kind, chunk_tokens), document_of(num_tokens)
-    first, second = read(policy, document), read(policy, document)
-    assert sorted(first[1], key=str) == sorted(second[1], key=str)
-    assert first[0] == second[0]
 
 
 @pytest.mark.parametrize("kind", MEMORY_KINDS)
@@ -156,12 +127,6 @@ def test_policy_never_asks_for_more_than_it_said_it_would(kind: str, num_tokens:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_policy_whose_model_fails_lets_the_error_through(kind: str) -> None:
-    with pytest.raises(TimeoutError):
-        asyncio.run(with_chunks(kind, 5).read(document_of(9), QUESTION, prompts=PROMPTS, turns=fail))
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_policy_of_a_model_that_thinks_passes_on_what_it_says_afterwards(kind: str) -> None:
     model = ThinkingModel()
     outcome = asyncio.run(with_chunks(kind, 5).read(document_of(23), QUESTION, prompts=PROMPTS, turns=model.complete))
@@ -195,11 +160,3 @@ def test_policy_and_all_that_it_handles_survives_pickling(kind: str) -> None:
     completion = asyncio.run(FakeModel().complete(prompts[0]))
     for value in (INSTANCES[kind], document, document.chunks(5), outcome, prompts, completion):
         assert pickle.loads(pickle.dumps(value)) == value
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_policy_knobs_can_not_change_while_it_reads(kind: str) -> None:
-    policy = INSTANCES[kind]
-    name = fields(type(policy))[0].name  # type: ignore[arg-type]
-    with pytest.raises(FrozenInstanceError):
-        setattr(policy, name, 1)

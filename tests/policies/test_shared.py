@@ -3,10 +3,10 @@ import asyncio
 import pytest
 
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
-from memagent_batch.domain.readings import QuestionTokens
+from memagent_batch.domain.readings import QuestionTokens, question_list
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope
 from memagent_batch.policies.overwrite import OverwritePolicy
-from memagent_batch.policies.shared import SharedPolicy, question_list
+from memagent_batch.policies.shared import SharedPolicy
 from tests.policies.token_documents import document_of
 
 PROMPTS = PromptTokens(
@@ -16,6 +16,7 @@ PROMPTS = PromptTokens(
     first_memory=Memory(token_ids=(8, 9), text="none"),
     control_token_ids=frozenset(),
     encode=str.encode,
+    decode=str,
 )
 LIST = [60, 50, 61, 51]
 QUESTIONS = [QuestionTokens(token_ids=[own], list_token_ids=LIST) for own in (50, 51)]

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -39,6 +39,7 @@ PROMPTS = PromptTokens(
     first_memory=Memory(token_ids=(8,), text="none"),
     control_token_ids=frozenset(),
     encode=str.encode,
+    decode=str,
 )
 WHO = Question(question_id="who", text="Who?")
 
@@ -138,8 +139,12 @@ class ParagraphPolicy:
     """Someone else's policy: it cuts by a rule of its own, asks about all pieces at once, and joins what they say."""
 
     kind: ClassVar[str] = "paragraphs"
+    prompt_set: ClassVar[str] = "default"
     reads_lists: ClassVar[bool] = False
     response: str = ""
+
+    def identity(self) -> Mapping[str, Any]:
+        return {"kind": self.kind}
 
     async def read(
         self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns

@@ -288,6 +288,7 @@ async def test_turn_that_fails_shows_at_most_four_frames_from_policy_to_engine(t
         first_memory=Memory(token_ids=(8,), text="none"),
         control_token_ids=frozenset(),
         encode=str.encode,
+        decode=str,
     )
     turns = ReadingTurns(engine=FailingEngine(), address=ADDRESS, seed=7, journal=journal_at(tmp_path))
     policy = OverwritePolicy(chunk_tokens=5, memory_tokens=4, answer_tokens=4)

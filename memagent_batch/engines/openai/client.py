@@ -40,7 +40,7 @@ class OpenAIClient:
         self._client: httpx.AsyncClient | None = httpx.AsyncClient(
             headers=headers,
             timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
-            limits=httpx.Limits(max_connections=settings.max_concurrency),
+            limits=httpx.Limits(max_connections=None),  # as many as readings are in flight,
         )
 
     async def close(self) -> None:

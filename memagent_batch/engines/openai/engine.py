@@ -78,7 +78,6 @@ class OpenAIEngine:
         self._sampling = sampling
         self._tokenizer = tokenizer
         self._backoff = Backoff(max_retries=settings.max_retries, first_seconds=settings.backoff_seconds)
-        self._free = asyncio.Semaphore(settings.max_concurrency)
         self._extensions = extension_fields(sampling)
         self._client: OpenAIClient | None = None
         self._checking = asyncio.Lock()
@@ -114,12 +113,11 @@ class OpenAIEngine:
             EngineRefusedError: it refuses this request and any other one.
         """
         require_fit(prompt, window_tokens=self._window_tokens)
-        async with self._free:
-            await self._check_once()
-            response = await self.outage.answer(lambda: self._ask(prompt, seed=seed))
-            if response.status_code != 200:
-                await self._require_served()
-                raise EngineRequestError(f"turn {prompt.path}: {self._open_client().refusal(response)}")
+        await self._check_once()
+        response = await self.outage.answer(lambda: self._ask(prompt, seed=seed))
+        if response.status_code != 200:
+            await self._require_served()
+            raise EngineRequestError(f"turn {prompt.path}: {self._open_client().refusal(response)}")
         return self._completion(response, prompt=prompt)
 
     async def stop(self) -> None:

@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from memagent_batch.config import AgentConfig, EngineKind
+from memagent_batch.config import AgentConfig
 from memagent_batch.evaluation.needles.facts import ASKED, MAGIC_ASKED
 from memagent_batch.evaluation.needles.words import NUMBER_ATTRIBUTES, WORD_ATTRIBUTES
 from memagent_batch.logs import EventKind
+from memagent_batch.plugins import engine_config
 from memagent_batch.wiring import SHIPPED_MODELS
 
 log = logging.getLogger(__name__)
@@ -19,7 +20,7 @@ EXAMPLE = "What is the access code of quiet-harbour?"
 
 def warn_of_untaught(questions: Iterable[str], *, agent: AgentConfig) -> None:
     """Warns where a shipped policy is asked for what it was not taught; it would answer all the same."""
-    if agent.engine != EngineKind.VLLM or agent.model not in SHIPPED_MODELS:
+    if not engine_config(agent).has_weights or agent.model not in SHIPPED_MODELS:
         return
     asked = list(dict.fromkeys(questions))
     untaught = [question for question in asked if not is_taught(question)]

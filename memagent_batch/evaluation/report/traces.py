@@ -6,11 +6,10 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any
 
-from memagent_batch.domain.turns import FinishReason
+from memagent_batch.domain.turns import ANSWER, FinishReason
 from memagent_batch.evaluation.report.text_diff import Change, Piece, differences
 from memagent_batch.evaluation.report.visible import shorten
 from memagent_batch.log.index import Row
-from memagent_batch.policies.overwrite import ANSWER
 
 MAX_STEPS = 36
 """Turns of a trace whose memory is shown; the rest is said to be left out."""

@@ -14,6 +14,7 @@ from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import DocumentError, RunFailedError
 from memagent_batch.files.location import Location
 from memagent_batch.logs import EventKind
+from memagent_batch.plugins import make_policy
 from memagent_batch.reading.agent import Agent, make_agent
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.read import Reading, read
@@ -21,7 +22,7 @@ from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.training.learner.tasks import Task
 from memagent_batch.training.rollouts.groups import Asked, GroupMaker, Sample
 from memagent_batch.training.rollouts.table import ROLLOUTS_FOLDER, write_record, write_rollouts
-from memagent_batch.wiring import identify_reader, make_policy, make_tokenizer
+from memagent_batch.wiring import identify_reader, make_tokenizer
 
 log = logging.getLogger(__name__)
 

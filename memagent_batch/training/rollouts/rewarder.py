@@ -16,6 +16,7 @@ from memagent_batch.config import RolloutConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.rewards import BUILT_IN_REWARDS, built_in_reward
 from memagent_batch.errors import SettingsError
+from memagent_batch.plugins import REWARDS
 from memagent_batch.training.rollouts import reward_server
 
 IMPORT_SECONDS = 120.0
@@ -70,7 +71,7 @@ class Rewarder:
         try:
             if self._process is None or self._process.has_ended():
                 self.close()
-                self._process = RewardProcess(self._settings.reward)
+                self._process = RewardProcess(REWARDS.path(self._settings.reward))
                 self._was_imported = True
             return self._process.ask(response, references, seconds=self._settings.reward_timeout_seconds)
         except _ProcessFailedError as error:
@@ -161,4 +162,4 @@ def require_reward(settings: RolloutConfig, *, import_seconds: float = IMPORT_SE
         SettingsError: names it.
     """
     if settings.reward not in BUILT_IN_REWARDS:
-        RewardProcess(settings.reward, import_seconds=import_seconds).close()
+        RewardProcess(REWARDS.path(settings.reward), import_seconds=import_seconds).close()

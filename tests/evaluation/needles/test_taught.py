@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from memagent_batch.config import AgentConfig, EngineKind
+from memagent_batch.config import AgentConfig
 from memagent_batch.evaluation.needles.facts import Split, make_needle
 from memagent_batch.evaluation.needles.taught import EXAMPLE, is_taught, warn_of_untaught
 
@@ -12,7 +12,7 @@ from memagent_batch.evaluation.needles.taught import EXAMPLE, is_taught, warn_of
 def warnings_of(
     caplog: pytest.LogCaptureFixture, *questions: str, model: str = "tiny", engine: str = "vllm"
 ) -> list[str]:
-    warn_of_untaught(questions, agent=AgentConfig(model=model, engine=EngineKind(engine)))
+    warn_of_untaught(questions, agent=AgentConfig(model=model, engine=engine))
     return caplog.messages
 
 

@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.config import AgentConfig, EngineKind, RolloutConfig
+from memagent_batch.config import AgentConfig, RolloutConfig
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.training.learner.steps import Step, claim_loop
 from memagent_batch.training.learner.tasks import TableTasks, require_sources
@@ -113,9 +113,9 @@ def test_loop_minutes_are_those_of_steps_and_of_held_out_readings(tmp_path: Path
     ("change", "said"),
     [
         ({"output": "s3://bucket/loop"}, "a folder of this machine, not to s3://bucket/loop"),
-        ({"agent": AgentConfig(engine=EngineKind.OPENAI)}, "'openai' can't take new weights"),
+        ({"agent": AgentConfig(engine="openai")}, "'openai' can't take new weights"),
         ({"agent": AgentConfig(window_tokens=100)}, "window_tokens"),
-        ({"rollouts": RolloutConfig(reward="absent.module:score", allow_reward_code=True)}, "can't be imported"),
+        ({"rollouts": RolloutConfig(reward="absent.module:score")}, "can't be imported"),
     ],
 )
 def test_train_loop_that_can_not_begin_leaves_no_output(tmp_path: Path, change: dict[str, Any], said: str) -> None:

@@ -10,9 +10,7 @@ from memagent_batch.training.rollouts.rewarder import Rewarder
 
 
 def main() -> None:
-    knobs = RolloutConfig(
-        reward="tests.training.rollouts.rewards_of_mine:hangs", allow_reward_code=True, reward_timeout_seconds=600
-    )
+    knobs = RolloutConfig(reward="tests.training.rollouts.rewards_of_mine:hangs", reward_timeout_seconds=600)
     rewarder = Rewarder(knobs, extraction=Extraction.AUTO)
     rewarder("good", ["a"])
     if sys.argv[1] == "hangs":

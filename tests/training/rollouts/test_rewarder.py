@@ -25,7 +25,7 @@ def rewarders() -> Iterator[list[Rewarder]]:
 
 
 def rewarder_of(opened: list[Rewarder], name: str, *, seconds: float = 60) -> Rewarder:
-    settings = RolloutConfig(reward=f"{MINE}:{name}", allow_reward_code=True, reward_timeout_seconds=seconds)
+    settings = RolloutConfig(reward=f"{MINE}:{name}", reward_timeout_seconds=seconds)
     opened.append(Rewarder(settings, extraction=Extraction.AUTO))
     return opened[-1]
 
@@ -69,9 +69,7 @@ def test_rewarder_function_that_fails_marks_its_sample_and_goes_on(
 
 
 def test_rewarder_time_to_import_is_not_the_samples(rewarders: list[Rewarder]) -> None:
-    settings = RolloutConfig(
-        reward="tests.training.rollouts.slow_rewards:length", allow_reward_code=True, reward_timeout_seconds=1
-    )
+    settings = RolloutConfig(reward="tests.training.rollouts.slow_rewards:length", reward_timeout_seconds=1)
     rewarders.append(Rewarder(settings, extraction=Extraction.AUTO))
     assert rewarders[-1]("four", ["a"]) == Rewarded(reward=4.0)
 
@@ -136,7 +134,7 @@ def test_reward_that_can_not_be_imported_is_refused_whatever_its_module_does(
 ) -> None:
     (tmp_path / "reward_of_a_stranger.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
-    knobs = RolloutConfig(reward="reward_of_a_stranger:score", allow_reward_code=True)
+    knobs = RolloutConfig(reward="reward_of_a_stranger:score")
     with pytest.raises(SettingsError, match=f"'reward_of_a_stranger:score' can't be imported: .*{said}") as refused:
         require_reward(knobs, import_seconds=seconds)
     assert "\n" not in str(refused.value)
@@ -145,7 +143,7 @@ def test_reward_that_can_not_be_imported_is_refused_whatever_its_module_does(
 
 def test_reward_that_can_be_imported_is_not_imported_by_the_process_that_asks() -> None:
     sys.modules.pop(f"{MINE}", None)
-    require_reward(RolloutConfig(reward=f"{MINE}:length", allow_reward_code=True))
+    require_reward(RolloutConfig(reward=f"{MINE}:length"))
     assert MINE not in sys.modules
 
 
@@ -154,16 +152,9 @@ def test_rewarder_function_that_can_not_be_imported_here_stops_at_the_first_samp
         rewarder_of(rewarders, "absent")("text", ["a"])
 
 
-@pytest.mark.parametrize(
-    ("knobs", "said"),
-    [
-        ({"reward": "guess"}, "there is no 'guess'; take one of boxed, boxed_normalised, all"),
-        ({"reward": f"{MINE}:length"}, "say --rollouts.allow-reward-code to run it"),
-    ],
-)
-def test_reward_knob_that_is_wrong_or_not_allowed_is_refused(knobs: dict[str, str], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        RolloutConfig(**knobs)
+def test_reward_that_is_none_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"rollouts\.reward: 'guess' is none of 'boxed', 'boxed_normalised', 'all'"):
+        require_reward(RolloutConfig(reward="guess"))
 
 
 def reward_processes_after(rewarder: Rewarder) -> list[psutil.Process]:

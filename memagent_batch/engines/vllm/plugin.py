@@ -1,0 +1,42 @@
+"""vLLM inside the actor, as a plug-in; the engine itself is imported when it is opened."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from memagent_batch.config import VllmConfig
+from memagent_batch.engines.engine import EngineContext, RenewableEngine, Resources
+
+
+class Vllm(VllmConfig):
+    """vLLM with its knobs."""
+
+    kind: ClassVar[str] = "vllm"
+    secrets: ClassVar[frozenset[str]] = frozenset()
+    has_weights: ClassVar[bool] = True
+    first_step: ClassVar[str] = "loading the model"
+
+    def open(self, context: EngineContext) -> RenewableEngine:
+        """The engine, not started.
+
+        Raises:
+            EngineStartError: the model's folder is not whole.
+        """
+        from memagent_batch.engines.vllm.engine import VllmEngine
+        from memagent_batch.engines.vllm.start import require_model
+
+        require_model(context.model, load_format=self.engine_args.get("load_format"))
+        return VllmEngine(
+            self,
+            model=context.model,
+            tokenizer=context.tokenizer,
+            window_tokens=context.window_tokens,
+            sampling=context.sampling,
+        )
+
+    def identity(self) -> Mapping[str, Any]:
+        """Number format, and the arguments that the user passes through."""
+        return {"kind": self.kind, "dtype": self.dtype, "engine_args": self.engine_args}
+
+    def resources(self) -> Resources:
+        """A GPU for each part of the model."""
+        return Resources(num_gpus=self.tensor_parallel_size * self.pipeline_parallel_size)

@@ -1,0 +1,164 @@
+"""The door for policies, engines and rewards: a kind to what it names. The only place that names concrete ones.
+
+A kind is a built-in name, the name of an entry point of an installed package, or `package.module:Class`.
+"""
+
+import difflib
+import importlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from importlib.metadata import entry_points
+from typing import Any, cast
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from memagent_batch.config import AgentConfig
+from memagent_batch.domain.readings import Policy
+from memagent_batch.domain.rewards import BUILT_IN_REWARDS
+from memagent_batch.engines.engine import EngineConfig
+from memagent_batch.errors import SettingsError
+
+LIKENESS = 0.6
+"""How alike, from 0 to 1, a name must be to the one that was written, to be offered in its place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seam:
+    """A place that takes plug-ins."""
+
+    knob: str
+    """The knob whose value is a kind."""
+    group: str
+    """The group of entry points."""
+    built_in: Mapping[str, str]
+    """Import paths of the built-in ones by name; empty where a name needs none."""
+
+    def require(self, kind: str, *, allows_code: bool) -> None:
+        """Checks the name of a kind without importing anything.
+
+        Raises:
+            SettingsError: there is no such kind, or it is an import path and code of the user's is not allowed.
+        """
+        if ":" not in kind:
+            self.path(kind)
+        elif not allows_code:
+            raise SettingsError(f"{self.knob}: {kind!r} is code of yours; say --allow-code to run it")
+
+    def path(self, kind: str) -> str:
+        """The import path of a kind.
+
+        Raises:
+            SettingsError: there is no such kind; names the nearest one.
+        """
+        if ":" in kind:
+            return kind
+        if kind in self.built_in:
+            return self.built_in[kind]
+        installed = {entry.name: entry.value for entry in entry_points(group=self.group)}
+        if kind in installed:
+            return installed[kind]
+        names = [*self.built_in, *sorted(installed)]
+        nearest = difflib.get_close_matches(kind, names, n=1, cutoff=LIKENESS)
+        advice = f"; did you mean {nearest[0]}?" if nearest else ""
+        raise SettingsError(f"{self.knob}: {kind!r} is none of {_listed(names)}{advice}")
+
+    def find(self, kind: str) -> Any:
+        """What a kind names, imported.
+
+        Raises:
+            SettingsError: there is no such kind, or it can't be imported.
+        """
+        module, _, name = self.path(kind).partition(":")
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise SettingsError(
+                f"{self.knob}: {kind!r} can't be imported: {type(error).__name__}: {error}; where its module is not "
+                "found, put its folder on PYTHONPATH, on every node"
+            ) from error
+
+
+POLICIES = Seam(
+    knob="policy.kind",
+    group="memagent_batch.policies",
+    built_in={
+        "overwrite": "memagent_batch.policies.overwrite:OverwritePolicy",
+        "gated": "memagent_batch.policies.gated:GatedPolicy",
+        "shared": "memagent_batch.policies.shared:SharedPolicy",
+        "truncate": "memagent_batch.policies.truncate:TruncatePolicy",
+        "retrieve": "memagent_batch.policies.retrieve:RetrievePolicy",
+    },
+)
+ENGINES = Seam(
+    knob="engine",
+    group="memagent_batch.engines",
+    built_in={
+        "vllm": "memagent_batch.engines.vllm.plugin:Vllm",
+        "openai": "memagent_batch.engines.openai.plugin:OpenAI",
+        "simulated": "memagent_batch.engines.simulated:Simulated",
+    },
+)
+REWARDS = Seam(
+    knob="rollouts.reward", group="memagent_batch.rewards", built_in=dict.fromkeys(map(str, BUILT_IN_REWARDS), "")
+)
+
+
+def policy_class(kind: str) -> type[Policy]:
+    """The class of a policy; its fields are its knobs."""
+    return cast(type[Policy], POLICIES.find(kind))
+
+
+def knob_names(plugin: type) -> frozenset[str]:
+    """The knobs of a plug-in."""
+    if issubclass(plugin, BaseModel):
+        return frozenset(plugin.model_fields)
+    return frozenset(field.name for field in fields(plugin)) if is_dataclass(plugin) else frozenset()
+
+
+def make_policy(agent: AgentConfig) -> Policy:
+    """The policy with its knobs: those of `policy` that it has, and those of `policy.knobs`.
+
+    Raises:
+        SettingsError: there is no such policy, or a knob is unknown or wrong; names policy and knob.
+    """
+    kind, config = agent.policy.kind, agent.policy
+    plugin = policy_class(kind)
+    shared = {name: getattr(config, name) for name in knob_names(plugin) & type(config).model_fields.keys()}
+    policy: Policy = _built(plugin, {**shared, **config.knobs}, owner=f"policy {kind!r}", knob="policy")
+    return policy
+
+
+def engine_config(agent: AgentConfig) -> EngineConfig:
+    """The engine with its knobs: those of its own section, or of `engine_knobs`.
+
+    Raises:
+        SettingsError: there is no such engine, or a knob is unknown or wrong; names engine and knob.
+    """
+    kind = agent.engine
+    section = getattr(agent, kind) if kind in ENGINES.built_in else None
+    knobs = agent.engine_knobs if section is None else dict(section)
+    engine: EngineConfig = _built(ENGINES.find(kind), knobs, owner=f"engine {kind!r}", knob="engine_knobs")
+    return engine
+
+
+def _built(plugin: type, knobs: Mapping[str, Any], *, owner: str, knob: str) -> Any:
+    names = knob_names(plugin)
+    for name in knobs:
+        if name not in names:
+            raise SettingsError(f"{knob}.{name}: the {owner} has no such knob; it has {', '.join(sorted(names))}")
+    try:
+        return TypeAdapter(plugin).validate_python(knobs)
+    except ValidationError as error:
+        problems = [_problem(problem, knob=knob) for problem in error.errors(include_input=False)]
+        raise SettingsError("; ".join(problems)) from None  # its text shows values, which may be secrets
+
+
+def _problem(problem: Any, *, knob: str) -> str:
+    place = ".".join([knob, *map(str, problem["loc"])])
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    return message if message.startswith(f"{knob}.") else f"{place}: {message}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    *others, last = [repr(name) for name in names]
+    return f"{', '.join(others)} or {last}"

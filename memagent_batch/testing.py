@@ -1,0 +1,197 @@
+"""Contract suites: what every policy and every engine promises, to hold a plug-in to with pytest.
+
+class TestTree(PolicyContract):
+def policy(self, chunk_tokens: int) -> Policy:
+return Tree(chunk_tokens=chunk_tokens, answer_tokens=6)
+"""
+
+import asyncio
+import json
+import pickle
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import product
+
+from memagent_batch.domain.document import Document
+from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
+from memagent_batch.domain.readings import Outcome, Policy, QuestionTokens
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.engines.engine import Engine, EngineConfig, EngineContext
+from memagent_batch.errors import PromptTooLongError
+from memagent_batch.plugins import knob_names
+
+LENGTHS = (0, 1, 2, 7, 12, 13, 40)
+"""Documents that policies are tried with, tokens."""
+CHUNKS = (1, 2, 5, 12)
+"""Chunks that policies are tried with, tokens."""
+QUESTION = QuestionTokens(token_ids=(50, 51, 52), list_token_ids=(53, 54, 55))
+"""A question of three tokens, out of a list of as many."""
+PROMPTS = PromptTokens(
+    update=TokenTemplate(pieces=((1,), Slot.QUESTION, (2,), Slot.MEMORY, (3,), Slot.CHUNK, (4,))),
+    answer=TokenTemplate(pieces=((5,), Slot.QUESTION, (6,), Slot.MEMORY, (7,))),
+    direct=TokenTemplate(pieces=((10,), Slot.QUESTION, (11,), Slot.CHUNK, (12,))),
+    first_memory=Memory(token_ids=(8, 9), text="none"),
+    control_token_ids=frozenset({99}),
+    encode=str.encode,
+    decode=str,
+)
+"""A prompt set whose texts are single tokens."""
+
+
+class FakeModel:
+    """Writes tokens that depend on its prompt alone, and keeps the prompts that it saw."""
+
+    def __init__(self) -> None:
+        """No prompt was seen yet."""
+        self.prompts: list[Prompt] = []
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        """Two tokens, the second of them the end."""
+        self.prompts.append(prompt)
+        await asyncio.sleep(0)
+        token_ids = [1000 + sum(prompt.token_ids) % 997, 99]
+        return Completion(token_ids=token_ids, text=f"text {token_ids[0]}", finish_reason=FinishReason.STOP)
+
+
+class PolicyContract(ABC):
+    """What every policy promises. A subclass, whose name begins with `Test`, makes the policy."""
+
+    @abstractmethod
+    def policy(self, chunk_tokens: int) -> Policy:
+        """The policy, with prompts that show so many tokens of the document at once."""
+
+    def test_policy_asked_twice_asks_for_the_same_turns_each_with_a_path_of_its_own(self) -> None:
+        """Replay finds each turn by its path."""
+        for num_tokens, chunk_tokens in product(LENGTHS, CHUNKS):
+            first, prompts = read(self.policy(chunk_tokens), document_of(num_tokens))
+            second, others = read(self.policy(chunk_tokens), document_of(num_tokens))
+            assert first == second
+            assert sorted(prompts, key=str) == sorted(others, key=str)
+            assert len({prompt.path for prompt in prompts}) == len(prompts) > 0
+
+    def test_policy_never_asks_for_more_than_it_said_it_would(self) -> None:
+        """`largest_turns` and `cost` bound what comes."""
+        for num_tokens, chunk_tokens in product(LENGTHS, CHUNKS):
+            policy = self.policy(chunk_tokens)
+            _, prompts = read(policy, document_of(num_tokens))
+            largest = policy.largest_turns(PROMPTS)
+            for prompt in prompts:
+                assert len(prompt.token_ids) + prompt.max_tokens - len(QUESTION.token_ids) <= largest[prompt.kind]
+                assert prompt.max_tokens > 0
+            cost = policy.cost(PROMPTS, num_tokens=num_tokens)
+            assert cost.num_turns >= len(prompts)
+            assert cost.num_completion_tokens >= sum(prompt.max_tokens for prompt in prompts)
+
+    def test_policy_answers_a_document_without_tokens(self) -> None:
+        """There is a row for every reading."""
+        outcome, _ = read(self.policy(max(CHUNKS)), document_of(0))
+        assert outcome.response.startswith("text ")
+
+    def test_policy_whose_model_fails_lets_the_error_through(self) -> None:
+        """What a failed turn means is not the policy's to decide."""
+
+        async def fail(prompt: Prompt) -> Completion:
+            raise TimeoutError(prompt.path)
+
+        try:
+            asyncio.run(self.policy(5).read(document_of(9), QUESTION, prompts=PROMPTS, turns=fail))
+        except TimeoutError:
+            return
+        raise AssertionError("the policy swallowed the error of its model")
+
+    def test_policy_is_a_frozen_value_that_pickles(self) -> None:
+        """It goes to actors, and is the same there."""
+        policy = self.policy(5)
+        assert pickle.loads(pickle.dumps(policy)) == policy
+        name = min(knob_names(type(policy)))
+        try:
+            setattr(policy, name, getattr(policy, name))
+        except AttributeError:
+            return
+        raise AssertionError(f"the knob {name} can be set")
+
+    def test_policy_identity_is_json_that_tells_its_kind_and_differs_with_its_knobs(self) -> None:
+        """It is hashed: two policies that read differently have two identities."""
+        identity = self.policy(5).identity()
+        assert identity["kind"]
+        assert json.loads(json.dumps(identity)) == identity == self.policy(5).identity()
+        assert identity != self.policy(6).identity()
+
+
+class EngineContract(ABC):
+    """What every engine promises. A subclass, whose name begins with `Test`, makes its configuration."""
+
+    @abstractmethod
+    def config(self) -> EngineConfig:
+        """The engine with its knobs."""
+
+    @abstractmethod
+    def context(self) -> EngineContext:
+        """A model to try it with."""
+
+    def test_engine_config_is_a_frozen_value_that_pickles_and_names_its_secrets(self) -> None:
+        """It goes to actors; a record leaves its secrets out."""
+        config = self.config()
+        assert pickle.loads(pickle.dumps(config)) == config
+        assert config.kind
+        assert config.secrets <= knob_names(type(config))
+
+    def test_engine_identity_is_json_without_secrets(self) -> None:
+        """It is hashed and recorded."""
+        identity = self.config().identity()
+        assert json.loads(json.dumps(identity)) == identity
+        assert not self.config().secrets & identity.keys()
+
+    def test_engine_takes_no_less_than_nothing(self) -> None:
+        """Ray sets aside what it says."""
+        assert self.config().resources().num_gpus >= 0
+
+    def test_engine_answers_many_prompts_at_once_as_one_at_a_time(self) -> None:
+        """A greedy completion does not depend on what else is in flight, and keeps to its budget."""
+        prompts = self._prompts()
+        together, alone = asyncio.run(self._complete(prompts))
+        assert [each.token_ids for each in together] == [each.token_ids for each in alone]
+        assert all(0 < len(each.token_ids) <= prompt.max_tokens for each, prompt in zip(together, prompts, strict=True))
+        assert [each.num_prompt_tokens for each in together] == [len(prompt.token_ids) for prompt in prompts]
+
+    def test_engine_refuses_a_prompt_that_exceeds_the_window(self) -> None:
+        """It is never cut."""
+        context = self.context()
+        long = prompt_of([context.load_tokenizer().encode("a")[0]] * 8, max_tokens=context.window_tokens)
+        try:
+            asyncio.run(self._complete([long]))
+        except PromptTooLongError:
+            return
+        raise AssertionError("a prompt above the window was taken")
+
+    def _prompts(self) -> list[Prompt]:
+        tokenizer = self.context().load_tokenizer()
+        texts = [f"The number of amber-falcon is {number}." for number in range(4)]
+        return [prompt_of(tokenizer.encode(text), max_tokens=8) for text in texts]
+
+    async def _complete(self, prompts: Sequence[Prompt]) -> tuple[list[Completion], list[Completion]]:
+        engine: Engine = self.config().open(self.context())
+        await engine.start()
+        try:
+            together = await asyncio.gather(*(engine.complete(prompt, seed=1) for prompt in prompts))
+            return list(together), [await engine.complete(prompt, seed=1) for prompt in prompts]
+        finally:
+            await engine.stop()
+
+
+def read(policy: Policy, document: Document) -> tuple[Outcome, list[Prompt]]:
+    """The outcome of a reading by the fake model, and the prompts that it saw."""
+    model = FakeModel()
+    outcome = asyncio.run(policy.read(document, QUESTION, prompts=PROMPTS, turns=model.complete))
+    return outcome, model.prompts
+
+
+def document_of(num_tokens: int) -> Document:
+    """A document whose tokens are one character each."""
+    token_ids = list(range(100, 100 + num_tokens))
+    return Document(token_ids=token_ids, token_chars=range(num_tokens), num_chars=num_tokens)
+
+
+def prompt_of(token_ids: Sequence[int], *, max_tokens: int) -> Prompt:
+    """An answer turn."""
+    return Prompt(path="answer", kind="answer", token_ids=list(token_ids), max_tokens=max_tokens)

@@ -1,0 +1,192 @@
+"""Plug-ins from outside of the package: a policy, an engine and a reward that nothing here names."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from jobs.settings import JobSettings, job_of
+from memagent_batch.config import AgentConfig, PolicyConfig, RolloutConfig, VllmConfig
+from memagent_batch.domain.answers import Extraction
+from memagent_batch.domain.readings import Policy
+from memagent_batch.engines.engine import EngineConfig, EngineContext
+from memagent_batch.engines.simulated import Simulated
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.errors import SettingsError
+from memagent_batch.plugins import ENGINES, POLICIES, engine_config, make_policy
+from memagent_batch.policies.overwrite import OverwritePolicy
+from memagent_batch.policies.truncate import TruncatePolicy
+from memagent_batch.runs.manifest import public_settings
+from memagent_batch.testing import EngineContract, PolicyContract
+from memagent_batch.training.rollouts.rewarder import Rewarder
+from memagent_batch.wiring import identify_reader, make_engine
+
+HERE = __name__
+SMALL = {"chunk_tokens": 100, "question_tokens": 50, "memory_tokens": 40, "answer_tokens": 40}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwicePolicy(OverwritePolicy):
+    """A stranger's policy: smaller chunks, by a knob of its own."""
+
+    kind: ClassVar[str] = "twice"
+
+    divisor: int = 2
+    """Parts of a chunk."""
+
+
+class Parrot(Simulated):
+    """A stranger's engine."""
+
+    kind: ClassVar[str] = "parrot"
+    secrets: ClassVar[frozenset[str]] = frozenset({"password"})
+
+    password: str = "none"
+    """A secret."""
+
+
+def score(response: str, references: list[str]) -> float:
+    """A stranger's reward."""
+    return float(len(response))
+
+
+class TestTwice(PolicyContract):
+    def policy(self, chunk_tokens: int) -> Policy:
+        return TwicePolicy(chunk_tokens=chunk_tokens, memory_tokens=4, answer_tokens=6)
+
+
+class TestSimulated(EngineContract):
+    @pytest.fixture(autouse=True)
+    def _model(self, text_model: str) -> None:
+        self._text_model = text_model
+
+    def config(self) -> EngineConfig:
+        return Simulated(completion_tokens=4)
+
+    def context(self) -> EngineContext:
+        from memagent_batch.config import SamplingConfig
+
+        return EngineContext(
+            model=self._text_model,
+            tokenizer=None,
+            window_tokens=256,
+            sampling=SamplingConfig(),
+            load_tokenizer=lambda: Tokenizer(self._text_model),
+        )
+
+
+class TestParrot(TestSimulated):
+    def config(self) -> EngineConfig:
+        return Parrot(completion_tokens=4)
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package whose entry points name a policy, an engine and a reward."""
+    info = tmp_path / "stranger-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    groups = {"policies": "TwicePolicy", "engines": "Parrot", "rewards": "score"}
+    lines = [f"[memagent_batch.{group}]\nstrange = {HERE}:{name}" for group, name in groups.items()]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def agent_of(model: str, **policy: Any) -> AgentConfig:
+    return AgentConfig(model=model, engine="simulated", window_tokens=1000, policy=PolicyConfig(**SMALL | policy))
+
+
+def test_policy_of_a_stranger_has_its_own_knobs_and_those_that_it_shares(text_model: str) -> None:
+    policy = make_policy(agent_of(text_model, kind=f"{HERE}:TwicePolicy", knobs={"divisor": 3}))
+    assert policy == TwicePolicy(chunk_tokens=100, memory_tokens=40, answer_tokens=40, divisor=3)
+    assert identify_reader(agent_of(text_model, kind=f"{HERE}:TwicePolicy")).parts["policy"]["divisor"] == 2
+
+
+@pytest.mark.parametrize(
+    ("knobs", "message"),
+    [
+        ({"divisors": 3}, r"policy\.divisors: the policy '.*:TwicePolicy' has no such knob; it has .*divisor"),
+        ({"divisor": "many"}, r"policy\.divisor: Input should be a valid integer"),
+    ],
+)
+def test_policy_of_a_stranger_with_a_wrong_knob_is_refused(knobs: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        make_policy(agent_of("tiny", kind=f"{HERE}:TwicePolicy", knobs=knobs))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("absent.module:Tree", "ModuleNotFoundError.*PYTHONPATH"),
+        (f"{HERE}:Absent", "AttributeError"),
+        ("trucate", "none of 'overwrite', .* or 'retrieve'; did you mean truncate"),
+    ],
+)
+def test_policy_that_is_not_there_is_refused(kind: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=rf"policy\.kind: '{kind}' .*{message}"):
+        make_policy(agent_of("tiny", kind=kind))
+
+
+def test_knob_that_a_policy_has_not_changes_no_fingerprint(text_model: str) -> None:
+    def fingerprint(**knobs: Any) -> str:
+        return identify_reader(agent_of(text_model, **knobs)).fingerprint
+
+    assert fingerprint(kind="truncate") == fingerprint(kind="truncate", memory_tokens=20, passage_tokens=30)
+    assert fingerprint(kind="overwrite") != fingerprint(kind="overwrite", memory_tokens=20)
+    assert fingerprint(kind="overwrite") == fingerprint(kind="overwrite", passage_tokens=30)
+    assert make_policy(agent_of(text_model, kind="truncate")) == TruncatePolicy(chunk_tokens=100, answer_tokens=40)
+
+
+def test_engine_of_a_stranger_opens_with_its_knobs_and_keeps_its_secrets(text_model: str) -> None:
+    job = job_of(documents="d", ask=("q",), output="o", model=text_model, allow_code=True, window_tokens=1000)
+    strange = {"engine": f"{HERE}:Parrot", "engine_knobs": {"password": "hunter2", "completion_tokens": 3}}
+    agent = job.agent.model_copy(update=strange)
+    assert engine_config(agent) == Parrot(password="hunter2", completion_tokens=3)
+    assert make_engine(agent) is not None
+    assert "hunter2" not in str(public_settings(job.with_agent(agent)))
+    with pytest.raises(SettingsError, match=r"engine_knobs\.colour: the engine '.*:Parrot' has no such knob"):
+        engine_config(agent.model_copy(update={"engine_knobs": {"colour": "blue"}}))
+
+
+@pytest.mark.usefixtures("installed")
+def test_kinds_of_an_installed_package_need_no_consent(text_model: str) -> None:
+    job = JobSettings(
+        documents="d",
+        ask=("q",),
+        output="o",
+        model=text_model,
+        engine="strange",
+        policy=PolicyConfig(kind="strange", **SMALL),
+        rollouts=RolloutConfig(reward="strange"),
+    ).job()
+    assert isinstance(make_policy(job.agent), TwicePolicy)
+    assert engine_config(job.agent) == Parrot()
+    rewarder = Rewarder(job.rollouts, extraction=Extraction.AUTO)
+    try:
+        assert rewarder("four", ["x"]).reward == 4.0
+    finally:
+        rewarder.close()
+
+
+@pytest.mark.parametrize(
+    ("knobs", "knob"),
+    [
+        ({"policy": {"kind": "a.b:C"}}, "policy.kind"),
+        ({"engine": "a.b:C"}, "engine"),
+        ({"rollouts": {"reward": "a.b:c"}}, "rollouts.reward"),
+    ],
+)
+def test_code_of_the_users_needs_consent_and_is_not_imported_without(knobs: dict[str, Any], knob: str) -> None:
+    given: dict[str, Any] = {"documents": "d", "ask": ("q",), "output": "o"}
+    with pytest.raises(SettingsError, match=f"{knob}: 'a.b:.' is code of yours; say --allow-code to run it"):
+        job_of(**given, **knobs)
+    assert job_of(**given, **knobs, allow_code=True)
+    assert "a.b" not in sys.modules
+
+
+def test_built_in_kinds_are_importable_and_named_as_they_are() -> None:
+    for seam in (POLICIES, ENGINES):
+        assert all(seam.find(kind).kind == kind for kind in seam.built_in)
+    assert engine_config(AgentConfig(vllm=VllmConfig(tensor_parallel_size=2))).resources().num_gpus == 2
