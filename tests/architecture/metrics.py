@@ -21,6 +21,8 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 PACKAGES = ("memagent_batch", "pipelines", "jobs")
 """What the product is made of; tests, benchmarks and infra are not counted."""
+RECIPES = ("pipelines", "recipes")
+"""What makes the shipped weights, and does not ship."""
 
 WHOLE_SETTINGS = frozenset({"Settings", "JobConfig"})
 """Types that hold every knob of a run."""
@@ -101,6 +103,8 @@ def read_sources(root: Path) -> Iterator[Source]:
     """The product's Python files."""
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
+            if path.relative_to(root).parts[:2] == RECIPES:
+                continue
             text = path.read_text(encoding="utf-8")
             yield Source(path=path.relative_to(root), text=text, tree=ast.parse(text, str(path)))
 
