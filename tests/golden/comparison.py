@@ -13,6 +13,7 @@ CHANGING = {
     "finished_at": "the clock",
     "seconds": "how long the run took",
     "engine_seconds": "how long the engine took",
+    "key": "hash of a part of the tables in the manifest, made of the names of log files among other things",
 }
 """Columns and JSON keys whose values differ between two runs of the same code, with the cause. Names, types and
 metadata of these columns are compared all the same. Run ids and the work folder are replaced in the recording."""
