@@ -38,15 +38,15 @@ KNOBS = {
     "pool": {"readings_in_flight": 1},
     "log": {"flush_seconds": 1},
 }
-"""The shipped policy on CPU; one turn at a time, so that token counts of the prefix cache are the same each time."""
+"""The shipped policy on CPU; one reading at a time, so that what the prefix cache holds is the same each time."""
 
 SIMULATED = ("--engine", "simulated")
 NUM_FILLERS = 20
 """Sentences before and after each fact: some 1,000 tokens in all, which is three chunks."""
 
-UNSURE_CODES = (40719361234, 407193612345)
+UNSURE_CODE = 40719361234
 """Longer than the codes that the shipped policy knows, so that its samples differ."""
-UNSURE_REFERENCES = ["40719361", *map(str, UNSURE_CODES)]
+UNSURE_REFERENCES = ["40719361", str(UNSURE_CODE)]
 """What some of the samples answer, so that rewards differ too."""
 
 KEYS = ("copper-falcon", "quiet-harbour", "amber-lantern", "silver-meadow")
@@ -164,7 +164,7 @@ def shared(place: Workplace) -> None:
 def collect(place: Workplace) -> None:
     """Groups of samples with rewards and advantages; a document that can't be read is one of them."""
     bound = {"question_id": "q", "question": QUESTIONS[KEYS[0]], "references": UNSURE_REFERENCES}
-    texts = {f"code-{code}": text_with(KEYS[0], code) for code in UNSURE_CODES} | {"null": None}
+    texts = {"unsure": text_with(KEYS[0], UNSURE_CODE), "null": None}
     place.put(texts, [bound | {"document_id": name} for name in texts])
     place.memagent("collect", "--rollouts.group-size", "4")
     place.keep("collect")
@@ -172,21 +172,21 @@ def collect(place: Workplace) -> None:
 
 def gated(place: Workplace) -> None:
     """The memory is kept by a word."""
-    place.put(two_documents(), questions()[:2])
+    place.put(one_document(), questions())
     place.memagent("answer", "--policy.kind", "gated", "--sampling.logprobs")
     place.keep("gated")
 
 
 def truncate(place: Workplace) -> None:
     """Head and tail of the document in one prompt."""
-    place.put(two_documents(), questions()[:2])
+    place.put(one_document(), questions())
     place.memagent("answer", "--policy.kind", "truncate")
     place.keep("truncate")
 
 
 def retrieve(place: Workplace) -> None:
     """The nearest passages in one prompt; tables as Arrow files."""
-    place.put(two_documents(), questions()[:2])
+    place.put(one_document(), questions())
     place.memagent("answer", "--policy.kind", "retrieve", "--policy.passage-tokens", "128", "--table-format", "arrow")
     place.keep("retrieve")
 
@@ -211,12 +211,14 @@ def record_jobs(names: Sequence[str], *, code: Path, work: Path, kept: Path) -> 
     return failures
 
 
+def one_document() -> dict[str, str]:
+    """A document of some five chunks, with two facts."""
+    return {"first": text_with("copper-falcon", 4071936) + text_with("amber-lantern", 6228358)}
+
+
 def two_documents() -> dict[str, str]:
-    """Documents of some five chunks, with two facts each."""
-    return {
-        "first": text_with("copper-falcon", 4071936) + text_with("amber-lantern", 6228358),
-        "second": text_with("quiet-harbour", 5225404) + text_with("silver-meadow", 7902223),
-    }
+    """Two of them."""
+    return one_document() | {"second": text_with("quiet-harbour", 5225404) + text_with("silver-meadow", 7902223)}
 
 
 def questions() -> list[dict[str, str]]:
