@@ -14,16 +14,17 @@ CHANGING = {
     "finished_at": "the clock",
     "seconds": "how long the run took",
     "engine_seconds": "how long the engine took",
+    "key": "hash of a part of the tables in the manifest, made of the names of log files among other things",
 }
 """Columns and JSON keys whose values differ between two runs of the same code, with the cause. Names, types and
 metadata of these columns are compared all the same. Run ids and the work folder are replaced in the recording."""
 
-CHANGING_SIDE_BY_SIDE = {
-    "num_cached_prompt_tokens": "which of several readings under way at once is the first with a prefix",
+CHANGING_WITH_ORDER = {
+    "num_cached_prompt_tokens": "which of several documents comes to the engine first; later ones share its prefix",
 }
-"""The same, in jobs whose readings run side by side."""
+"""The same, in jobs that read several documents with a model. Their order is Ray's."""
 
-SIDE_BY_SIDE = frozenset({"demo"})
+ORDERED_BY_RAY = frozenset({"demo", "shared"})
 """These jobs, by the first folder of their recordings."""
 
 SHOWN = 5
@@ -95,7 +96,7 @@ def _recordings(folder: Path, *, jobs: Sequence[str]) -> set[str]:
 
 def _changing(name: str) -> frozenset[str]:
     job = name.split("/")[0]
-    return frozenset(CHANGING | (CHANGING_SIDE_BY_SIDE if job in SIDE_BY_SIDE else {}))
+    return frozenset(CHANGING | (CHANGING_WITH_ORDER if job in ORDERED_BY_RAY else {}))
 
 
 def _compare_names(kind: str, old: Sequence[str], new: Sequence[str]) -> Iterator[str]:

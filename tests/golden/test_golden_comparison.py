@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.golden.comparison import CHANGING_SIDE_BY_SIDE, compare_recordings, compare_tables, compare_values
+from tests.golden.comparison import CHANGING_WITH_ORDER, compare_recordings, compare_tables, compare_values
 from tests.golden.recording import load, read_output, save
 
 RUN_ID = "20260131T235959.123Z.07af"
@@ -66,16 +66,16 @@ def test_recordings_that_differ_in_table_log_and_manifest_are_told_apart(tmp_pat
     assert compare_recordings(tmp_path / "kept" / "old", tmp_path / "kept" / "new", jobs=["other"]) == []
 
 
-def test_prefix_cache_counts_are_left_out_only_in_jobs_side_by_side(tmp_path: Path) -> None:
+def test_prefix_cache_counts_are_left_out_only_where_ray_orders_documents(tmp_path: Path) -> None:
     for name, cached in (("old", 16), ("new", 32)):
         work = tmp_path / name
         write_run(work / "out", RUN_ID, seconds=1.0, files=1, answers=["a"], cached=cached)
-        for job in ("demo", "shared"):
+        for job in ("demo", "gated"):
             save(read_output(work / "out", work=work), tmp_path / "kept" / name / job)
     lines = compare_recordings(tmp_path / "kept" / "old", tmp_path / "kept" / "new")
-    (column,) = CHANGING_SIDE_BY_SIDE
+    (column,) = CHANGING_WITH_ORDER
     assert lines == [
-        f"shared: {name}: row 0, column '{column}': 16, now 32"
+        f"gated: {name}: row 0, column '{column}': 16, now 32"
         for name in ("answers/part-00000-RUN-1.parquet", "log/turns")
     ]
 
