@@ -174,7 +174,7 @@ def _refuse(message: str, arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    if arguments[-1:] == ["--version"] and not any(name.startswith("-") for name in arguments[:-1]):
+    if "--version" in (*arguments[:1], *arguments[-1:]) and not any(name.startswith("-") for name in arguments[1:-1]):
         print(f"memagent-batch {version('memagent-batch')}")
         return 0
     return run_named(arguments, COMMANDS, command="memagent", main_of=_main_of)

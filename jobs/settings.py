@@ -1,6 +1,6 @@
 """The knobs as users write them, flat: job file (YAML) < environment (`MEMAGENT_...`) < command line.
 
-The only place that reads the environment. What it reads becomes a plain value of `memagent_batch.config`.
+The only place that reads knobs from the environment. What it reads becomes a plain value of `memagent_batch.config`.
 """
 
 import os
