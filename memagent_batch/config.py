@@ -1,7 +1,7 @@
 """Every knob, on one page: what an agent is, and what a job does with it.
 
-Plain values; no field can be set. Built in Python they hold what the call says and the defaults, and never look at the environment;
-`jobs/` alone reads job files, `MEMAGENT_...` variables and options, and makes these values of them.
+Plain values; no field can be set. Built in Python they hold what the call says and the defaults, and never look at the
+environment; `jobs/` alone reads job files, `MEMAGENT_...` variables and options, and makes these values of them.
 """
 
 from collections.abc import Iterable
