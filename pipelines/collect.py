@@ -8,6 +8,7 @@ import ray
 from memagent_batch.budgets import fitted
 from memagent_batch.config import AgentConfig, JobConfig, RolloutConfig
 from memagent_batch.errors import CountsError, InputError, SettingsError
+from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log
 from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
@@ -108,9 +109,10 @@ def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, job: JobCon
         SupersededError: a newer attempt has claimed the output; none of its files was touched.
     """
     run_id, output = manifest["run_id"], make_output(job)
+    task = RolloutTask(job=job, run_id=run_id, reader=identify_reader(job.agent))
     remove_leftovers(output, tables=ROLLOUT_TABLES, run_id=run_id)
     with removed_on_failure(output, tables=ROLLOUT_TABLES, run_id=run_id):
-        reports = _project(plan, job=job, run_id=run_id)
+        reports = _project(plan, output, task=task)
         require_claim(output, run_id=run_id)
         counts = {name: sum(report[name] for report in reports) for name in (*COUNTS, "reward_sum")}
         _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
@@ -120,13 +122,12 @@ def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, job: JobCon
     return record
 
 
-def _project(plan: Plan, *, job: JobConfig, run_id: str) -> list[dict[str, Any]]:
+def _project(plan: Plan, output: Location, *, task: RolloutTask) -> list[dict[str, Any]]:
     """Writes the files of `rollouts`; returns a report for each part of the plan."""
-    output, reader = make_output(job), identify_reader(job.agent)
-    index = scan_log(output, reader_fingerprint=reader.fingerprint)
+    index = scan_log(output, reader_fingerprint=task.reader.fingerprint)
     rows = ray.data.from_arrow(list(plan.parts(index))).map_batches(
         project_rollouts,
-        fn_kwargs={"task": RolloutTask(job=job, run_id=run_id, reader=reader)},
+        fn_kwargs={"task": task},
         batch_size=None,
         batch_format="pyarrow",
         num_cpus=CPU_SHARE,

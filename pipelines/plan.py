@@ -29,21 +29,18 @@ from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import count_tokens, index_shards
 from memagent_batch.runs.plan import Plan, count_pending
 from memagent_batch.wiring import make_documents, make_output, make_prompt_tokens, make_tokenizer
-from pipelines.check import Checked, Inputs, check, read_inputs
-
-
-def plan_run(job: JobConfig) -> dict[str, Any]:
-    """What `answer` would read and cost; refuses what `answer` would refuse, and writes nothing."""
-    return plan_checked(check(job))
+from pipelines.check import Checked, Inputs, read_inputs
 
 
 def plan_checked(checked: Checked) -> dict[str, Any]:
-    """The same for a run that was checked, which takes no Ray."""
+    """What `answer` would read and cost; writes nothing."""
     job, output = checked.job, make_output(checked.job)
     with ray_session():
         plan = make_plan(job, inputs=checked.inputs)
         with step("counting tokens"):
-            return summarise_plan(plan, scan_log(output, reader_fingerprint=checked.reader.fingerprint), job)
+            index = scan_log(output, reader_fingerprint=checked.reader.fingerprint)
+            bundles = list(plan.pending(index, retry_failed=job.retry_failed))
+            return summarise_plan(plan, index, bundles) | _price(plan, bundles, agent=job.agent, sources=job)
 
 
 def make_plan(job: JobConfig, *, inputs: Inputs | None = None) -> Plan:
@@ -141,9 +138,8 @@ def require_lists_fit(plan: Plan, agent: AgentConfig) -> None:
             )
 
 
-def summarise_plan(plan: Plan, index: TurnIndex, job: JobConfig) -> dict[str, Any]:
-    """Counts of the whole run, and what is left of it in turns and tokens. Tokenises the documents to read once."""
-    bundles = list(plan.pending(index, retry_failed=job.retry_failed))
+def summarise_plan(plan: Plan, index: TurnIndex, bundles: list[pa.Table]) -> dict[str, Any]:
+    """Counts of the whole run, and the readings of it that are left."""
     counts = plan.counts(index)
     errors = plan.documents["error"]
     num_missing = len(errors) - plan.num_documents
@@ -156,12 +152,11 @@ def summarise_plan(plan: Plan, index: TurnIndex, job: JobConfig) -> dict[str, An
         "readings_done": counts.done,
         "readings_failed": counts.failed,
         "readings_to_do": count_pending(bundles).readings,
-        **_price(plan, bundles, agent=job.agent, sources=job),
     }
 
 
 def _price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConfig) -> dict[str, Any]:
-    """Documents, turns and tokens of the readings to do."""
+    """Documents, turns and tokens of the readings to do. Tokenises the documents once."""
     documents = _lengths(bundles, agent=agent, sources=sources)
     prompts, policy = make_prompt_tokens(agent), make_policy(agent)
     largest = max(documents, key=lambda row: row["num_tokens"], default=None)

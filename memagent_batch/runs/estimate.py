@@ -22,7 +22,7 @@ def estimate(plan: Mapping[str, Any], rates: Rates, *, replicas: int) -> dict[st
     cluster and loading the model come on top.
 
     Args:
-        plan: What `plan_run` tells.
+        plan: What `plan_checked` returns.
         rates: Speed and price of one replica.
         replicas: Replicas that read side by side.
     """

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -86,7 +86,16 @@ class Run:
 def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> Run:
     """Writes `run.json`: from here on the location belongs to this job, and in it to this run."""
     started_at = datetime.now(UTC)
-    run_id = _claim(output, job, reader=reader, plan=plan, started_at=started_at)
+    record = RunRecord(
+        run_id="",
+        started_at=started_at.isoformat(),
+        documents=asked_documents(job),
+        questions=asked_questions(job),
+        asked=plan.num_readings,
+        reader_fingerprint=reader.fingerprint,
+        settings=public_settings(job),
+    )
+    run_id = _claim(output, record)
     write_asked(output, plan.hashed_questions(), run_id=run_id)
     fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(job.output)}
     log.info(f"run {run_id}: {plan.num_readings} readings asked", extra={"event": EventKind.RUN_STARTED, **fields})
@@ -114,21 +123,13 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
     )
 
 
-def _claim(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan, started_at: datetime) -> str:
+def _claim(output: Location, record: RunRecord) -> str:
     """Writes `run.json` under an id that sorts behind the one that it replaces, whatever the clocks say."""
     place = output / RUN_FILE
     for _ in range(CLAIM_TRIES):
         with storage_errors(place.uri):
             version, before = place.version(), read_json(place)
-        record = RunRecord(
-            run_id=new_run_id(after=before["run_id"] if before else ""),
-            started_at=started_at.isoformat(),
-            documents=asked_documents(job),
-            questions=asked_questions(job),
-            asked=plan.num_readings,
-            reader_fingerprint=reader.fingerprint,
-            settings=public_settings(job),
-        )
+        record = replace(record, run_id=new_run_id(after=before["run_id"] if before else ""))
         if write_run_record(output, record, version=version):
             return record.run_id
     raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")

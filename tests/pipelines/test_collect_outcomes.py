@@ -37,6 +37,7 @@ def settings_of(folder: Path, model: str, **rollouts: Any) -> JobConfig:
         policy={"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
         log={"flush_seconds": 0.1},
         rollouts={"group_size": 3, **rollouts},
+        allow_code=True,
     )
 
 

@@ -9,7 +9,8 @@ from jobs.settings import job_of
 from memagent_batch.config import JobConfig
 from memagent_batch.runs.estimate import Rates, estimate
 from pipelines.answer import answer
-from pipelines.plan import plan_run
+from pipelines.check import check
+from pipelines.plan import plan_checked
 
 COSTS = ("turns", "prompt_tokens_at_least", "prompt_tokens_at_most", "completion_tokens_at_most", "document_tokens")
 
@@ -40,20 +41,20 @@ def _hours(plan: dict[str, Any]) -> float:
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
 def test_plan_prices_only_what_the_output_does_not_hold(job: JobConfig, tmp_path: Path) -> None:
-    first = plan_run(job)
+    first = plan_checked(check(job))
     assert (first["documents"], first["unreadable_documents"]) == (3, 1)
     assert (first["documents_to_read"], first["readings_to_do"]) == (2, 2)
     assert first["largest_document"]["document_id"] == "b.txt"
     assert answer(job)["totals"]["num_turns"] == first["turns"]
 
-    done = plan_run(job)
+    done = plan_checked(check(job))
     assert (done["readings"], done["readings_done"], done["readings_failed"], done["readings_to_do"]) == (3, 2, 1, 0)
     assert {name: done[name] for name in COSTS} == dict.fromkeys(COSTS, 0)
     assert done["largest_document"] is None
     assert _hours(done) == 0.0
 
     (tmp_path / "in" / "a.txt").write_text("new words " * 40)
-    changed = plan_run(job)
+    changed = plan_checked(check(job))
     assert (changed["documents"], changed["documents_to_read"], changed["readings_to_do"]) == (3, 1, 1)
     assert changed["largest_document"]["document_id"] == "a.txt"
     assert all(0 < changed[name] < first[name] for name in COSTS)

@@ -29,8 +29,9 @@ from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.plan import Plan
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
+from pipelines.check import check
 from pipelines.collect import sampled_job
-from pipelines.plan import plan_run
+from pipelines.plan import plan_checked
 from tests.ray_data.silent_board import SilentBoard
 
 RUN_ID = "20260101T000000.000Z"
@@ -187,7 +188,7 @@ async def test_shared_readings_that_wait_for_their_list_keep_no_place_from_anoth
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
 def test_shared_run_has_a_row_for_each_question_and_makes_each_update_once(job: JobConfig) -> None:
-    planned = plan_run(job)
+    planned = plan_checked(check(job))
     manifest = answer(job)
     answers, turns, memories = (rows_in(job, folder) for folder in ("answers", "log/turns", "memories"))
     assert Counter((row["document_id"], row["question"]) for row in answers) == Counter(
@@ -233,7 +234,7 @@ def test_shared_run_with_one_question_changed_reads_its_list_again_and_no_other(
 @pytest.mark.usefixtures("ray_here")
 def test_shared_question_list_over_its_budget_is_refused_with_the_remedy(job: JobConfig) -> None:
     with pytest.raises(SettingsError, match=r"the list for every document has \d+ tokens.*split it.*raise the knob"):
-        plan_run(job.model_copy(update={"ask": tuple(f"What is the number {n}?" for n in range(30))}))
+        plan_checked(check(job.model_copy(update={"ask": tuple(f"What is the number {n}?" for n in range(30))})))
 
 
 def test_shared_rollouts_are_refused(job: JobConfig) -> None:
