@@ -59,29 +59,38 @@ def terminable() -> Iterator[None]:
 
 
 class ForcedExit:
-    """Ends the process `LEAVE_SECONDS` after it was to leave, where it has not left by then.
+    """Ends the process `LEAVE_SECONDS` after its run was to leave, where the block has not ended by then.
 
     A library that is interrupted anywhere may wait for ever for a thread that has ended, and a night that hangs keeps
     its machine. A Python session and a notebook, which go on after a run, are never ended.
     """
 
     def __init__(self) -> None:
-        """Nothing is to leave."""
+        """Outside a block nothing is ended."""
+        self._blocks = 0
         self._timer: threading.Timer | None = None
 
+    def __enter__(self) -> Self:
+        """Begins a block; only the outermost one counts."""
+        self._blocks += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The process has left its run."""
+        self._blocks -= 1
+        if self._blocks == 0 and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def arm(self, cause: KeyboardInterrupt) -> None:
-        """Begins to wait, once."""
-        if self._timer is not None or hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+        """Begins to wait, once in a block."""
+        if self._blocks == 0 or self._timer is not None or hasattr(sys, "ps1") or "ipykernel" in sys.modules:
             return
         self._timer = threading.Timer(LEAVE_SECONDS, _exit_by_force, args=(cause,))
         self._timer.daemon = True
         self._timer.start()
-
-    def disarm(self) -> None:
-        """The process has left its run."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None
 
 
 FORCED_EXIT = ForcedExit()

@@ -111,7 +111,7 @@ def hang():
         except KeyboardInterrupt:
             pass
 
-with leaving.terminable(), leaving.OrderlyLeave(require_claim=look):
+with leaving.FORCED_EXIT, leaving.terminable(), leaving.OrderlyLeave(require_claim=look):
     if kind != "lost":
         threading.Timer(0.3, os.kill, (os.getpid(), getattr(signal, kind))).start()
     hang()
@@ -125,3 +125,12 @@ def test_run_that_never_gets_out_is_ended_by_force_with_its_exit_code(kind: str,
     )
     assert ended.returncode == exit_code, ended.stderr
     assert "stopped by force" in ended.stderr
+
+
+def test_run_that_left_in_time_is_not_ended_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaving, "LEAVE_SECONDS", 0.3)
+    ended = threading.Event()
+    monkeypatch.setattr(leaving, "_exit_by_force", lambda cause: ended.set())
+    with pytest.raises(SupersededError), leaving.FORCED_EXIT:
+        swallow_loss()
+    assert not ended.wait(1.0)
