@@ -1,5 +1,6 @@
 """The command line `memagent`: one command, one module; nothing heavy is imported before it is needed."""
 
+import atexit
 import contextlib
 import importlib
 import logging
@@ -134,11 +135,23 @@ def run_command(command: Callable[[], object]) -> int:
     os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # else a late call would start Ray again while a run leaves
     is_json = _asks_for_json(sys.argv[1:])
     begin_log(as_json=is_json)
-    try:
-        with rewritten_stderr(as_json) if is_json else contextlib.nullcontext():
-            return _exit_code(command)
-    finally:
-        end_log()
+    log_lines = contextlib.ExitStack()
+    log_lines.callback(end_log)
+    if is_json:
+        log_lines.enter_context(rewritten_stderr(as_json))
+    if _is_process():
+        atexit.register(log_lines.close)  # what libraries log while they end is masked too
+        return _exit_code(command)
+    with log_lines:
+        return _exit_code(command)
+
+
+def _is_process() -> bool:
+    """Whether this process is a command of this project, not a program that calls one."""
+    module = sys.modules["__main__"]
+    spec = getattr(module, "__spec__", None)
+    name: str = Path(getattr(module, "__file__", None) or "").stem if spec is None else spec.name
+    return name.split(".")[0] in ("memagent", "memagent_batch", "jobs")
 
 
 def _exit_code(command: Callable[[], object]) -> int:

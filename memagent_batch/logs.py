@@ -7,9 +7,12 @@ The other entries of `extra` are fields for a machine: ids and counts. They hold
 import contextlib
 import json
 import logging
+import math
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from threading import Thread
@@ -17,7 +20,7 @@ from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
 
-from memagent_batch.masking import CONTROL, printable, shown_text, shown_texts
+from memagent_batch.masking import CONTROL, printable, shown_text
 
 CLEAR_LINE = "\r\x1b[K"
 """Takes a terminal's cursor to the start of the line, and empties it."""
@@ -30,6 +33,12 @@ STDERR = 2
 
 LAST_LINE_SECONDS = 1.0
 """Longest wait for the last line of a pipe. A process that inherited the pipe may keep it open for longer."""
+
+LINE_BYTES = 1 << 20
+"""Longest line that is rewritten as one; a longer one is cut."""
+
+LINE_END = re.compile(rb"(?<=\n)|(?<=\r)(?!\n)")
+"""Where a line ends; a progress bar returns to the margin instead."""
 
 log = logging.getLogger(__name__)
 
@@ -115,36 +124,50 @@ def rewritten_stderr(rewrite: Callable[[bytes], bytes]) -> Iterator[None]:
     sys.stderr.flush()
     os.dup2(writer, STDERR)
     os.close(writer)
-    thread = Thread(target=_rewrite, args=(rewrite, reader, stderr), daemon=True, name="stderr")
+    thread = Thread(target=_rewrite, args=(rewrite, reader, os.dup(stderr)), daemon=True, name="stderr")
     thread.start()
     try:
         yield
     finally:
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # nobody reads stderr any more
+            sys.stderr.flush()
         os.dup2(stderr, STDERR)
         thread.join(LAST_LINE_SECONDS)
+        os.close(stderr)
 
 
 def as_json(line: bytes) -> bytes:
-    """A line of stderr if it is a JSON object, else an object that holds it; nothing for an empty one."""
+    """A line of stderr as a JSON object with time, level, event and message, URLs masked; nothing for an empty one."""
     text = line.decode(errors="replace").rstrip()
-    with contextlib.suppress(ValueError):
-        if isinstance(json.loads(text), dict):
-            return line
-    record = logging.makeLogRecord({"name": "stderr", "levelname": "WARNING", "msg": text})
-    return f"{_JsonLines().format(record)}\n".encode() if text else b""
+    if not text:
+        return b""
+    try:
+        fields = json.loads(text)
+        shown = _dumped(_completed(fields, text) if isinstance(fields, dict) else _other(text))
+    except Exception:  # noqa: BLE001 - a line of any library: malformed, too deep, with numbers too long
+        shown = _dumped(_other(text))
+    return f"{shown}\n".encode()
 
 
 def kind_of(record: logging.LogRecord) -> EventKind:
-    """What a record says that happened."""
-    return EventKind(record.__dict__.get("event", EventKind.OTHER))
+    """What a record says that happened. Libraries have fields of the same name."""
+    kind = record.__dict__.get("event")
+    return kind if isinstance(kind, EventKind) else EventKind.OTHER
 
 
 def _rewrite(rewrite: Callable[[bytes], bytes], reader: int, stderr: int) -> None:
-    """Ends when every process has closed its end of the pipe."""
-    with os.fdopen(reader, "rb") as lines, os.fdopen(stderr, "wb", buffering=0) as shown:
-        for line in lines:
-            shown.write(rewrite(line))
+    """Ends when every process has closed its end of the pipe; reads on where nobody reads stderr any more."""
+    rest = b""
+    with os.fdopen(reader, "rb", buffering=0) as pipe, os.fdopen(stderr, "wb", buffering=0) as shown:
+        while chunk := pipe.read(LINE_BYTES):
+            *lines, rest = LINE_END.split(rest + chunk)
+            if len(rest) >= LINE_BYTES:
+                lines, rest = [*lines, rest], b""
+            for line in lines:
+                with contextlib.suppress(OSError):
+                    shown.write(rewrite(line))
+        with contextlib.suppress(OSError):
+            shown.write(rewrite(rest))
 
 
 class _Stderr(logging.Handler):
@@ -155,7 +178,15 @@ class _Stderr(logging.Handler):
         self._has_step = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = self.format(record)
+        """Writes a record; no record of any library, and no stderr that is gone, raises where it was logged."""
+        with contextlib.suppress(Exception):
+            try:
+                line = self.format(record)
+            except Exception as error:  # noqa: BLE001 - arguments that don't fit, fields that hold themselves
+                line = self.format(_bare(record, error))
+            self._write(record, line)
+
+    def _write(self, record: logging.LogRecord, line: str) -> None:
         self.clear()
         if kind_of(record) == EventKind.STEP and sys.stderr.isatty() and isinstance(self.formatter, _TextLines):
             sys.stderr.write(f"{line} ...")
@@ -190,19 +221,70 @@ class _TextLines(logging.Formatter):
 class _JsonLines(JsonFormatter):
     """Time, level and kind first, then the fields, then the message; characters that steer a terminal as escapes."""
 
-    def __init__(self) -> None:
-        super().__init__(json_ensure_ascii=False, json_default=str)
-
     def add_fields(self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]) -> None:
-        kind = kind_of(record)
-        log_data["time"] = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        log_data["level"] = record.levelname.lower()
-        log_data["event"] = kind
+        fields: dict[str, Any] = {}
+        super().add_fields(fields, record, message_dict)
+        kind, message = kind_of(record), fields.pop("message")
+        if fields.get("event") is kind:
+            del fields["event"]
+        own = {"time": _time(record.created), "level": record.levelname.lower(), "event": kind}
         if kind == EventKind.OTHER:
-            log_data["logger"] = record.name
-        super().add_fields(log_data, record, message_dict)
-        log_data["message"] = log_data.pop("message")
+            own["logger"] = record.name
+        log_data.update(_merged(own, fields, message))
 
     def jsonify_log_record(self, log_data: dict[str, Any]) -> str:
-        line = super().jsonify_log_record(shown_texts(log_data))
-        return CONTROL.sub(lambda match: json.dumps(match[0])[1:-1], line)
+        return _dumped(log_data)
+
+
+def _bare(record: logging.LogRecord, error: Exception) -> logging.LogRecord:
+    """A record without its fields, which can't be written."""
+    try:
+        message = record.getMessage()
+    except Exception:  # noqa: BLE001 - its arguments don't fit, or can't be shown
+        message = record.msg if isinstance(record.msg, str) else type(record.msg).__name__
+    fields = {name: record.__dict__[name] for name in ("name", "levelno", "levelname", "created")}
+    text = f"{message} (the rest of this line can't be written: {type(error).__name__})"
+    return logging.makeLogRecord({**fields, "msg": text, "event": kind_of(record)})
+
+
+def _other(text: str) -> dict[str, Any]:
+    return _merged(_own_of_other(), {}, text)
+
+
+def _completed(fields: dict[str, Any], text: str) -> dict[str, Any]:
+    """An object of a line: one of this program as it is, one of a library with what each line has."""
+    own = [fields.get(name) for name in ("time", "level", "event", "message")]
+    if all(isinstance(value, str) for value in own) and fields["event"] in list(EventKind):
+        return fields
+    message = fields.pop("message") if isinstance(fields.get("message"), str) else text
+    return _merged(_own_of_other(), fields, message)
+
+
+def _own_of_other() -> dict[str, Any]:
+    return {"time": _time(time.time()), "level": "warning", "event": EventKind.OTHER, "logger": "stderr"}
+
+
+def _merged(own: Mapping[str, Any], fields: Mapping[str, Any], message: object) -> dict[str, Any]:
+    """A line's object; a field of a library that has the name of one of ours gets another name."""
+    taken = {*own, "message"}
+    return {**own, **{f"other_{name}" if name in taken else name: fields[name] for name in fields}, "message": message}
+
+
+def _dumped(fields: Mapping[str, Any]) -> str:
+    line = json.dumps(_shown_value(fields), ensure_ascii=False, allow_nan=False)
+    return CONTROL.sub(lambda match: json.dumps(match[0])[1:-1], line)
+
+
+def _shown_value(value: object) -> Any:
+    """A JSON value for any value, without the secrets of URLs in texts, names and what else is shown as text."""
+    if isinstance(value, Mapping):
+        return {shown_text(str(name)): _shown_value(item) for name, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_shown_value(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, int) else shown_text(str(value))
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

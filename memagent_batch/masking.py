@@ -64,15 +64,6 @@ def shown_text(text: str) -> str:
     return URL.sub(_shown_match, text)
 
 
-def shown_texts(value: object) -> Any:
-    """A JSON value, in which every text is as `shown_text` writes it."""
-    if isinstance(value, Mapping):
-        return {name: shown_texts(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [shown_texts(item) for item in value]
-    return shown_text(value) if isinstance(value, str) else value
-
-
 def printable(text: str) -> str:
     r"""A text on one line, with control characters and changes of direction as escapes such as `\n` and `\x1b`."""
     return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

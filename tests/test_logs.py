@@ -1,17 +1,22 @@
+import asyncio
 import io
 import json
 import logging
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 import yaml
 
-from memagent_batch.logs import CLEAR_LINE, STDERR, EventKind, as_json, begin_log, rewritten_stderr, step
+from memagent_batch.logs import CLEAR_LINE, LINE_BYTES, STDERR, EventKind, as_json, begin_log, rewritten_stderr, step
+from memagent_batch.ray_data import progress
 from memagent_batch.ray_data.board import KEPT_EVENTS, Event, ProgressBoard, Report
+from memagent_batch.runs.plan import PendingWork
 
 log = logging.getLogger("memagent_batch.tests")
 
@@ -95,6 +100,102 @@ def test_line_hides_the_secrets_of_a_url_in_message_fields_and_traceback(capsys:
     assert "hunter2" not in text
 
 
+CYCLE: dict[str, Any] = {}
+CYCLE["itself"] = CYCLE
+
+
+class Unshowable:
+    """Of a library that fails to show it."""
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+@pytest.mark.parametrize(
+    ("words", "arguments", "fields"),
+    [
+        ("connected", (), {"event": "connected", "time": 1, "level": "fine", "logger": "l"}),
+        ("connected", (), {"event": ["connected"]}),
+        ("connected %d", ("x",), {}),
+        ("connected %s", (Unshowable(),), {}),
+        ("connected", (), {"peers": {("a", 1): 2}}),
+        ("connected", (), {"peers": CYCLE}),
+        ("connected", (), {"peer": Unshowable()}),
+    ],
+)
+def test_no_line_of_a_library_raises_where_it_is_logged(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    arguments: tuple[object, ...],
+    fields: dict[str, Any],
+    is_json: bool,
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's own one raises
+    begin_log(as_json=is_json)
+    logging.getLogger("some.library").warning(words, *arguments, extra=fields)
+    (line,) = capsys.readouterr().err.splitlines()
+    if is_json:
+        written = json.loads(line)
+        assert (written["event"], written["level"], written["logger"]) == ("other", "warning", "some.library")
+        line = written["message"]
+    assert line.startswith("connected")
+
+
+def test_log_line_for_a_stderr_that_is_gone_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin_log(as_json=True)
+    gone = io.StringIO()
+    gone.close()
+    monkeypatch.setattr("sys.stderr", gone)
+    warn_of_failed()
+
+
+SECRET_URL = "http://svc:hunter2@host/v1"
+
+
+class Address:
+    """A URL as a library's own type."""
+
+    def __str__(self) -> str:
+        return SECRET_URL
+
+
+def test_json_line_hides_secrets_in_names_sets_and_objects_and_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
+    begin_log(as_json=True)
+    fields = {
+        "places": {SECRET_URL},
+        "at": Address(),
+        "by": {SECRET_URL: 1},
+        "rates": [float("nan"), float("inf"), 2.5],
+    }
+    log.info("up", extra={"event": EventKind.STEP, **fields})
+    text = capsys.readouterr().err
+    line = json.loads(text, parse_constant=pytest.fail)
+    assert (line["at"], line["by"], line["places"]) == ("http://host/v1", {"http://host/v1": 1}, ["http://host/v1"])
+    assert line["rates"] == [None, None, 2.5]
+
+
+@pytest.mark.parametrize("text", ["[" * 3000, '{"a":' * 3000, "1" * 5000, '{"n": ' + "1" * 5000 + "}"])
+def test_json_log_holds_a_line_that_no_parser_reads(text: str) -> None:
+    line = json.loads(as_json(text.encode()))
+    assert (line["event"], line["logger"], line["message"]) == ("other", "stderr", text)
+
+
+def test_json_log_completes_and_masks_the_object_of_a_library() -> None:
+    words = {"message": f"no answer of {SECRET_URL}", "level": "info", SECRET_URL: [SECRET_URL], "rate": float("nan")}
+    shown = as_json(json.dumps(words).encode())
+    line = json.loads(shown, parse_constant=pytest.fail)
+    assert list(line)[:4] == ["time", "level", "event", "logger"]
+    assert (line["event"], line["level"], line["other_level"]) == ("other", "warning", "info")
+    assert (line["message"], line["http://host/v1"], line["rate"]) == (
+        "no answer of http://host/v1",
+        ["http://host/v1"],
+        None,
+    )
+    assert as_json(shown) == shown
+
+
 async def test_board_keeps_events_until_they_are_taken() -> None:
     board, failed = ProgressBoard(), Event(kind=EventKind.READING_FAILED, message=FAILED, fields=FIELDS)
     await board.put(Report(counts={"turns": 2}, events=[failed]))
@@ -165,6 +266,75 @@ def test_json_log_holds_what_is_written_past_logging(capfd: pytest.CaptureFixtur
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     assert {(line["event"], line["logger"], line["level"]) for line in lines} == {("other", "stderr", "warning")}
     assert [line["message"] for line in lines] == ["core: \ufffd\x1b[2J http://host/v1", "17", "a child failed"]
+
+
+def test_json_log_shows_each_state_of_a_progress_bar_and_cuts_a_line_without_end(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with rewritten_stderr(as_json):
+        os.write(STDERR, b"\r1%\r2%")
+        begun = time.monotonic()
+        while not (shown := capfd.readouterr().err) and time.monotonic() - begun < 10:
+            time.sleep(0.01)
+        assert json.loads(shown)["message"] == "1%"
+        os.write(STDERR, b"\r" + b"x" * 3 * LINE_BYTES)
+    lengths = [len(json.loads(line)["message"]) for line in capfd.readouterr().err.splitlines()]
+    assert sum(lengths) == len("2%") + 3 * LINE_BYTES
+    assert max(lengths) <= 2 * LINE_BYTES
+
+
+def test_child_that_keeps_stderr_open_holds_nothing_up(capfd: pytest.CaptureFixture[str]) -> None:
+    begun = time.monotonic()
+    with rewritten_stderr(as_json):
+        child = subprocess.Popen(["sleep", "60"])
+        os.write(STDERR, b"first\n")
+    os.write(STDERR, b"second\n")
+    assert time.monotonic() - begun < 20
+    child.kill()
+    child.wait()
+    first, second = capfd.readouterr().err.splitlines()
+    assert (json.loads(first)["message"], second) == ("first", "second")
+
+
+def test_stderr_that_nobody_reads_stops_no_writer() -> None:
+    """Behind `2>&1 | head`."""
+    code = "import os, sys, time\nfrom memagent_batch.logs import as_json, rewritten_stderr\n"
+    code += "with rewritten_stderr(as_json):\n    for _ in range(3): os.write(2, b'a line\\n'); time.sleep(0.1)\n"
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], stderr=writer, env=environment, check=False)
+    os.close(writer)
+    assert done.returncode == 0
+
+
+class SlowBoard(ProgressBoard):
+    """Answers the first look late, with what was reported before it."""
+
+    _seconds = 2.0
+
+    async def take(self) -> Report:
+        report = await super().take()
+        seconds, self._seconds = self._seconds, 0.0
+        await asyncio.sleep(seconds)
+        return report
+
+
+@pytest.mark.ray
+def test_last_look_takes_what_was_reported_after_a_look_that_timed_out(
+    ray_here: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "BOARD_SECONDS", 0.1)
+    board = ray.remote(num_cpus=0)(SlowBoard).remote()
+    ray.get(board.put.remote(Report(counts={"turns": 2})))
+    pending = PendingWork(readings=1, num_bytes=1)
+    with progress.Progress(run_id="r", asked=1, model="m", policy="p").shown(board, pending=pending, starting=""):
+        time.sleep(0.5)
+        ray.get(board.put.remote(Report(counts={"turns": 3})))
+        monkeypatch.setattr(progress, "BOARD_SECONDS", 10.0)
+    assert caplog.records[-1].__dict__["turns"] == 5
 
 
 @pytest.fixture(scope="module")
@@ -238,6 +408,25 @@ sys.exit(run_command(command))
 def run_code(code: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+
+
+LATE = """
+import atexit, logging, os, sys
+from jobs.cli import run_command
+def late():
+    logging.getLogger("lib").warning("late: http://svc:hunter2@host/v1")
+    os.write(2, b"later: http://svc:hunter2@host/v1\\n")
+sys.exit(run_command(lambda: atexit.register(late)))
+"""
+
+
+def test_lines_at_the_end_of_a_command_are_json_and_hide_secrets(tmp_path: Path) -> None:
+    (tmp_path / "memagent.py").write_text(LATE)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MEMAGENT_LOG_FORMAT": "json"}
+    command = [sys.executable, str(tmp_path / "memagent.py")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    lines = [json.loads(line)["message"] for line in done.stderr.splitlines()]
+    assert lines == ["late: http://host/v1", "later: http://host/v1"]
 
 
 def test_unexpected_error_is_one_line_with_its_traceback() -> None:

@@ -23,8 +23,10 @@ LOOK_SECONDS = 1.0
 LOG_SECONDS = 30.0
 """Pause between log lines where stderr is no terminal."""
 
-BOARD_SECONDS = 60.0
-"""Longest wait for the board in one look; the next look waits for the same answer."""
+BOARD_SECONDS = 10.0
+"""Longest wait for the board in one look; the next look waits for the same answer.
+
+A run that leaves looks three times before it is ended by force."""
 
 BAR = "readings {n_fmt}/{total_fmt} |{bar}| {elapsed}{postfix}"
 """The line of a terminal, in tqdm's words."""
@@ -92,6 +94,8 @@ class Progress:
             yield
             stop.set()
             thread.join()
+            if self._answer is not None:  # asked for by an earlier look, so it lacks what was reported since
+                self._look(is_last=False)
             self._look(is_last=True)
 
     def _show_start(self) -> None:
