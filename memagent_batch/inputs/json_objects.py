@@ -101,7 +101,7 @@ def _events(lines: "_Lines") -> Iterator[tuple[str, Any]]:
 
     It is exact: those in C read half of a surrogate pair as `?`, and refuse integers of more than 64 bits.
     """
-    pipeline = [(stage, (), {}) for stage in (_Lexemes, exact.Lexer, exact.utf8_encoder)]
+    pipeline: list[tuple[Any, ...]] = [(stage, (), {}) for stage in (_Lexemes, exact.Lexer, exact.utf8_encoder)]
     yield from ijson.utils.coros2gen(_blocks(lines), *pipeline)
 
 
