@@ -5,7 +5,7 @@ A record is a JSON file with a `format`. A folder without one must be empty to b
 
 from typing import Any
 
-from memagent_batch.errors import InputError, OutputError
+from memagent_batch.errors import InputError, OutputError, StorageError
 from memagent_batch.files.errors import input_errors, output_errors
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
@@ -59,7 +59,7 @@ def whole_record(
     try:
         with input_errors(folder.uri):
             record = read_json(folder / name)
-    except OutputError as error:
+    except (OutputError, StorageError) as error:
         raise InputError(str(error)) from error
     if record is None:
         raise InputError(f"{folder.uri}: there is no {name}, so {whole} is not whole; {missing}")

@@ -1,12 +1,13 @@
 """One reading as a function: a document, a question and an agent in, how it ended out."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from memagent_batch.domain.document import Document
-from memagent_batch.domain.readings import Question, Status
+from memagent_batch.domain.readings import Outcome, Question, QuestionTokens, Status
 from memagent_batch.domain.turns import FinishReason
 from memagent_batch.errors import MemagentError, NotReadError, ReadingError
 from memagent_batch.log.index import Row
@@ -17,7 +18,7 @@ from memagent_batch.reading.turns import ReadingTurns, TurnCounts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How a reading ended; the fields are columns of the outcome log."""
+    """How a reading ended; the fields but `error` are columns of the outcome log."""
 
     status: Status
     """How it ended."""
@@ -43,11 +44,14 @@ class Reading:
     """When it began, UTC."""
     finished_at: datetime
     """When it ended, UTC."""
+    error: Exception | None = None
+    """The exception behind `error_type`, for a caller that stops at some of them; no column."""
 
     def to_row(self) -> Row:
         """A row of the outcome log, without run and address."""
-        row = asdict(self)
+        row = asdict(replace(self, error=None))  # asdict would copy the exception, which not every class allows
         counts = row.pop("counts")
+        del row["error"]
         return {**row, **counts}
 
 
@@ -58,27 +62,56 @@ async def read(document: Document, question: Question, *, agent: Agent, turns: R
         MemagentError: what concerns more than this reading: a dead engine, a refused key, a log that can't be written.
     """
     finish = partial(_reading, document, agent=agent, turns=turns, started_at=datetime.now(UTC))
+    num_chunks = 0
     try:
         if document.error is not None:
             raise document.error.with_traceback(None)  # one error ends many readings
-        tokens = agent.tokenise(question)
-        outcome = await agent.policy.read(document, tokens, prompts=agent.prompts, turns=turns)
+        num_chunks = agent.policy.cost(agent.prompts, num_tokens=document.num_tokens).num_chunks
+        outcome = await _outcome(document, agent.tokenise(question), agent=agent, turns=turns)
         reading = finish(
             status=Status.OK,
+            num_chunks=num_chunks,
             response=outcome.response,
             memory=outcome.memory.text,
             finish_reason=outcome.finish_reason,
         )
         require_outcome(turns.address, reading.to_row())
     except NotReadError as error:
-        return finish(status=Status.NOT_READ, **_description(error))
+        return finish(status=Status.NOT_READ, num_chunks=num_chunks, **_description(error))
     except ReadingError as error:
-        return finish(status=Status.FAILED, **_description(error))
+        return finish(status=Status.FAILED, num_chunks=num_chunks, **_description(error))
     except MemagentError:
         raise
     except Exception as error:  # noqa: BLE001 - a policy's own fault concerns the reading alone; its row shows it
-        return finish(status=Status.FAILED, **_description(error))
+        return finish(status=Status.FAILED, num_chunks=num_chunks, **_description(error))
     return reading
+
+
+async def _outcome(document: Document, tokens: QuestionTokens, *, agent: Agent, turns: ReadingTurns) -> Outcome:
+    """What the policy returns. Of the errors of turns that it runs side by side, the most serious is raised."""
+    try:
+        return await agent.policy.read(document, tokens, prompts=agent.prompts, turns=turns)
+    except ExceptionGroup as group:
+        error = min(_leaves(group), key=_rank)
+    raise error  # outside the `except`, so that its own cause and context stay
+
+
+def _leaves(error: Exception) -> Iterator[Exception]:
+    """The exceptions of a group and of the groups in it, in their order."""
+    if not isinstance(error, ExceptionGroup):
+        yield error
+        return
+    for each in error.exceptions:
+        yield from _leaves(each)
+
+
+def _rank(error: Exception) -> int:
+    """How far an error reaches; the lowest rank concerns more than its reading."""
+    if isinstance(error, NotReadError):
+        return 1
+    if isinstance(error, ReadingError):
+        return 2
+    return 0 if isinstance(error, MemagentError) else 3
 
 
 def _reading(
@@ -89,7 +122,6 @@ def _reading(
         **ending,
         counts=turns.counts,
         num_document_tokens=document.num_tokens,
-        num_chunks=agent.policy.cost(agent.prompts, num_tokens=document.num_tokens).num_chunks,
         model=agent.model,
         started_at=started_at,
         finished_at=datetime.now(UTC),
@@ -97,5 +129,6 @@ def _reading(
 
 
 def _description(error: Exception) -> dict[str, Any]:
-    """What a row without an answer shows of the error, as text that can be written."""
-    return {"error_type": type(error).__name__, "error_message": str(error).encode(errors="replace").decode()}
+    """The error, and what a row without an answer shows of it, as text that can be written."""
+    message = str(error).encode(errors="replace").decode()
+    return {"error": error, "error_type": type(error).__name__, "error_message": message}

@@ -54,3 +54,9 @@ def test_whole_record_that_is_missing_or_broken_is_refused_with_the_remedy(tmp_p
         read(tmp_path)
     with pytest.raises(OutputError, match=r"kind\.json is not valid JSON"):
         claim(tmp_path)
+
+
+def test_whole_record_that_is_a_folder_is_refused_as_an_input(tmp_path: Path) -> None:
+    (tmp_path / NAME).mkdir()
+    with pytest.raises(InputError, match=r"kind\.json can't be read: IsADirectoryError"):
+        read(tmp_path)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
+from memagent_batch.inputs import json_objects
 from memagent_batch.inputs.json_objects import read_objects
 
 OBJECTS = st.lists(
@@ -46,6 +47,55 @@ def test_read_objects_longer_than_a_block_are_whole(tmp_path: Path, is_ascii: bo
 def test_read_objects_what_only_an_exact_parser_keeps_is_kept(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('[{"half": "\\ud800x", "large": 123456789012345678901234567890, "exact": 0.1}]')
     assert values(tmp_path / "a.json") == [{"half": "\ud800x", "large": 123456789012345678901234567890, "exact": 0.1}]
+
+
+@pytest.mark.parametrize("block_bytes", [1, 1024])
+def test_read_objects_numbers_that_json_lines_take_are_read_from_an_array_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int
+) -> None:
+    monkeypatch.setattr(json_objects, "_BLOCK_BYTES", block_bytes)
+    text = '{"a": NaN, "b": [Infinity, -Infinity,NaN], "c": 1e400, "d": -1e400, "e": 0.1, "f": "NaN", "g": 1E5}'
+    (tmp_path / "a.json").write_text(f"[{text}, {text}]")
+    (tmp_path / "b.jsonl").write_text(f"{text}\n{text}")
+    assert str(values(tmp_path / "a.json")) == str(values(tmp_path / "b.jsonl"))
+    assert str(values(tmp_path / "a.json")[0]["b"]) == "[inf, -inf, nan]"
+
+
+@pytest.mark.parametrize(
+    "text", ["N aN", "Na", "nan", "NaN1", "Infinit", "- Infinity", "-NaN", "+Infinity", "InfinityE5", "-", "1e"]
+)
+def test_read_objects_what_is_nearly_a_number_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.json").write_text(f'[{{"a": {text}}}]')
+    with pytest.raises(InputError, match=r"a\.json, record 1, line 1: malformed JSON .Unexpected symbol"):
+        values(tmp_path / "a.json")
+    (tmp_path / "a.json").write_text(f'[{{"a": {text}')
+    with pytest.raises(InputError, match=r"a\.json, record 1, line 1: malformed JSON"):
+        values(tmp_path / "a.json")
+
+
+def test_read_objects_constant_in_the_place_of_a_key_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("[{NaN: 1}]")
+    with pytest.raises(InputError, match=r"record 1, line 1: malformed JSON .Unexpected symbol"):
+        values(tmp_path / "a.json")
+
+
+def test_read_objects_long_text_is_read_in_blocks_that_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_objects, "_BLOCK_BYTES", 16)
+    reads: list[int] = []
+    read = json_objects._Lines.read
+
+    def counted(lines: json_objects._Lines, num_bytes: int) -> bytes:
+        block = read(lines, num_bytes)
+        reads.append(len(block))
+        return block
+
+    monkeypatch.setattr(json_objects._Lines, "read", counted)
+    objects = [{"a": "x" * 2**16}, *({"b": number} for number in range(100))]
+    (tmp_path / "a.json").write_text(json.dumps(objects))
+    assert values(tmp_path / "a.json") == objects
+    long = [number for number, size in enumerate(reads) if size > 16]
+    assert len(long) < 20
+    assert long[-1] < 20 < len(reads)
 
 
 def test_read_objects_byte_order_mark_and_empty_array_are_read(tmp_path: Path) -> None:

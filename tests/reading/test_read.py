@@ -182,6 +182,89 @@ async def test_reading_with_a_policy_from_outside_has_its_chunks_and_turns() -> 
     assert (reading.num_chunks, reading.counts.num_turns) == (4, 4)
 
 
+class UncopiedError(Exception):
+    """An error of someone else's policy, which can't be copied."""
+
+    def __init__(self, *, code: int) -> None:
+        super().__init__(f"code {code}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupedPolicy(ParagraphPolicy):
+    """Runs its turns side by side in nested task groups; each fails with one of the errors."""
+
+    errors: tuple[Exception, ...]
+
+    async def read(
+        self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
+    ) -> Outcome:
+        async def fail(error: Exception) -> None:
+            try:
+                await turns(prompt_for("update/0", [1]))
+            finally:
+                raise error
+
+        async with asyncio.TaskGroup() as outer:
+            async with asyncio.TaskGroup() as inner:
+                for error in self.errors:
+                    inner.create_task(fail(error))
+            outer.create_task(fail(ZeroDivisionError("not reached")))
+        raise AssertionError
+
+
+REFUSED = EngineRequestError("refused")
+AWAY = EngineUnavailableError("away")
+UNCOPIED = UncopiedError(code=7)
+
+
+@pytest.mark.parametrize("error", [EngineDeadError("dead"), EngineRefusedError("401"), StorageError("full")])
+async def test_reading_lets_errors_through_that_concern_the_whole_actor_from_turns_side_by_side(
+    error: MemagentError,
+) -> None:
+    policy = GroupedPolicy(errors=(ZeroDivisionError("a bug"), REFUSED, AWAY, error))
+    with pytest.raises(type(error)):
+        await read_with(PathEngine(), agent=replace(AGENT, policy=policy))
+
+
+@pytest.mark.parametrize(
+    ("errors", "shown", "status"),
+    [
+        ((UNCOPIED, REFUSED, AWAY), AWAY, Status.NOT_READ),
+        ((UNCOPIED, REFUSED), REFUSED, Status.FAILED),
+        ((UNCOPIED, ZeroDivisionError("a bug")), UNCOPIED, Status.FAILED),
+    ],
+)
+async def test_reading_that_breaks_in_turns_side_by_side_ends_with_the_most_serious_error(
+    errors: tuple[Exception, ...], shown: Exception, status: Status
+) -> None:
+    reading = await read_with(PathEngine(), agent=replace(AGENT, policy=GroupedPolicy(errors=errors)))
+    assert (reading.status, reading.error_type, reading.error_message) == (status, type(shown).__name__, str(shown))
+    assert reading.error is shown
+    assert reading.num_chunks == 4
+    assert "error" not in reading.to_row()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricelessPolicy(ParagraphPolicy):
+    """Fails where it is asked for its cost."""
+
+    def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
+        raise ZeroDivisionError("no price")
+
+
+async def test_reading_of_a_policy_whose_cost_raises_fails_alone() -> None:
+    agent = replace(AGENT, policy=PricelessPolicy())
+    reading = await read_with(PathEngine(), agent=agent)
+    assert (reading.status, reading.error_type, reading.error_message) == (
+        Status.FAILED,
+        "ZeroDivisionError",
+        "no price",
+    )
+    assert (reading.num_chunks, reading.response) == (0, None)
+    gone = await read_with(PathEngine(), document=unreadable(TextUnavailableError("gone")), agent=agent)
+    assert (gone.status, gone.num_chunks) == (Status.NOT_READ, 0)
+
+
 async def test_reading_whose_answer_the_log_cannot_hold_fails() -> None:
     reading = await read_with(PathEngine(), agent=replace(AGENT, policy=ParagraphPolicy(response="\ud800")))
     assert (reading.status, reading.error_type, reading.response) == (Status.FAILED, "LogRowError", None)

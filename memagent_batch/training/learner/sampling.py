@@ -11,7 +11,7 @@ from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.engines.engine import Engine
-from memagent_batch.errors import DocumentError, RunFailedError
+from memagent_batch.errors import DocumentError, ReadingError, RunFailedError
 from memagent_batch.files.location import Location
 from memagent_batch.logs import EventKind
 from memagent_batch.plugins import make_policy
@@ -54,6 +54,7 @@ class Sampler:
         Raises:
             EngineDeadError: the engine can serve nothing more.
             RunFailedError: no sample could be read.
+            Exception: what else ends a reading and is no ReadingError, such as a defect of a policy or an engine.
         """
         slots = asyncio.Semaphore(self._training.pool.readings_in_flight)
         read = list(await asyncio.gather(*[self._task(task, slots) for task in tasks]))
@@ -99,6 +100,8 @@ class Sampler:
         question = Question(question_id=task.question_id, text=task.question)
         async with slots:
             reading = await read(document, question, agent=agent, turns=turns)
+        if reading.error is not None and not isinstance(reading.error, ReadingError):
+            raise reading.error  # a reward for it would teach the model a defect
         sample.response = reading.response
         if reading.status is not Status.OK:
             report_failed(task, reading)

@@ -144,12 +144,12 @@ class Projector:
         key = reading_key(address)
         outcome = outcomes.get(key)
         ended = outcome is not None and outcome["status"] == Status.OK
-        replayed = self._replay(Sample(address=address), document, question, turns)
+        replayed = Sample(address=address)
+        error = self._replay(replayed, document, question, turns)
         if not ended:
             replayed.response = None
         elif replayed.response is None:
             name = f"document {document.document_id!r}, question {question['question_id']!r}, sample {sample}"
-            error = document.document.error
             self.missing.append(f"{name}: {error}" if error else name)
         return replayed
 
@@ -159,10 +159,12 @@ class Projector:
         document: PlannedDocument,
         question: Row,
         turns: Mapping[ReadingKey, Mapping[str, Row]],
-    ) -> Sample:
-        """The sample with the turns that the log holds; of one that failed, those before it did."""
-        if reading_key(sample.address) not in turns or document.document.error:
-            return sample
+    ) -> str | None:
+        """Gives the sample the turns that the log holds; returns why they don't lead to an answer, where that shows."""
+        if document.document.error:
+            return str(document.document.error)
+        if reading_key(sample.address) not in turns:
+            return None
         replay = ReadingTurns(
             engine=ReplayOnly(),
             address=sample.address,
@@ -171,8 +173,9 @@ class Projector:
             observe=lambda prompt, completion: sample.turns.append((prompt, completion)),
         )
         asked = Question(question_id=question["question_id"], text=question["question"])
-        sample.response = asyncio.run(read(document.document, asked, agent=self._agent, turns=replay)).response
-        return sample
+        reading = asyncio.run(read(document.document, asked, agent=self._agent, turns=replay))
+        sample.response = reading.response
+        return f"{reading.error_type}: {reading.error_message}" if reading.error_type else None
 
 
 def _unread(row: Row) -> PlannedDocument:

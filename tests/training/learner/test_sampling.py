@@ -6,7 +6,7 @@ import pytest
 
 from memagent_batch.config import TrainLoopConfig
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.errors import EngineRequestError, RunFailedError
+from memagent_batch.errors import EngineRequestError, EngineUnavailableError, RunFailedError
 from memagent_batch.training.learner.sampling import Sampler
 from memagent_batch.training.learner.steps import Step
 from memagent_batch.training.learner.tasks import TableTasks, Task
@@ -15,26 +15,27 @@ from tests.training.learner.loop_inputs import loop_config
 
 
 class RefusingEngine:
-    """Refuses the seeds that are odd, or all; answers others with one token."""
+    """Refuses the seeds that are odd, or all, or raises another error at these; answers others with one token."""
 
-    def __init__(self, *, refuse_all: bool) -> None:
+    def __init__(self, *, refuse_all: bool, error: Exception) -> None:
         self._refuse_all = refuse_all
+        self._error = error
 
     async def start(self) -> None:
         pass
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         if self._refuse_all or seed % 2:
-            raise EngineRequestError("no")
+            raise self._error
         return Completion(token_ids=[5], text="x", finish_reason=FinishReason.STOP, logprobs=[-0.5])
 
     async def stop(self) -> None:
         pass
 
 
-def sampler_of(training: TrainLoopConfig, *, refuse_all: bool = False) -> Sampler:
+def sampler_of(training: TrainLoopConfig, *, refuse_all: bool = False, error: Exception | None = None) -> Sampler:
     current = sampled(at_step(training, Step(Path(training.output), 0)))
-    return Sampler(RefusingEngine(refuse_all=refuse_all), current)
+    return Sampler(RefusingEngine(refuse_all=refuse_all, error=error or EngineRequestError("no")), current)
 
 
 @pytest.mark.asyncio
@@ -72,3 +73,11 @@ async def test_sampler_that_can_read_nothing_stops_the_loop(tmp_path: Path) -> N
         await sampler_of(training, refuse_all=True).read(TableTasks(training)(1))
     with pytest.raises(RunFailedError, match="none of 0 samples"):
         await sampler_of(training).read([])
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), EngineUnavailableError("away")])
+async def test_sampler_stops_the_loop_at_what_is_no_error_of_a_reading(tmp_path: Path, error: Exception) -> None:
+    training = loop_config(tmp_path, max_steps=1)
+    with pytest.raises(type(error), match=str(error)):
+        await sampler_of(training, error=error).read(TableTasks(training)(1))
