@@ -108,7 +108,7 @@ def test_collect_names_samples_that_ended_but_can_not_be_replayed(tmp_path: Path
     collect(job)
     [log] = (tmp_path / "run" / "log" / "turns").glob("*.parquet")
     turns = pq.read_table(log)
-    is_answer = pc.equal(turns["turn_path"], "answer")
+    is_answer = pc.equal(turns["path"], "answer")
     is_gone = pc.or_(pc.equal(turns["sample"], 1), pc.and_(is_answer, pc.equal(turns["sample"], 0)))
     pq.write_table(turns.filter(pc.invert(is_gone)), log)
     missing = "document 'd', question 'q', sample 0: NotHeldError: answer; document 'd', question 'q', sample 1"
