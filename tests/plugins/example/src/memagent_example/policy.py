@@ -1,0 +1,77 @@
+"""A policy that asks every chunk for itself, side by side, and takes the first answer that is none of `unknown`."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from memagent_batch.domain.document import Document, token_windows
+from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
+from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
+from memagent_batch.domain.turns import Completion, Prompt, Turns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstMatch:
+    """One `look` turn for each chunk."""
+
+    kind: ClassVar[str] = "first-match"
+    prompt_set: ClassVar[str] = "default"
+    reads_lists: ClassVar[bool] = False
+
+    chunk_tokens: int
+    """Length of a chunk, tokens."""
+    answer_tokens: int
+    """Budget of an answer, tokens."""
+    unknown: str = "unknown"
+    """What an answer says that found nothing."""
+
+    async def read(
+        self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
+    ) -> Outcome:
+        """Asks all chunks at once; an empty document is asked about once too."""
+        shown = [list(chunk.token_ids) for chunk in document.chunks(self.chunk_tokens)] or [[]]
+        asked = [self._prompt(number, token_ids, question, prompts) for number, token_ids in enumerate(shown)]
+        completions = await asyncio.gather(*[turns(prompt) for prompt in asked])
+        found = [completion for completion in completions if self._answers(completion)]
+        best = (found or completions)[0]
+        return Outcome(
+            response=prompts.response(best), finish_reason=best.finish_reason, memory=Memory(token_ids=(), text="")
+        )
+
+    def identity(self) -> Mapping[str, Any]:
+        """Kind and knobs."""
+        return {"kind": self.kind, **asdict(self)}
+
+    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
+        """A whole chunk with its answer."""
+        return {"look": prompts.direct.num_fixed_tokens + self.chunk_tokens + self.answer_tokens}
+
+    def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
+        """A turn a chunk."""
+        windows = token_windows(num_tokens, chunk_tokens=self.chunk_tokens, overlap_tokens=0)
+        num_turns = max(1, len(windows))
+        return Cost(
+            num_chunks=len(windows),
+            num_turns=num_turns,
+            num_prompt_tokens=num_turns * prompts.direct.num_fixed_tokens + windows.num_shown_tokens,
+            num_completion_tokens=num_turns * self.answer_tokens,
+        )
+
+    def _prompt(self, number: int, token_ids: list[int], question: QuestionTokens, prompts: PromptTokens) -> Prompt:
+        return Prompt(
+            path=f"look/{number}",
+            kind="look",
+            token_ids=prompts.direct.fill({Slot.QUESTION: question.token_ids, Slot.CHUNK: token_ids}),
+            max_tokens=self.answer_tokens,
+        )
+
+    def _answers(self, completion: Completion) -> bool:
+        return bool(completion.text.strip()) and self.unknown not in completion.text.lower()
+
+
+class SameSeat(FirstMatch):
+    """The broken twin: gives all turns one path, so that a replay could not tell them apart."""
+
+    def _prompt(self, number: int, token_ids: list[int], question: QuestionTokens, prompts: PromptTokens) -> Prompt:
+        return FirstMatch._prompt(self, 0, token_ids, question, prompts)
