@@ -52,7 +52,7 @@ def _commands(folder: str, manifest: Mapping[str, Any]) -> Iterator[str]:
     yield f"  memagent status --output {folder}"
     if manifest["changes"]["since"]:
         yield f"  memagent diff --output {folder}      # what changed since the run before"
-    yield f'  python: memagent_batch.runs.table_files.table_files("{folder}", "{ANSWERS_FOLDER}")   # the files to read'
+    yield f'  python: memagent_batch.table_files("{folder}", "{ANSWERS_FOLDER}")   # the files to read'
 
 
 def _rows(output: Location, files: list[str], *, format_: str) -> Iterator[dict[str, Any]]:

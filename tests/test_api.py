@@ -1,0 +1,93 @@
+"""Reading from Python: the public names, one engine of the agent's own, in scripts and where a loop runs already."""
+
+import asyncio
+import subprocess
+import sys
+from itertools import pairwise
+
+import pytest
+
+import memagent_batch as ma
+from memagent_batch.domain.readings import Status
+from memagent_batch.errors import MemagentError, SettingsError
+
+CODE = "4071936"
+TEXT = f"{'It rained. ' * 150}The access code of quiet-harbour is {CODE}. {'It rained. ' * 150}"
+QUESTION = "What is the access code of quiet-harbour?"
+
+
+def agent_of(model: str, **knobs: int) -> ma.Agent:
+    sizes = {"chunk_tokens": 200, "question_tokens": 60, "memory_tokens": 60, "answer_tokens": 60, **knobs}
+    return ma.Agent(model=model, engine="simulated", window_tokens=1000, policy=ma.Overwrite(**sizes))
+
+
+def test_public_names_are_all_there_and_loaded_when_used() -> None:
+    script = (
+        "import sys, memagent_batch; print([name for name in ('ray', 'pyarrow', 'pydantic') if name in sys.modules])"
+    )
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == "[]"
+    assert all(getattr(ma, name) is not None for name in ma.__all__)
+    with pytest.raises(AttributeError, match="no name 'Nothing'"):
+        _ = ma.Nothing  # type: ignore[attr-defined]
+
+
+def test_reading_has_answer_memory_turns_and_costs(text_model: str) -> None:
+    with agent_of(text_model).open() as reader:
+        reading = reader.read(TEXT, QUESTION)
+    assert (reading.status, reading.answer, reading.error) == (Status.OK, "simulated", None)
+    assert reading.memory is not None
+    assert [turn.kind for turn in reading.turns] == ["update"] * (len(reading.turns) - 1) + ["answer"]
+    assert reading.costs.num_turns == len(reading.turns) > 2
+    spans = [(turn.char_start, turn.char_end) for turn in reading.turns[:-1]]
+    assert spans[0][0] == 0
+    assert spans[-1][1] == len(TEXT)
+    assert all(before[1] == after[0] for before, after in pairwise(spans))
+
+
+async def test_reading_works_where_an_event_loop_runs_as_in_a_notebook(text_model: str) -> None:
+    assert asyncio.get_running_loop().is_running()
+    with agent_of(text_model).open() as reader:
+        assert reader.read(TEXT, QUESTION).answer == "simulated"
+
+
+def test_reading_that_fails_is_a_value_and_costs_no_other(text_model: str) -> None:
+    with agent_of(text_model).open() as reader:
+        failed, fine = reader.read(TEXT, "why " * 500), reader.read(TEXT, QUESTION)
+    assert (failed.status, failed.answer) == (Status.FAILED, None)
+    assert failed.error is not None
+    assert failed.error.startswith("QuestionTooLongError")
+    assert fine.status is Status.OK
+
+
+def test_reader_that_is_not_open_says_so(text_model: str) -> None:
+    reader = agent_of(text_model).open()
+    with pytest.raises(MemagentError, match=r"agent\.open"):
+        reader.read(TEXT, QUESTION)
+    with reader:
+        pass
+    with pytest.raises(MemagentError, match=r"agent\.open"):
+        reader.read(TEXT, QUESTION)
+
+
+def test_agent_that_can_not_fit_its_window_is_refused_before_anything_starts(text_model: str) -> None:
+    with pytest.raises(SettingsError, match="window_tokens"):
+        agent_of(text_model, chunk_tokens=5000).open()
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_agent_reads_with_vllm_in_this_process_and_leaves_no_engine_behind() -> None:
+    script = f"""
+import memagent_batch as ma
+policy = ma.Overwrite(chunk_tokens=512, overlap_tokens=48, question_tokens=128, memory_tokens=128, answer_tokens=64)
+vllm = ma.VllmConfig(cpu_kv_cache_gib=1, dtype="float32")
+agent = ma.Agent(model="tiny", window_tokens=1024, policy=policy, vllm=vllm)
+with agent.open() as reader:
+    print("answer", reader.read({TEXT!r}, {QUESTION!r}).answer)
+import psutil
+print("engines", [each.pid for each in psutil.Process().children(recursive=True) if "EngineCore" in each.name()])
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert f"answer {CODE}" in ended.stdout, ended.stderr
+    assert "engines []" in ended.stdout
