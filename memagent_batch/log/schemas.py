@@ -69,8 +69,7 @@ TURN_LOG = pa.schema(
         column(
             "turn",
             pa.int32(),
-            "position of the turn in its reading, from 0, in the order in which the policy asked; null in files of "
-            "earlier versions",
+            "position of the turn in its reading, from 0, in the order in which the policy asked",
             nullable=True,
         ),
         KIND,
