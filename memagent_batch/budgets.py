@@ -62,7 +62,7 @@ def _window(agent: AgentConfig) -> int:
 
 
 def _is_stretched(agent: AgentConfig) -> bool:
-    """Whether vLLM is told to take more than the model's config says."""
+    """Whether vLLM is set to take more than the model's config says."""
     return "hf_overrides" in agent.vllm.engine_args or os.environ.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0") != "0"
 
 

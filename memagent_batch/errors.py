@@ -120,7 +120,7 @@ class SupersededError(MemagentError):
 
 
 class TerminatedError(MemagentError):
-    """The run was told to leave, as when its node is taken away; the same command goes on. Exit code 143."""
+    """The run had to leave, as when its node is taken away; the same command goes on. Exit code 143."""
 
 
 class RunFailedError(MemagentError):

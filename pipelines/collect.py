@@ -138,10 +138,10 @@ def _project(plan: Plan, output: Location, *, task: RolloutTask) -> list[dict[st
 def _require_all(counts: Mapping[str, int], missing: Sequence[str], *, manifest: Mapping[str, Any]) -> None:
     """Refuses rollouts that say another thing than `answers`."""
     here = {"asked": counts["samples"], "failed": counts["failed_samples"]}
-    told = {name: manifest["counts"][name] for name in here}
-    if missing or here != told:
+    there = {name: manifest["counts"][name] for name in here}
+    if missing or here != there:
         raise CountsError(
-            f"rollouts would have {here} samples where answers has {told}. Ended, but not to be replayed from log and "
+            f"rollouts would have {here} samples where answers has {there}. Ended, but not to be replayed from log and "
             f"documents: {'; '.join(missing[:SHOWN_MISSING]) or 'none'}. Put back a document that was changed or "
             "removed since it was read, and run the same command again"
         )

@@ -32,17 +32,17 @@ EMPHASIS = " \t\r*"
 
 def extract_answer(response: str, *, extraction: Extraction) -> str | None:
     """The answer in a response; None where the response does not hold one in that form. Thoughts hold none."""
-    said = after_thoughts(response) or ""
+    text = after_thoughts(response) or ""
     match extraction:
         case Extraction.BOXED:
-            return _boxed(said)
+            return _boxed(text)
         case Extraction.SENTENCE:
-            return _sentence(said)
+            return _sentence(text)
         case Extraction.AUTO:
-            boxed = _boxed(said)
-            return _sentence(said) if boxed is None else boxed
+            boxed = _boxed(text)
+            return _sentence(text) if boxed is None else boxed
         case Extraction.RAW:
-            return said.strip() or None
+            return text.strip() or None
 
 
 def closed_text(text: str, start: int) -> str | None:
@@ -67,7 +67,7 @@ def _boxed(response: str) -> str | None:
 
 
 def _sentence(response: str) -> str | None:
-    """What the last such sentence says that says anything."""
+    """The answer of the last such sentence that has one."""
     end = len(response)
     for found in reversed(list(SENTENCE.finditer(response))):
         line, _, below = response[found.end() : end].partition("\n")

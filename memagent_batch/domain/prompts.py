@@ -90,7 +90,7 @@ class PromptSet:
     direct: Mapping[AnswerForm, str] = field(default_factory=lambda: DIRECT_TEXTS)
     """Text of a `direct` turn for each form; each holds question and chunk."""
     keep_word: str = ""
-    """What the model writes in an `update` turn to keep its memory as it is; empty where it always writes it anew."""
+    """What the model writes in an `update` turn to keep its memory as it is; empty where it always writes a new one."""
     note: str = ""
     """Where the texts come from, and which checkpoints expect them. Not hashed."""
 
@@ -232,7 +232,7 @@ class PromptTokens:
     gap: tuple[int, ...] = ()
     """What stands between two parts of a document in one prompt."""
     keep_word: str = ""
-    """What the model writes to keep its memory as it is; empty where it always writes it anew."""
+    """What the model writes to keep its memory as it is; empty where it always writes a new one."""
     opens_thought: bool = False
     """Whether the chat template ends each prompt inside a thought, so that completions begin there."""
 
@@ -255,7 +255,7 @@ def new_memory(text: str, *, keep_word: str, opens_thought: bool) -> str | None:
     """The memory that an `update` turn wrote; None where it leaves the memory as it was.
 
     A completion without any text leaves it, and so does one that ends inside a thought: notes are never lost to a model
-    that said nothing. So does the keep word of a gated prompt set, however it is quoted or ended.
+    that says nothing. So does the keep word of a gated prompt set, however it is quoted or ended.
 
     Args:
         text: text of the completion.

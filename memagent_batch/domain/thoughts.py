@@ -21,10 +21,10 @@ def after_thoughts(text: str, *, opens_thought: bool = False) -> str | None:
     """
     if not (opens_thought or _begins(text)):
         return text
-    _, closing, said = text.rpartition(CLOSING)
-    if not closing or _begins(said):
+    _, closing, answer = text.rpartition(CLOSING)
+    if not closing or _begins(answer):
         return None
-    return said.strip()
+    return answer.strip()
 
 
 def ends_in_thought(prompt: str) -> bool:

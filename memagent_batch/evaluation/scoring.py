@@ -96,7 +96,7 @@ def score_run(
     Args:
         answers: Output of a run, or Parquet or Arrow files.
         suite: Folder of a suite, or files of a foreign one.
-        foreign_format: Whose suite it is; told by its records if None.
+        foreign_format: The format of the suite; detected from its records if None.
         variant: Name of what is scored.
         score_on: Which text of a reading is scored.
 

@@ -1,4 +1,4 @@
-"""The file formats of inputs: how each is told by its ending, and what reads it."""
+"""The file formats of inputs: the endings of their names, and what reads them."""
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence

@@ -29,7 +29,7 @@ class OfficialText(StrEnum):
     """The texts of the official code that a prompt set is made of."""
 
     UPDATE = "update"
-    """The turn that writes the memory anew."""
+    """The turn that writes the next memory."""
     BOXED = "boxed answer"
     r"""The answer turn that asks for `\boxed{...}`."""
     SENTENCE = "sentence answer"

@@ -207,7 +207,7 @@ def _why_alone(
 
 
 def _row(reading: _Reading, outcome: Row) -> Row:
-    """What `answers` said of a reading."""
+    """What `answers` shows of a reading."""
     row = {name: outcome.get(name) for name in SIDE_COLUMNS}
     row |= {"question": reading.question, "run_id": reading.run_id}
     if row["status"] == Status.OK:

@@ -31,8 +31,8 @@ def estimate(plan: Mapping[str, Any], rates: Rates, *, replicas: int) -> dict[st
         "at_most": plan["prompt_tokens_at_most"] + plan["completion_tokens_at_most"],
     }
     hours = {name: number / (rates.tokens_per_second * replicas * 3600) for name, number in tokens.items()}
-    told: dict[str, Any] = {"replicas": replicas, "tokens_per_second": rates.tokens_per_second}
-    told |= {f"hours_{name}": round(number, 3) for name, number in hours.items()}
+    figures: dict[str, Any] = {"replicas": replicas, "tokens_per_second": rates.tokens_per_second}
+    figures |= {f"hours_{name}": round(number, 3) for name, number in hours.items()}
     if rates.price_per_hour:
-        told |= {f"cost_{name}": round(n * replicas * rates.price_per_hour, 2) for name, n in hours.items()}
-    return told
+        figures |= {f"cost_{name}": round(n * replicas * rates.price_per_hour, 2) for name, n in hours.items()}
+    return figures

@@ -49,7 +49,7 @@ class Projection:
     first_memory: str
     """The memory before the first chunk."""
     keep_word: str
-    """What the model writes to keep its memory; empty where it always writes it anew."""
+    """What the model writes to keep its memory; empty where it always writes a new one."""
     extraction: Extraction
     """How answers are taken out of responses."""
     table_format: TableFormat
@@ -67,7 +67,7 @@ class PartTables:
     memories: pa.Table
     """`MEMORIES`."""
     missing: list[str]
-    """Readings asked for that the log has no outcome of, though none said that it was not read."""
+    """Readings asked for that the log has no outcome of, though no reader reported it as not read."""
 
 
 def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Row] = ()) -> PartTables:

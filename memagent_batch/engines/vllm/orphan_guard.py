@@ -117,7 +117,7 @@ def _note_failures(path: str | None) -> None:
 
 
 class _FailureNote(logging.Handler):
-    """Writes the first exception that vLLM logs in this process; the parent is told no more than that it exited."""
+    """Writes the first exception that vLLM logs in this process; the parent learns no more than that it exited."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(level=logging.ERROR)

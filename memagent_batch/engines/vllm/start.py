@@ -148,9 +148,9 @@ def _start(arguments: dict[str, Any], *, failure_file: Path) -> "AsyncLLM":
     except Exception as error:
         if not failure_file.exists() and _is_death(error):
             raise EngineDeadError("vLLM's engine process was killed while it started") from error
-        said = failure_file.read_text(encoding="utf-8") if failure_file.exists() else cause(error)
+        reason = failure_file.read_text(encoding="utf-8") if failure_file.exists() else cause(error)
         raise EngineStartError(
-            f"vLLM can't start with model {arguments['model']}: {said.strip()}\n"
+            f"vLLM can't start with model {arguments['model']}: {reason.strip()}\n"
             "Check model, window_tokens and the vllm knobs (dtype, memory, engine_args)."
         ) from error
 

@@ -22,7 +22,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.log.index import Row
 
 REPORT_FOLDER = "report"
-"""Where the report goes below the evaluation's output, unless told otherwise."""
+"""Where the report goes below the evaluation's output, by default."""
 PAGE_FILE = "report.html"
 
 

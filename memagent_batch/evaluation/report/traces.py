@@ -12,7 +12,7 @@ from memagent_batch.evaluation.report.visible import shorten
 from memagent_batch.log.index import Row
 
 MAX_STEPS = 36
-"""Turns of a trace whose memory is shown; the rest is said to be left out."""
+"""Turns of a trace whose memory is shown; a note replaces the rest."""
 MAX_MEMORY_CHARACTERS = 6_000
 """Of a memory, characters that are compared and shown; more than the 1,024 tokens of the default budget hold."""
 

@@ -22,7 +22,7 @@ def _sign(found: re.Match[str]) -> str:
 
 
 def shorten(text: str, *, characters: int) -> str:
-    """The text, cut in its middle where it is longer; what was left out is said in its place."""
+    """The text, cut in its middle where it is longer; a note in its place says what was left out."""
     if len(text) <= characters:
         return text
     half = characters // 2

@@ -62,7 +62,7 @@ class ForeignQuestion:
     metric: Metric
     """How the task is scored."""
     split: Split
-    """How document and question were told apart."""
+    """How document and question were separated."""
 
 
 def foreign_files(suite: Location) -> list[InputFile]:

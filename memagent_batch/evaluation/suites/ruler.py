@@ -16,7 +16,7 @@ QUESTION_FORMS = (
 
 
 class Split(StrEnum):
-    """How a question was told apart from its document."""
+    """How a question was separated from its document."""
 
     GIVEN = "given"
     """The record has them apart."""

@@ -143,7 +143,7 @@ def _write_cell(
     cell: Cell, plan: SuitePlan, materials: Materials, output: Location, *, questions: RowGroupWriter, say: Say
 ) -> dict[str, Any]:
     task = TASKS[cell.task]
-    rows, num_tokens, said = [], [], time.monotonic()
+    rows, num_tokens, reported = [], [], time.monotonic()
     place = output / DOCUMENTS_FOLDER / f"{cell.name}.parquet"
     with open_row_groups(place, schema=SUITE_DOCUMENTS) as documents:
         for request in sample_requests(cell, plan):
@@ -152,8 +152,8 @@ def _write_cell(
             documents.write([{"document_id": document_id, "text": sample.document}])
             rows.append(_question_row(sample, document_id=document_id, task=cell.task))
             num_tokens.append(sample.num_tokens)
-            if time.monotonic() - said > PROGRESS_SECONDS:
-                said = time.monotonic()
+            if time.monotonic() - reported > PROGRESS_SECONDS:
+                reported = time.monotonic()
                 say(f"{cell.name}: {len(rows)} of {plan.samples} documents")
     length_tokens = median_low(num_tokens) if task.by_documents else cell.length
     questions.write([{**row, "length_tokens": length_tokens} for row in rows])

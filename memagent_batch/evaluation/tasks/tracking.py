@@ -22,12 +22,12 @@ def make_chain(request: SampleRequest, materials: Materials, *, task: str) -> Sa
     rng = request.rng
     names = _names(rng, NUM_HOPS + 1)
     value = str(rng.randrange(*_FIVE_DIGITS))
-    told = [
+    sentences = [
         f"VAR {name} = {origin}" for name, origin in zip(names, [value, *(f"VAR {n}" for n in names)], strict=False)
     ]
-    depths = sorted(rng.random() for _ in told)
+    depths = sorted(rng.random() for _ in sentences)
     fitted = hide(
-        [Hidden(sentence=sentence, depth=depth) for sentence, depth in zip(told, depths, strict=True)],
+        [Hidden(sentence=sentence, depth=depth) for sentence, depth in zip(sentences, depths, strict=True)],
         noise(),
         length_tokens=request.length,
         meter=materials.meter,

@@ -149,7 +149,7 @@ def metric_lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def write_metrics(folder: Path, lines: list[dict[str, Any]]) -> None:
-    """Writes `metrics.jsonl` anew, whole."""
+    """Writes the whole of `metrics.jsonl` again."""
     text = "".join(json.dumps(line) + "\n" for line in lines)
     Location(uri=str(folder / "metrics.jsonl")).write_bytes(text.encode())
 

@@ -94,7 +94,7 @@ def require_sources(training: TrainLoopConfig) -> SourceConfig:
 
 
 def fetch_tasks(asked: Sequence[dict[str, Any]], *, sources: SourceConfig) -> list[Task]:
-    """Tasks with their texts; those of a document that can't be read are told and left out."""
+    """Tasks with their texts; those of a document that can't be read are logged and left out."""
     if not asked:
         return []
     rows = pa.Table.from_pylist([row["document"] for row in asked], schema=index_schema(sources.input))

@@ -118,12 +118,12 @@ def rollouts_record(
         rollouts: how they were rewarded.
         run_id: the run.
     """
-    told = {name: count for name, count in counts.items() if name != "reward_sum"}
+    shown_counts = {name: count for name, count in counts.items() if name != "reward_sum"}
     num_rewarded = counts["samples"] - counts["failed_samples"] - counts["samples_without_reward"]
     return {
         "format": ROLLOUTS_FORMAT,
         "run_id": run_id,
-        "counts": told,
+        "counts": shown_counts,
         "mean_reward": counts["reward_sum"] / num_rewarded if num_rewarded else None,
         "rollouts": rollouts.model_dump(mode="json"),
         "sampling": sampling.model_dump(mode="json"),
