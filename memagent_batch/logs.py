@@ -227,6 +227,8 @@ class _JsonLines(JsonFormatter):
         kind, message = kind_of(record), fields.pop("message")
         if fields.get("event") is kind:
             del fields["event"]
+        for name in _of_every_record():
+            fields.pop(name, None)
         own = {"time": _time(record.created), "level": record.levelname.lower(), "event": kind}
         if kind == EventKind.OTHER:
             own["logger"] = record.name
@@ -234,6 +236,12 @@ class _JsonLines(JsonFormatter):
 
     def jsonify_log_record(self, log_data: dict[str, Any]) -> str:
         return _dumped(log_data)
+
+
+def _of_every_record() -> set[str]:
+    """What a library adds to every record, as vLLM does: it says nothing of an event."""
+    arguments: Any = ("", logging.INFO, "", 0, "", (), None)
+    return logging.getLogRecordFactory()(*arguments).__dict__.keys() - logging.LogRecord(*arguments).__dict__.keys()
 
 
 def _bare(record: logging.LogRecord, error: Exception) -> logging.LogRecord:

@@ -40,6 +40,23 @@ def test_json_line_is_an_object_with_ids(capsys: pytest.CaptureFixture[str]) -> 
     assert (failed["level"], failed["document_id"], failed["question_id"]) == ("warning", "d", "q")
 
 
+def test_json_line_leaves_out_what_a_library_adds_to_every_record(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = logging.getLogRecordFactory()
+
+    def with_process(*arguments: Any, **named: Any) -> logging.LogRecord:
+        record = plain(*arguments, **named)
+        record.process_of_library = "EngineCore"
+        return record
+
+    monkeypatch.setattr(logging, "_logRecordFactory", with_process)
+    begin_log(as_json=True)
+    warn_of_failed()
+    line = json.loads(capsys.readouterr().err)
+    assert set(line) == {"time", "level", "event", "message", *FIELDS}
+
+
 def test_text_line_is_the_message(capsys: pytest.CaptureFixture[str]) -> None:
     begin_log(as_json=False)
     warn_of_failed()

@@ -148,7 +148,7 @@ def test_job_over_planted_secrets_lets_ray_data_export_its_operators(written: Pa
     (exported,) = written.glob("session/**/event_EXPORT_DATASET_METADATA.log")
     text = exported.read_text()
     assert "write_tables" in text
-    assert "settings" in text
+    assert "storage_options=StorageOptions({'headers': '***'})" in text
 
 
 def test_job_over_a_hostile_endpoint_keeps_its_log_lines_to_itself(written: Path) -> None:
