@@ -1,5 +1,6 @@
 """README's blocks as a newcomer runs them: in a fresh shell, in a folder that holds nothing else."""
 
+import ast
 import os
 import re
 import shlex
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import memagent_batch
 from jobs import cli
 from jobs.options import OptionParser
 
@@ -69,6 +71,17 @@ def test_readme_names_every_command() -> None:
     assert {words[0] for words in command_lines()} == {*cli.COMMANDS, "--version"}
 
 
+def test_readme_python_names_are_public_and_its_agent_can_be_made() -> None:
+    block = next(block for block in blocks("python") if "ma.Agent" in block)
+    tree = ast.parse(block)
+    names = {
+        node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "ma"
+    }
+    assert {"Agent", "Overwrite"} <= names <= set(memagent_batch.__all__)
+    made = next(line for line in block.splitlines() if line.startswith("agent = "))
+    assert eval(made.removeprefix("agent = "), {"ma": memagent_batch}).policy.chunk_tokens == 5000
+
+
 @pytest.mark.ray
 @pytest.mark.vllm
 @pytest.mark.slow
@@ -77,7 +90,7 @@ def test_readme_first_answer_in_a_fresh_shell_and_its_tables(tmp_path: Path) -> 
     shutil.copytree(ROOT / "jobs" / "configs", tmp_path / "jobs" / "configs")
     assert ACTIVATE in README
     laptop = next(block for block in blocks("bash") if "mkdir -p texts" in block)
-    (query,) = blocks("python")
+    query = next(block for block in blocks("python") if "duckdb" in block)
     script = f"{ACTIVATE}\n{laptop}\npython - <<'END'\n{query}\nprint({query.strip().splitlines()[-1]})\nEND\n"
     variables = {name: os.environ[name] for name in ("HOME", "LANG", "PIP_FIND_LINKS") if name in os.environ}
     done = subprocess.run(
