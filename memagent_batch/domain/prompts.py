@@ -95,7 +95,8 @@ class PromptSet:
     keep_word: str = ""
     """What the model writes in an `update` turn to keep its memory as it is; empty where it always writes a new one."""
     merge: str = ""
-    """Text of a `merge` turn; holds question, memory and notes. Empty where no policy of the set merges notes."""
+    """Text of a `merge` turn; holds question and notes, and the memory where it has a place of its own; else the memory
+    stands before the notes. Empty where no policy of the set merges notes."""
     note: str = ""
     """Where the texts come from, and which checkpoints expect them. Not hashed."""
 
@@ -109,7 +110,9 @@ class PromptSet:
         for form, text in self.direct.items():
             require_slots(text, DIRECT_SLOTS, place=f"prompt set {self.name!r}, direct text {form.value!r}")
         if self.merge:
-            require_slots(self.merge, MERGE_SLOTS, place=f"prompt set {self.name!r}, merge text")
+            shows_memory = Slot.MEMORY in split_slots(self.merge)
+            slots = MERGE_SLOTS if shows_memory else MERGE_SLOTS - {Slot.MEMORY}
+            require_slots(self.merge, slots, place=f"prompt set {self.name!r}, merge text")
         texts = [self.name, self.version, self.first_memory, self.update, self.keep_word, self.merge, self.note]
         texts += [*self.answers.values(), *self.direct.values()]
         if any("\ud800" <= character <= "\udfff" for text in texts for character in text):

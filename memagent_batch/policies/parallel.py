@@ -22,6 +22,9 @@ from memagent_batch.policies.side_by_side import side_by_side
 LABEL_TOKENS = 32
 """Upper bound of the tokens that name the sections of a note in a `merge` turn, its line breaks included."""
 
+PREVIOUS_MEMORY = "\n[Previous Memory]:\n"
+"""Stands before the memory in a `merge` turn whose text has no place for it, as the published one (PI-Mem)."""
+
 NOMINATED_CHUNKS = 8
 """Chunks without a note that a further round of `reread: nominated` reads again: those nearest to question and
 memory."""
@@ -107,10 +110,10 @@ class ParallelPolicy:
 
     def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
         """The `merge` turn shows a memory and its notes, and writes a memory."""
-        shown = self.memory_tokens + self.memory_tokens
+        memories = self.memory_tokens + self.memory_tokens
         return {
-            READ: shown + prompts.update.num_fixed_tokens + self.chunk_tokens,
-            MERGE: shown + prompts.merge.num_fixed_tokens + self._notes_tokens,
+            READ: memories + prompts.update.num_fixed_tokens + self.chunk_tokens,
+            MERGE: memories + prompts.merge.num_fixed_tokens + LABEL_TOKENS + self._notes_tokens,
             ANSWER: self.memory_tokens + prompts.answer.num_fixed_tokens + self.answer_tokens,
         }
 
@@ -236,6 +239,8 @@ class ParallelPolicy:
         is_last: bool,
     ) -> Prompt:
         shown = [token for note in notes for token in labelled(note, prompts=prompts)]
+        if Slot.MEMORY not in prompts.merge.pieces and memory != prompts.first_memory:
+            shown = [*prompts.encode(PREVIOUS_MEMORY), *memory.token_ids, *shown]
         return Prompt(
             path=path,
             kind=MERGE,
@@ -259,5 +264,5 @@ class ParallelPolicy:
 def labelled(note: Note, *, prompts: PromptTokens) -> list[int]:
     """The note as a `merge` turn shows it: under the numbers of its chunks, counted from 1."""
     first, last = note.first + 1, note.last + 1
-    label = f"[Section {first}]\n" if first == last else f"[Sections {first} to {last}]\n"
-    return [*prompts.encode(label), *note.token_ids, *prompts.encode("\n")]
+    sections = f"Section {first}" if first == last else f"Sections {first} to {last}"
+    return [*prompts.encode(f"\n[{sections}]:\n"), *note.token_ids]

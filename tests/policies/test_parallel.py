@@ -69,7 +69,7 @@ async def test_parallel_reading_of_chunks_without_news_asks_each_once_and_answer
 async def test_parallel_reading_merges_the_notes_in_document_order_under_their_sections() -> None:
     outcome, prompts = await read(POLICY, 23, notes_of(3, 1))
     merge = prompts["merge/1/0/0"]
-    assert re.search(r"\[Section 2\]\nN1\n\[Section 4\]\nN3\n", text_of(merge))
+    assert re.search(r"\n\[Section 2\]:\nN1\n\[Section 4\]:\nN3", text_of(merge))
     assert (merge.writes_memory, merge.writes_note) == (True, False)
     assert outcome.memory.text == "N1+N3"
     assert [path for path in prompts if path.startswith("read/2")] == [f"read/2/{chunk}" for chunk in range(5)]
