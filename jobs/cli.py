@@ -8,6 +8,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
@@ -59,6 +60,12 @@ COMMANDS = {
     "diff": "shows the answers in which two finished runs differ, with both memories",
     "prompts": "lists, shows and imports prompt sets",
     "evaluate": "makes test suites, runs and scores them, and draws the results",
+}
+EVALUATE_COMMANDS = {
+    "make": "writes a suite of documents and questions, at any list of lengths",
+    "run": "reads a suite with one or several policies or models, and scores the answers",
+    "score": "scores any answers table against a suite",
+    "report": "draws the results of `run`: a page, pictures, and every failure's memory trace",
 }
 
 Main = Callable[[Sequence[str]], int]
@@ -193,8 +200,11 @@ def _run(arguments: Sequence[str]) -> int:
     return run_named(arguments, COMMANDS, command="memagent", main_of=_main_of)
 
 
-def _main_of(name: str) -> Main:
-    main_: Main = importlib.import_module(f"jobs.{name}").main
+def _main_of(name: str, *, package: str = "jobs") -> Main:
+    if (package, name) == ("jobs", "evaluate"):
+        main_of = partial(_main_of, package="jobs.evaluate")
+        return partial(run_named, names=EVALUATE_COMMANDS, command="memagent evaluate", main_of=main_of)
+    main_: Main = importlib.import_module(f"{package}.{name}").main
     return main_
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from jobs.cli import parse_options, run_command, settings_from
-from jobs.evaluate import add_suite_options
+from jobs.evaluate.suite_options import add_suite_options
 from jobs.options import INPUT, MODEL, Manual, OptionParser
 from jobs.settings import ReaderSettings, merged, read_yaml, readable
 from memagent_batch.config import RunConfig
