@@ -110,6 +110,7 @@ def test_collect_prompts_and_responses_are_those_of_the_engine(left_alone: Path)
     assert len(told) > 4 * GROUP_SIZE
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_collect_logprobs_equal_those_of_transformers(left_alone: Path, tiny_model: str) -> None:
     import torch
     from transformers import AutoModelForCausalLM

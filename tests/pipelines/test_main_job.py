@@ -121,6 +121,7 @@ def test_main_job_answers_needle_questions_right(corpus: Corpus, finished_run: P
     assert sum(right) >= 0.9 * len(right) - 0.5, list(zip(questions, answers.items(), strict=True))
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_main_job_equals_reference_loop_turn_for_turn(corpus: Corpus, finished_run: Path) -> None:
     """The published loop in its plainest form, with greedy generation by transformers in float32."""
     import torch

@@ -28,6 +28,8 @@ from pipelines.train import train
 from pipelines.train_loop import update_step
 from tests.training.learner.loop_inputs import loop_config
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 GROUPS = RolloutConfig()
 RIGHT, WRONG = "\\boxed{7}", "\\boxed{8}"
 
