@@ -17,6 +17,7 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.log.index import scan_log
+from memagent_batch.training.rollouts.table import RolloutsRecord
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
@@ -51,7 +52,7 @@ class Collected:
     """Its inputs, and its output in `run`."""
     job: JobConfig
     """What was asked for."""
-    record: dict[str, Any]
+    record: RolloutsRecord
     """What `rollouts.json` says."""
 
 
@@ -70,7 +71,7 @@ def collected(finished: Path, tmp_path: Path, text_model: str) -> Collected:
     return Collected(folder=folder, job=job, record=json.loads((folder / "run" / "rollouts.json").read_text()))
 
 
-def table_again(job: JobConfig) -> dict[str, Any]:
+def table_again(job: JobConfig) -> RolloutsRecord:
     """`rollouts` once more, of the run that is there."""
     manifest = read_json(make_output(job) / "manifest.json")
     assert manifest is not None

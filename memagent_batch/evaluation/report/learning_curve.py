@@ -1,7 +1,6 @@
 """Reward and held-out reward against steps, as a picture."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from memagent_batch.evaluation.report.canvas import Picture, canvas, colour_of, draw_legend, draw_scores, finish
 
@@ -9,7 +8,7 @@ WIDTH = 9.6
 """Width of the picture, inches."""
 
 
-def draw_curve(lines: Sequence[dict[str, Any]]) -> Picture | None:
+def draw_curve(lines: Sequence[Mapping[str, float | None]]) -> Picture | None:
     """One line for the mean reward of each step's samples, one for the held-out questions; None before the first."""
     drawn = [
         ("mean reward of the samples", "mean_reward", "o"),

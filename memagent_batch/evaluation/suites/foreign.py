@@ -6,14 +6,14 @@ it is unique whatever ids the records bring, and leads back to the record.
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from memagent_batch.domain.scores import Metric
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.suites.ruler import Split, split_prompt
+from memagent_batch.evaluation.suites.schemas import ConvertedQuestion
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.json_objects import JsonObject, read_objects
 from memagent_batch.inputs.records import Column, Kind, Presence, convert, refuse_missing
@@ -116,69 +116,72 @@ def read_foreign(suite: Location, *, foreign_format: ForeignFormat) -> Iterator[
 def _question(record: JsonObject, *, file: InputFile, foreign_format: ForeignFormat) -> ForeignQuestion:
     match foreign_format:
         case ForeignFormat.RULER:
-            parts = _ruler(record, path=file.path)
+            return _ruler(record, file=file)
         case ForeignFormat.MEMAGENT:
-            parts = _memagent(record, path=file.path)
+            return _memagent(record, file=file)
         case ForeignFormat.LONGBENCH:
-            parts = _longbench(record)
-    return ForeignQuestion(record_id=f"{file.name}:{record.number}", **parts)
+            return _longbench(record, file=file)
 
 
-def _ruler(record: JsonObject, *, path: str) -> dict[str, Any]:
-    task = _task_of_file(path)
+def _ruler(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
+    task = _task_of_file(file.path)
     parts = split_prompt(_text(record, "input"), answer_prefix=str(record.value.get("answer_prefix") or ""))
     if parts is None:
         raise InputError(
             f"{record.where}: `input` can't be taken apart into document and question: it ends with no question of "
             "RULER's, and has no paragraph before the last; put an empty line before the question"
         )
-    return {
-        "document": parts.document,
-        "question": parts.question,
-        "split": parts.split,
-        "references": _references(record, "outputs"),
-        "task": task,
-        "length_tokens": _ruler_length(record, path=path),
-        "metric": Metric.ANY if task.startswith("qa") else Metric.ALL,
-    }
+    return ForeignQuestion(
+        record_id=_record_id(record, file),
+        document=parts.document,
+        question=parts.question,
+        split=parts.split,
+        references=_references(record, "outputs"),
+        task=task,
+        length_tokens=_ruler_length(record, path=file.path),
+        metric=Metric.ANY if task.startswith("qa") else Metric.ALL,
+    )
 
 
-def _memagent(record: JsonObject, *, path: str) -> dict[str, Any]:
-    stem = posixpath.splitext(posixpath.basename(path))[0]
+def _memagent(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
+    stem = posixpath.splitext(posixpath.basename(file.path))[0]
     named = EVALUATION_FILE.fullmatch(stem)
     task = named["task"] if named and named["length"] else stem
     key = "answers" if "answers" in record.value else "outputs"
     plain = Metric.ANY if task.startswith("qa") else Metric.ALL
-    return {
-        **_given_apart(record, references=key),
-        "task": task,
-        "length_tokens": int(named["length"]) if named and named["length"] else None,
-        "metric": Metric.SUB_EM if key == "answers" else plain,
-    }
+    return ForeignQuestion(
+        record_id=_record_id(record, file),
+        document=_text(record, "context"),
+        question=_text(record, "input"),
+        split=Split.GIVEN,
+        references=_references(record, key),
+        task=task,
+        length_tokens=int(named["length"]) if named and named["length"] else None,
+        metric=Metric.SUB_EM if key == "answers" else plain,
+    )
 
 
-def _longbench(record: JsonObject) -> dict[str, Any]:
+def _longbench(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
     task = _text(record, "dataset")
     if not str(record.value.get("input") or "").strip():
         raise InputError(
             f"{record.where}: the data set {task!r} asks no question (`input` is empty); write what is asked of the "
             "document into `input`, or leave the data set out"
         )
-    return {
-        **_given_apart(record, references="answers"),
-        "task": task,
-        "length_tokens": None,  # its `length` counts words
-        "metric": Metric.F1,
-    }
+    return ForeignQuestion(
+        record_id=_record_id(record, file),
+        document=_text(record, "context"),
+        question=_text(record, "input"),
+        split=Split.GIVEN,
+        references=_references(record, "answers"),
+        task=task,
+        length_tokens=None,  # its `length` counts words
+        metric=Metric.F1,
+    )
 
 
-def _given_apart(record: JsonObject, *, references: str) -> dict[str, Any]:
-    return {
-        "document": _text(record, "context"),
-        "question": _text(record, "input"),
-        "split": Split.GIVEN,
-        "references": _references(record, references),
-    }
+def _record_id(record: JsonObject, file: InputFile) -> str:
+    return f"{file.name}:{record.number}"
 
 
 def _text(record: JsonObject, key: str) -> str:
@@ -220,16 +223,16 @@ def _ruler_length(record: JsonObject, *, path: str) -> int | None:
     return named[-1] if named else 1 << (length - 1).bit_length()
 
 
-def question_row(question: ForeignQuestion) -> Mapping[str, Any]:
+def question_row(question: ForeignQuestion) -> ConvertedQuestion:
     """The question as a row of `CONVERTED_QUESTIONS`."""
-    return {
-        "question_id": question.record_id,
-        "document_id": question.record_id,
-        "question": question.question,
-        "references": question.references,
-        "task": question.task,
-        "length_tokens": question.length_tokens,
-        "depth": None,
-        "metric": question.metric.value,
-        "split": question.split.value,
-    }
+    return ConvertedQuestion(
+        question_id=question.record_id,
+        document_id=question.record_id,
+        question=question.question,
+        references=question.references,
+        task=question.task,
+        length_tokens=question.length_tokens,
+        depth=None,
+        metric=question.metric.value,
+        split=question.split.value,
+    )

@@ -2,7 +2,6 @@
 
 import io
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -71,7 +70,7 @@ class ExportWriter:
         self._turns = _RowGroups(output, schema=bridge.turns, export_id=export_id)
         self._prompts = io.BytesIO()
         self._prompt_writer = pq.ParquetWriter(self._prompts, bridge.prompts, compression="zstd")
-        self._prompt_rows: list[dict[str, Any]] = []
+        self._prompt_rows: list[dict[str, object]] = []
         self._group_id: str | None = None
         self._group: Group | None = None
         self.counts = ExportCounts()

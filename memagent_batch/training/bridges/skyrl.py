@@ -3,8 +3,6 @@
 SkyRL makes the advantages itself, from the last step of each trajectory.
 """
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -66,7 +64,7 @@ class SkyrlBridge:
         }
         return pa.table(columns, schema=self.turns)
 
-    def prompt_row(self, group: Group) -> dict[str, Any]:
+    def prompt_row(self, group: Group) -> dict[str, object]:
         """See `Bridge`."""
         return {
             "data_source": group.first_row["data_source"],

@@ -3,13 +3,13 @@ environment, with this project on the PYTHONPATH.
 """
 
 import asyncio
-from typing import Any
 
 import pyarrow as pa
 from skyrl.train.generators.base import GeneratorInput, GeneratorInterface, GeneratorOutput, TrajectoryID
 
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
+from memagent_batch.training.bridges.bridge import Locator
 from memagent_batch.training.bridges.exports import read_turns
 
 
@@ -40,7 +40,7 @@ class ReplayingGenerator(GeneratorInterface):  # type: ignore[misc]  # SkyRL is 
         samples = [(await self._read(locator, trajectory), trajectory) for locator, trajectory in asked]
         return _output(samples)
 
-    async def _read(self, locator: dict[str, Any], trajectory: TrajectoryID) -> pa.Table:
+    async def _read(self, locator: Locator, trajectory: TrajectoryID) -> pa.Table:
         row_group = locator["first_row_group"] + trajectory.repetition_id
         return await asyncio.to_thread(read_turns, self._export, file=locator["file"], row_group=row_group)
 

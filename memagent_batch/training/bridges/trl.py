@@ -41,7 +41,7 @@ class TrlBridge:
         }
         return pa.table(columns, schema=self.turns)
 
-    def prompt_row(self, group: Group) -> dict[str, Any]:
+    def prompt_row(self, group: Group) -> dict[str, object]:
         """See `Bridge`. The trainer asks for a data set, and with a replay reads nothing of it but its length."""
         return {"prompt": user_message(group)}
 

@@ -3,8 +3,6 @@
 verl makes the advantages itself, from the reward of each sample's last output.
 """
 
-from typing import Any
-
 import pyarrow as pa
 
 from memagent_batch.domain.advantages import Advantage
@@ -69,7 +67,7 @@ class VerlBridge:
         columns |= {"session_id": pa.array([sample] * rows.num_rows, pa.int32())}
         return pa.table({name: columns[name] for name in self.turns.names}, schema=self.turns)
 
-    def prompt_row(self, group: Group) -> dict[str, Any]:
+    def prompt_row(self, group: Group) -> dict[str, object]:
         """See `Bridge`. `__rollout_n__` is how many sessions verl starts for the row."""
         return {
             "data_source": group.first_row["data_source"],

@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -64,7 +63,7 @@ class GroupMaker:
         self._agent, self._rollouts = agent, rollouts
         self._constant = _constant_columns(agent, rollouts, run_id=run_id, reader=reader)
         self._reward = Rewarder(rollouts, extraction=agent.extraction)
-        self.counts: dict[str, Any] = {**dict.fromkeys(COUNTS, 0), "reward_sum": 0.0}
+        self.counts: dict[str, float] = {**dict.fromkeys(COUNTS, 0), "reward_sum": 0.0}
 
     def close(self) -> None:
         """Ends what runs beside."""

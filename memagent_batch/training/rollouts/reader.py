@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +11,7 @@ from memagent_batch.errors import InputError
 from memagent_batch.files.claims import whole_record
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
-from memagent_batch.training.rollouts.table import ROLLOUTS, ROLLOUTS_FILE, ROLLOUTS_FORMAT
+from memagent_batch.training.rollouts.table import ROLLOUTS, ROLLOUTS_FILE, ROLLOUTS_FORMAT, RolloutsRecord
 
 BATCH_ROWS = 1024
 """Rows that are read at once."""
@@ -35,13 +35,13 @@ COLUMNS = (
 """What a trainer needs of a row of `ROLLOUTS`."""
 
 
-def read_rollouts_record(rollouts: Location) -> dict[str, Any]:
+def read_rollouts_record(rollouts: Location) -> RolloutsRecord:
     """What `rollouts.json` says of the table in the output `rollouts`.
 
     Raises:
         InputError: there is none, or it is of another version.
     """
-    return whole_record(
+    record = whole_record(
         rollouts,
         ROLLOUTS_FILE,
         layout=ROLLOUTS_FORMAT,
@@ -50,6 +50,7 @@ def read_rollouts_record(rollouts: Location) -> dict[str, Any]:
         "stopped",
         remedy="collect again with this version: the log answers, nothing is sampled again",
     )
+    return cast(RolloutsRecord, record)
 
 
 def read_groups(output: Location, *, files: Sequence[str], columns: Sequence[str]) -> Iterator[pa.Table]:

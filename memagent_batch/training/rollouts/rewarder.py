@@ -6,11 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
 
 from memagent_batch.config import RolloutConfig
 from memagent_batch.domain.answers import Extraction
@@ -140,12 +139,12 @@ class RewardProcess:
         self._process.wait()
         self._connection.close()
 
-    def _exchange(self, message: dict[str, Any], *, seconds: float) -> dict[str, Any]:
+    def _exchange(self, message: Mapping[str, object], *, seconds: float) -> reward_server.Reply:
         try:
             self._connection.send_bytes(json.dumps(message).encode())
             if not self._connection.poll(seconds):
                 raise _ProcessFailedError(f"took longer than {seconds:g} s")
-            reply: dict[str, Any] = json.loads(self._connection.recv_bytes())
+            reply: reward_server.Reply = json.loads(self._connection.recv_bytes())
         except (EOFError, ConnectionError) as error:
             raise _ProcessFailedError("its process died") from error
         return reply
