@@ -16,7 +16,7 @@ from memagent_batch.runs.claim import publish, remove_leftovers, removed_on_fail
 from memagent_batch.runs.finalise import SHOWN_MISSING
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.verdict import require_read, require_success
-from memagent_batch.training.rollouts.groups import COUNTS
+from memagent_batch.training.rollouts.groups import GROUP_COUNTS
 from memagent_batch.training.rollouts.rewarder import require_reward
 from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, RolloutsRecord, rollouts_record
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
@@ -114,7 +114,7 @@ def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, job: JobCon
     with removed_on_failure(output, tables=ROLLOUT_TABLES, run_id=run_id):
         reports = _project(plan, output, task=task)
         require_claim(output, run_id=run_id)
-        counts = {name: sum(report[name] for report in reports) for name in (*COUNTS, "reward_sum")}
+        counts = {name: sum(report[name] for report in reports) for name in (*GROUP_COUNTS, "reward_sum")}
         _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
     files = [name for report in reports for name in report["files"]]
     record = rollouts_record(counts, files, sampling=job.agent.sampling, rollouts=job.rollouts, run_id=run_id)

@@ -21,7 +21,7 @@ from memagent_batch.logs import EventKind
 from memagent_batch.masking import recorded, shown
 from memagent_batch.runs.manifest import package_versions
 from memagent_batch.training.bridges.exports import require_logprobs
-from memagent_batch.training.learner.batches import COLUMNS, conversations
+from memagent_batch.training.learner.batches import LEARNT_COLUMNS, conversations
 from memagent_batch.training.learner.learner import Learner, StepFigures, load_learner
 from memagent_batch.training.learner.network import sync, write_model
 from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 TRAINING_FORMAT = "memagent-training/1"
 METRICS_FILE = "metrics.jsonl"
 """A line for each step."""
-READ_COLUMNS = (*COLUMNS, "group_id", "sample", "reward", "weights_version", "tokenizer_hash")
+READ_COLUMNS = (*LEARNT_COLUMNS, "group_id", "sample", "reward", "weights_version", "tokenizer_hash")
 
 
 def train(training: TrainConfig) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from memagent_batch.evaluation.report.learning_curve import draw_curve
 from memagent_batch.files.location import Location
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
-from memagent_batch.training.learner.batches import COLUMNS
+from memagent_batch.training.learner.batches import LEARNT_COLUMNS
 from memagent_batch.training.learner.learner import Learner, StepFigures, choose_device, load_learner, together
 from memagent_batch.training.learner.network import sync, write_model
 from memagent_batch.training.learner.sampling import Sampler, mean_reward_of, write_step_rollouts
@@ -138,7 +138,7 @@ async def collect_step(
 def update_step(training: TrainLoopConfig, learner: Learner, step: Step, *, began: float) -> None:
     """Learns from a step's rollouts, and keeps weights, state and figures; the step began at `began`, monotonic."""
     collected = read_rollouts_record(step.place)
-    columns = (*COLUMNS, "sample", "reward")
+    columns = (*LEARNT_COLUMNS, "sample", "reward")
     groups = list(read_groups(step.place, files=collected["files"], columns=columns))
     figures = optimiser_steps(learner, groups, size=training.learner.questions_per_optimiser_step)
     shutil.rmtree(step.model, ignore_errors=True)  # half-written by a process that was killed here

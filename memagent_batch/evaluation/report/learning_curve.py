@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from memagent_batch.evaluation.report.canvas import Picture, canvas, colour_of, draw_legend, draw_scores, finish
 
-WIDTH = 9.6
+CURVE_WIDTH = 9.6
 """Width of the picture, inches."""
 
 
@@ -14,7 +14,7 @@ def draw_curve(lines: Sequence[Mapping[str, float | None]]) -> Picture | None:
         ("mean reward of the samples", "mean_reward", "o"),
         ("held-out questions, greedy", "held_out_reward", "s"),
     ]
-    with canvas(width=WIDTH, height=4.3) as figure:
+    with canvas(width=CURVE_WIDTH, height=4.3) as figure:
         axes = figure.subplots()
         words = []
         for place, (label, name, marker) in enumerate(drawn):
@@ -31,5 +31,5 @@ def draw_curve(lines: Sequence[Mapping[str, float | None]]) -> Picture | None:
             draw_scores(axes)
         axes.set_xlabel("step")
         axes.set_ylabel("mean reward")
-        draw_legend(figure, axes, width=WIDTH)
+        draw_legend(figure, axes, width=CURVE_WIDTH)
         return finish(figure, name="curve", alternative="; ".join(words))

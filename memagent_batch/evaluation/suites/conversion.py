@@ -43,7 +43,7 @@ def convert_suite(suite: Location, *, target: Location, foreign_format: ForeignF
     Args:
         suite: JSON or JSONL files: a file, folder or glob.
         target: Folder that is this conversion's alone.
-        foreign_format: Whose suite it is.
+        foreign_format: Its format.
 
     Raises:
         InputError: the suite is empty, or a record is malformed.
@@ -90,14 +90,14 @@ class SourceFile(TypedDict):
     key: str
 
 
-class Source(TypedDict):
+class ConvertedSource(TypedDict):
     """What was converted, as `suite.json` says it."""
 
     format: str
     files: list[SourceFile]
 
 
-def _source(suite: Location, *, foreign_format: ForeignFormat) -> Source:
+def _source(suite: Location, *, foreign_format: ForeignFormat) -> ConvertedSource:
     """What was converted, so that a changed file is converted again."""
     files = [
         SourceFile(
@@ -107,7 +107,7 @@ def _source(suite: Location, *, foreign_format: ForeignFormat) -> Source:
         )
         for file in foreign_files(suite)
     ]
-    return Source(format=foreign_format.value, files=files)
+    return ConvertedSource(format=foreign_format.value, files=files)
 
 
 def _groups(questions: Iterator[ForeignQuestion]) -> Iterator[list[ForeignQuestion]]:

@@ -12,20 +12,20 @@ from enum import StrEnum
 
 from memagent_batch.domain.scores import Metric
 from memagent_batch.errors import InputError
-from memagent_batch.evaluation.suites.ruler import Split, split_prompt
+from memagent_batch.evaluation.suites.ruler import Separation, split_prompt
 from memagent_batch.evaluation.suites.schemas import ConvertedQuestion
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.json_objects import JsonObject, read_objects
 from memagent_batch.inputs.records import Column, Kind, Presence, convert, refuse_missing
 from memagent_batch.inputs.shards import InputFile, list_files
 
-ENDINGS = (".jsonl", ".json", ".ndjson")
+SUITE_ENDINGS = (".jsonl", ".json", ".ndjson")
 """Files that are taken from a folder; a file that is named itself may end as it likes."""
 
 SPLIT_NAMES = frozenset({"validation", "test", "train", "dev"})
 """Names of files that say nothing of the task, which their folder then names."""
 
-EVALUATION_FILE = re.compile(r"eval_(?P<task>.+?)(?:_(?P<length>\d+))?")
+MEMAGENT_FILE = re.compile(r"eval_(?P<task>.+?)(?:_(?P<length>\d+))?")
 """MemAgent's file names: eval_TASK_LENGTH, and eval_N with a number of paragraphs."""
 
 FILLED = 0.5
@@ -33,7 +33,7 @@ FILLED = 0.5
 
 
 class ForeignFormat(StrEnum):
-    """Whose suite it is."""
+    """Format of a suite that another project made."""
 
     RULER = "ruler"
     """RULER: `input` with document and question in one, `outputs`, `length`."""
@@ -58,10 +58,10 @@ class ForeignQuestion:
     task: str
     """Name of the task."""
     length_tokens: int | None
-    """Length that was asked for, tokens; None where the record does not tell."""
+    """Requested length, tokens; None where the record does not state it."""
     metric: Metric
     """How the task is scored."""
-    split: Split
+    split: Separation
     """How document and question were separated."""
 
 
@@ -72,10 +72,11 @@ def foreign_files(suite: Location) -> list[InputFile]:
         InputError: there is none.
     """
     files = list_files(suite)
-    taken = [file for file in files if file.name.lower().endswith(ENDINGS)]
+    taken = [file for file in files if file.name.lower().endswith(SUITE_ENDINGS)]
     if not taken and (suite.is_folder() or len(files) > 1):
         raise InputError(
-            f"suite: {suite.uri} holds neither a suite of this project nor {', '.join(ENDINGS)} files; check the path"
+            f"suite: {suite.uri} holds neither a suite of this project nor {', '.join(SUITE_ENDINGS)} files; check the "
+            "path"
         )
     return taken or files
 
@@ -110,10 +111,10 @@ def read_foreign(suite: Location, *, foreign_format: ForeignFormat) -> Iterator[
     """
     for file in foreign_files(suite):
         for record in read_objects(suite.at(file.path)):
-            yield _question(record, file=file, foreign_format=foreign_format)
+            yield _foreign_question(record, file=file, foreign_format=foreign_format)
 
 
-def _question(record: JsonObject, *, file: InputFile, foreign_format: ForeignFormat) -> ForeignQuestion:
+def _foreign_question(record: JsonObject, *, file: InputFile, foreign_format: ForeignFormat) -> ForeignQuestion:
     match foreign_format:
         case ForeignFormat.RULER:
             return _ruler(record, file=file)
@@ -125,7 +126,7 @@ def _question(record: JsonObject, *, file: InputFile, foreign_format: ForeignFor
 
 def _ruler(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
     task = _task_of_file(file.path)
-    parts = split_prompt(_text(record, "input"), answer_prefix=str(record.value.get("answer_prefix") or ""))
+    parts = split_prompt(_record_text(record, "input"), answer_prefix=str(record.value.get("answer_prefix") or ""))
     if parts is None:
         raise InputError(
             f"{record.where}: `input` can't be taken apart into document and question: it ends with no question of "
@@ -145,15 +146,15 @@ def _ruler(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
 
 def _memagent(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
     stem = posixpath.splitext(posixpath.basename(file.path))[0]
-    named = EVALUATION_FILE.fullmatch(stem)
+    named = MEMAGENT_FILE.fullmatch(stem)
     task = named["task"] if named and named["length"] else stem
     key = "answers" if "answers" in record.value else "outputs"
     plain = Metric.ANY if task.startswith("qa") else Metric.ALL
     return ForeignQuestion(
         record_id=_record_id(record, file),
-        document=_text(record, "context"),
-        question=_text(record, "input"),
-        split=Split.GIVEN,
+        document=_record_text(record, "context"),
+        question=_record_text(record, "input"),
+        split=Separation.GIVEN,
         references=_references(record, key),
         task=task,
         length_tokens=int(named["length"]) if named and named["length"] else None,
@@ -162,7 +163,7 @@ def _memagent(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
 
 
 def _longbench(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
-    task = _text(record, "dataset")
+    task = _record_text(record, "dataset")
     if not str(record.value.get("input") or "").strip():
         raise InputError(
             f"{record.where}: the data set {task!r} asks no question (`input` is empty); write what is asked of the "
@@ -170,9 +171,9 @@ def _longbench(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
         )
     return ForeignQuestion(
         record_id=_record_id(record, file),
-        document=_text(record, "context"),
-        question=_text(record, "input"),
-        split=Split.GIVEN,
+        document=_record_text(record, "context"),
+        question=_record_text(record, "input"),
+        split=Separation.GIVEN,
         references=_references(record, "answers"),
         task=task,
         length_tokens=None,  # its `length` counts words
@@ -184,7 +185,7 @@ def _record_id(record: JsonObject, file: InputFile) -> str:
     return f"{file.name}:{record.number}"
 
 
-def _text(record: JsonObject, key: str) -> str:
+def _record_text(record: JsonObject, key: str) -> str:
     column = Column(name=key, kind=Kind.TEXT, presence=Presence.EVERY)
     if key not in record.value:
         refuse_missing(column, there=tuple(record.value), where=record.where)

@@ -63,7 +63,7 @@ class ConvertedQuestion(SuiteQuestion):
     split: str
 
 
-MISSING = "missing"
+STATUS_MISSING = "missing"
 """Status of a reading that the suite asks for and that the answers have no row of."""
 
 SCORES = pa.schema(

@@ -34,7 +34,7 @@ class SuiteInputs:
     """Name and hash of each input."""
 
 
-def read_inputs(
+def read_suite_inputs(
     *, model: str, essays: str | None, hotpotqa: str | None, squad: str | None, storage_options: Options
 ) -> SuiteInputs:
     """Loads the tokeniser and reads the files.
@@ -62,11 +62,11 @@ def read_inputs(
     record = {
         "tokenizer": InputRecord(name=model, sha256=tokenizer.sha256),
         "essays": InputRecord(name=shown(essays) if essays else OWN, sha256=texts_sha256(texts)),
-        **{name: _recorded(corpus) for name, corpus in (("hotpotqa", hotpot), ("squad", stanford)) if corpus},
+        **{name: _input_record(corpus) for name, corpus in (("hotpotqa", hotpot), ("squad", stanford)) if corpus},
     }
     materials = Materials(meter=Meter(tokenizer), texts=texts, hotpotqa=hotpot, squad=stanford)
     return SuiteInputs(materials=materials, record=record)
 
 
-def _recorded(corpus: Corpus) -> InputRecord:
+def _input_record(corpus: Corpus) -> InputRecord:
     return InputRecord(name=shown(corpus.name), sha256=corpus.sha256)

@@ -16,14 +16,14 @@ from memagent_batch.evaluation.suites.schemas import (
     SuiteQuestion,
 )
 from memagent_batch.evaluation.suites.writer import (
-    ASKED,
+    ASKED_ENTRY,
     claim_suite,
     delete_unfinished,
     write_suite_record,
 )
 from memagent_batch.evaluation.tasks.inputs import InputRecord
-from memagent_batch.evaluation.tasks.sample import Materials, Sample, SampleRequest
-from memagent_batch.evaluation.tasks.tasks import TASKS, Task
+from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
+from memagent_batch.evaluation.tasks.tasks import TASKS, SuiteTask
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import RowGroupWriter, open_row_groups
 from memagent_batch.runs.manifest import package_versions
@@ -109,7 +109,7 @@ def make_suite(
     except (MemagentError, KeyboardInterrupt):
         delete_unfinished(output)
         raise
-    write_suite_record(output, {ASKED: asked, "inputs": inputs, "cells": cells, "versions": package_versions()})
+    write_suite_record(output, {ASKED_ENTRY: asked, "inputs": inputs, "cells": cells, "versions": package_versions()})
     return True
 
 
@@ -148,7 +148,7 @@ def sample_requests(cell: Cell, plan: SuitePlan) -> Iterator[SampleRequest]:
         )
 
 
-def _trials(plan: SuitePlan) -> Iterator[tuple[SampleRequest, Task]]:
+def _trials(plan: SuitePlan) -> Iterator[tuple[SampleRequest, SuiteTask]]:
     """Samples that fail first if any does: the last of the shortest length, and of the longest where sources end."""
     for name in plan.tasks:
         task = TASKS[name]
@@ -185,7 +185,7 @@ def _write_cell(
     )
 
 
-def _question_row(sample: Sample, *, document_id: str, task: str) -> SuiteQuestion:
+def _question_row(sample: SuiteSample, *, document_id: str, task: str) -> SuiteQuestion:
     """The sample's question; its length is known when all samples of its cell are made."""
     return SuiteQuestion(
         question_id=document_id,

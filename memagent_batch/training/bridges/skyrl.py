@@ -75,10 +75,10 @@ class SkyrlBridge:
 
     def settings(self, exported: Exported) -> dict[str, str]:
         """See `Bridge`."""
-        return {OVERRIDES_FILE: override_lines(_overrides(exported))}
+        return {OVERRIDES_FILE: override_lines(_skyrl_overrides(exported))}
 
 
-def _overrides(exported: Exported) -> dict[str, object]:
+def _skyrl_overrides(exported: Exported) -> dict[str, object]:
     """What the table decides, and the objective of Multi-Conv DAPO (MemAgent, arXiv 2507.02259)."""
     algorithm = "trainer.algorithm"
     return {

@@ -10,7 +10,7 @@ from skyrl.train.generators.base import GeneratorInput, GeneratorInterface, Gene
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.training.bridges.bridge import Locator
-from memagent_batch.training.bridges.exports import read_turns
+from memagent_batch.training.bridges.exports import read_exported_turns
 
 
 class ReplayingGenerator(GeneratorInterface):  # type: ignore[misc]  # SkyRL is not installed where types are checked
@@ -42,7 +42,7 @@ class ReplayingGenerator(GeneratorInterface):  # type: ignore[misc]  # SkyRL is 
 
     async def _read(self, locator: Locator, trajectory: TrajectoryID) -> pa.Table:
         row_group = locator["first_row_group"] + trajectory.repetition_id
-        return await asyncio.to_thread(read_turns, self._export, file=locator["file"], row_group=row_group)
+        return await asyncio.to_thread(read_exported_turns, self._export, file=locator["file"], row_group=row_group)
 
 
 def _output(samples: list[tuple[pa.Table, TrajectoryID]]) -> GeneratorOutput:

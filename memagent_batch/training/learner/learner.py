@@ -26,13 +26,13 @@ class StepFigures:
     kl: float | None
     """Estimated divergence from the reference, nats a token; None without a reference."""
     clip_fraction: float
-    """Share of tokens whose ratio was clipped, and which so taught nothing."""
+    """Share of tokens with a clipped ratio, which have no gradient."""
     mean_ratio: float
     """Mean ratio of probabilities, now to when drawn; 1 but for rounding where nothing was learnt since."""
     max_logprob_change: float
     """Largest change of a token's log-probability since it was drawn, nats."""
     entropy: float
-    """Mean of minus the log-probability of the drawn tokens, nats: what they tell of the entropy."""
+    """Mean of minus the log-probability of the drawn tokens, nats: an estimate of the entropy."""
     gradient_norm: float
     """Norm of the gradient before it was clipped."""
     learning_rate: float

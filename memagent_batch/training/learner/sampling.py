@@ -40,7 +40,7 @@ class Sampler:
     """Reads tasks with an engine that has been started."""
 
     def __init__(self, engine: Engine, training: TrainLoopConfig) -> None:
-        """Takes the engine, and the loop whose model it serves and whose sampling it draws with."""
+        """Takes the engine, and the loop that sets its model and its sampling."""
         self._engine = engine
         self._training = training
         self._tokenizer = make_tokenizer(training.agent)

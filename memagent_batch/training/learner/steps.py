@@ -1,4 +1,4 @@
-"""The loop's state on disk: a folder for each step, of which every part appears whole or not at all.
+"""The loop's state on disk: a folder for each step. Each file in it appears whole or not at all.
 
 loop.json              what the loop is, so that another command can't go on in it
 steps/00003/rollouts/  what was collected; whole once rollouts.json is there
@@ -27,7 +27,7 @@ from memagent_batch.training.learner.network import sync
 from memagent_batch.training.rollouts.table import ROLLOUTS_FILE
 
 LOOP_FORMAT = "memagent-loop/1"
-LOOP_FILE, UPDATE_FILE, EVALUATION_FILE = "loop.json", "update.json", "evaluation.json"
+LOOP_FILE, UPDATE_FILE, HELD_OUT_FILE = "loop.json", "update.json", "evaluation.json"
 MODEL_FOLDER, STATE_FILE = "model", "state.pt"
 
 FREE_KNOBS = (
@@ -83,7 +83,7 @@ class Step:
 
     def evaluation(self) -> Figures | None:
         """What became of the held-out questions; None where they were not read."""
-        return read_json(self.place / EVALUATION_FILE)
+        return read_json(self.place / HELD_OUT_FILE)
 
     def write_update(self, figures: Figures) -> None:
         """Ends the update: model and state are there."""
@@ -92,10 +92,10 @@ class Step:
 
     def write_evaluation(self, figures: HeldOutFigures) -> None:
         """Keeps what became of the held-out questions."""
-        write_json(self.place / EVALUATION_FILE, figures)
+        write_json(self.place / HELD_OUT_FILE, figures)
 
     def drop_weights(self, *, keep_model: bool) -> None:
-        """Removes what no later step needs; the state last, so that it tells of a removal that was cut short."""
+        """Removes what no later step needs; the state last, so that an interrupted removal is noticed."""
         if not keep_model:
             shutil.rmtree(self.model, ignore_errors=True)
         self.state.unlink(missing_ok=True)

@@ -40,7 +40,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedQuestion:
-    """A question with references and a document that it is asked of, whose text is not read yet."""
+    """A question with references, and the document that it is about; the text is not read yet."""
 
     document: Mapping[str, object]
     """Row of the document's index: where its text is."""

@@ -16,7 +16,7 @@ from memagent_batch.training.rollouts.table import ROLLOUTS, ROLLOUTS_FILE, ROLL
 BATCH_ROWS = 1024
 """Rows that are read at once."""
 
-COLUMNS = (
+SAMPLE_COLUMNS = (
     "group_id",
     "document_id",
     "question_id",
@@ -69,8 +69,8 @@ def read_groups(output: Location, *, files: Sequence[str], columns: Sequence[str
 
 
 def read_samples(output: Location, *, files: Sequence[str]) -> Iterator[pa.Table]:
-    """Streams the samples with the columns `COLUMNS`, each with all its rows; otherwise as `read_groups`."""
-    return _whole(_batches(output, files, columns=COLUMNS), by=("group_id", "sample"))
+    """Streams the samples with the columns `SAMPLE_COLUMNS`, each with all its rows; otherwise as `read_groups`."""
+    return _whole(_batches(output, files, columns=SAMPLE_COLUMNS), by=("group_id", "sample"))
 
 
 def _batches(output: Location, files: Sequence[str], *, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -90,13 +90,13 @@ def _whole(batches: Iterable[pa.Table], *, by: Sequence[str]) -> Iterator[pa.Tab
     """Tables of neighbouring rows that agree in these columns, over the borders of batches and files."""
     held: list[pa.Table] = []
     for rows in batches:
-        *whole, last = _cut(pa.concat_tables([*held, rows]), by=by)
+        *whole, last = _cut_where_keys_differ(pa.concat_tables([*held, rows]), by=by)
         yield from whole
         held = [last]
     yield from held
 
 
-def _cut(rows: pa.Table, *, by: Sequence[str]) -> list[pa.Table]:
+def _cut_where_keys_differ(rows: pa.Table, *, by: Sequence[str]) -> list[pa.Table]:
     keys = list(zip(*(rows[name].to_pylist() for name in by), strict=True))
     starts = [0, *(row for row in range(1, len(keys)) if keys[row] != keys[row - 1]), len(keys)]
     return [rows.slice(start, stop - start) for start, stop in pairwise(starts)]

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, TypedDict
 
-POLL_SECONDS = 0.5
+PARENT_SECONDS = 0.5
 """Time between two looks at the parent; polled, because Linux's parent-death signal fires when the *thread* that
 started the process ends, which says nothing about the parent."""
 
@@ -99,7 +99,7 @@ def end() -> None:
 
 def _end_with(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(POLL_SECONDS)
+        time.sleep(PARENT_SECONDS)
     end()
 
 

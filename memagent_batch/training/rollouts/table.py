@@ -98,10 +98,10 @@ def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, r
         for rows in group.to_batches(max_chunksize=_rows_of_a_file(group)):
             held.append(pa.Table.from_batches([rows]))
             if sum(table.nbytes for table in held) >= FILE_BYTES:
-                yield _write(output, held, name=f"{name}-{number:04d}.parquet")
+                yield _write_file(output, held, name=f"{name}-{number:04d}.parquet")
                 held, number = [], number + 1
     if held:
-        yield _write(output, held, name=f"{name}-{number:04d}.parquet")
+        yield _write_file(output, held, name=f"{name}-{number:04d}.parquet")
 
 
 def write_record(
@@ -148,7 +148,7 @@ def _rows_of_a_file(group: pa.Table) -> int:
     return max(int(FILE_BYTES * group.num_rows / max(group.nbytes, 1)), 1)
 
 
-def _write(output: Location, tables: list[pa.Table], *, name: str) -> str:
+def _write_file(output: Location, tables: list[pa.Table], *, name: str) -> str:
     place = f"{ROLLOUTS_FOLDER}/{name}"
     (output / place).write_bytes(parquet_bytes(pa.concat_tables(tables)))
     return place
