@@ -31,7 +31,7 @@ SCENARIOS = (
     Scenario(
         name="ceiling",
         answers="How much of vLLM's own speed reaches the readings?",
-        module="benchmarks.ceiling",
+        module="benchmarks.ceiling.ceiling",
         runs=3,
     ),
     Scenario(

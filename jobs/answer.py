@@ -29,10 +29,10 @@ MANUAL = Manual(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Answers the questions over the documents; returns the exit code."""
-    return run_command(partial(_answer, sys.argv[1:] if arguments is None else arguments))
+    return run_command(partial(_run_answer, sys.argv[1:] if arguments is None else arguments))
 
 
-def _answer(arguments: Sequence[str]) -> None:
+def _run_answer(arguments: Sequence[str]) -> None:
     job = parse_settings(JobSettings, MANUAL, arguments).job()
     with step("checking inputs and model"):
         from pipelines.check import check  # here, so that --help needs neither ray nor an engine

@@ -8,12 +8,12 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar
 
 from jobs.options import HELP, Manual, OptionParser, knob_values, remedy
-from jobs.settings import ENV_PREFIX, Settings, read_settings, read_yaml
+from jobs.settings import ENV_PREFIX, SettingsT, read_settings, read_yaml
 from memagent_batch.config import LogFormat
 from memagent_batch.errors import (
     MemagentError,
@@ -60,17 +60,22 @@ COMMANDS = {
     "prompts": "lists, shows and imports prompt sets",
     "evaluate": "makes test suites, runs and scores them, and draws the results",
 }
+EVALUATE_COMMANDS = {
+    "make": "writes a suite of documents and questions, at any list of lengths",
+    "run": "reads a suite with one or several policies or models, and scores the answers",
+    "score": "scores any answers table against a suite",
+    "report": "draws the results of `run`: a page, pictures, and every failure's memory trace",
+}
 
 Main = Callable[[Sequence[str]], int]
 """Runs a command with its arguments; returns the exit code."""
-SettingsT = TypeVar("SettingsT", bound=Settings)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command that the first argument names; returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        code = _run(arguments)
+        code = _run_first(arguments)
         if sys.stdout is not None:  # else `run_command` has seen that its reader has gone
             sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has gone, as in `| head`
@@ -186,15 +191,18 @@ def _refuse(message: str, arguments: Sequence[str]) -> int:
     return EXIT_USAGE
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run_first(arguments: Sequence[str]) -> int:
     if "--version" in (*arguments[:1], *arguments[-1:]) and not any(name.startswith("-") for name in arguments[1:-1]):
         print(f"memagent-batch {version('memagent-batch')}")
         return 0
-    return run_named(arguments, COMMANDS, command="memagent", main_of=_main_of)
+    return run_named(arguments, COMMANDS, command="memagent", main_of=_command_main)
 
 
-def _main_of(name: str) -> Main:
-    main_: Main = importlib.import_module(f"jobs.{name}").main
+def _command_main(name: str, *, package: str = "jobs") -> Main:
+    if (package, name) == ("jobs", "evaluate"):
+        main_of = partial(_command_main, package="jobs.evaluate")
+        return partial(run_named, names=EVALUATE_COMMANDS, command="memagent evaluate", main_of=main_of)
+    main_: Main = importlib.import_module(f"{package}.{name}").main
     return main_
 
 

@@ -21,14 +21,14 @@ from memagent_batch.evaluation.needles.facts import Split
 from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_task
 from memagent_batch.wiring import TINY_MODEL
 
-CONFIG = Path(__file__).parent / "configs" / "tiny.yaml"
+JOB_FILE = Path(__file__).parent / "configs" / "tiny.yaml"
 NUM_DOCUMENTS = 24
 NUM_SHARDS = 4
-SHORTEST_TOKENS = 2_000
+SHORTEST_DOCUMENT_TOKENS = 2_000
 LONGEST_TOKENS = 200_000
 NUM_DISTRACTORS = 3
 """Other needles in each document: four keys in all, as in RULER's first multi-key task."""
-SEED = 20_260_101
+DEMO_SEED = 20_260_101
 
 
 def main() -> int:
@@ -42,14 +42,14 @@ def main() -> int:
         make_corpus(folder)
     code = answer(
         [
-            *("--config", str(CONFIG)),
+            *("--config", str(JOB_FILE)),
             *("--documents", str(folder / "documents")),
             *("--questions", str(folder / "questions.parquet")),
             *("--output", str(folder / "run")),
         ]
     )
     if code == 0:
-        _show(folder)
+        _print_scores(folder)
     return code
 
 
@@ -76,7 +76,7 @@ def make_corpus(folder: Path) -> None:
     pq.write_table(pa.Table.from_pylist(questions), folder / "questions.parquet")
 
 
-def score(folder: Path) -> list[dict[str, Any]]:
+def scored_rows(folder: Path) -> list[dict[str, Any]]:
     """The rows of `answers` in order of length, with `references` and whether the answer is `right`."""
     questions = pq.read_table(folder / "questions.parquet").to_pylist()
     references = {(row["document_id"], row["question_id"]): row["references"] for row in questions}
@@ -87,8 +87,8 @@ def score(folder: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["num_document_tokens"] or 0)
 
 
-def _show(folder: Path) -> None:
-    rows = score(folder)
+def _print_scores(folder: Path) -> None:
+    rows = scored_rows(folder)
     print(f"\n{'document':<13}{'tokens':>9}{'turns':>7}{'prompt tokens':>15}{'seconds':>9}  {'answer':<14}reference")
     for row in rows:
         seconds = (row["finished_at"] - row["started_at"]).total_seconds() if row["started_at"] else 0.0
@@ -107,12 +107,12 @@ def _show(folder: Path) -> None:
 
 def _tasks() -> Iterator[NeedleTask]:
     """Documents whose lengths grow geometrically."""
-    rng = random.Random(SEED)
+    rng = random.Random(DEMO_SEED)
     tokenizer = load_tokenizer(str(TINY_MODEL))
-    growth = (LONGEST_TOKENS / SHORTEST_TOKENS) ** (1 / (NUM_DOCUMENTS - 1))
+    growth = (LONGEST_TOKENS / SHORTEST_DOCUMENT_TOKENS) ** (1 / (NUM_DOCUMENTS - 1))
     haystacks = list(Haystack)
     for number in range(NUM_DOCUMENTS):
-        length = round(SHORTEST_TOKENS * growth**number)
+        length = round(SHORTEST_DOCUMENT_TOKENS * growth**number)
         yield make_task(
             rng,
             length=length,

@@ -56,10 +56,11 @@ def _diff(arguments: Sequence[str]) -> None:
         raise SettingsError(f"--to: {options.to} does not end in .parquet, the one format that is written; rename it")
     storage_options = options.storage_options
     before, after = (
-        _run(name, output=options.output, storage_options=storage_options) for name in (options.before, options.after)
+        _past_run(name, output=options.output, storage_options=storage_options)
+        for name in (options.before, options.after)
     )
     counts: Counter[str] = Counter()
-    tables = _counted(compare_runs(before, after), counts)
+    tables = _with_counts(compare_runs(before, after), counts)
     if options.to:
         Location(uri=options.to, storage_options=storage_options).write_bytes(_parquet(tables))
     elif options.json:
@@ -67,11 +68,11 @@ def _diff(arguments: Sequence[str]) -> None:
         return
     else:
         _print_table(tables)
-    summary = _summary(before, after, counts)
-    print(json.dumps(summary) if options.json else _sentence(summary))
+    summary = _change_summary(before, after, counts)
+    print(json.dumps(summary) if options.json else _summary_sentence(summary))
 
 
-def _run(name: str, *, output: str | None, storage_options: StorageOptions) -> PastRun:
+def _past_run(name: str, *, output: str | None, storage_options: StorageOptions) -> PastRun:
     """The run that an argument names."""
     if output is None and name in {LATEST, PREVIOUS}:
         raise SettingsError("--output: missing; say where the runs wrote, or give two outputs")
@@ -80,7 +81,7 @@ def _run(name: str, *, output: str | None, storage_options: StorageOptions) -> P
     return find_run(Location(uri=output, storage_options=storage_options), name)
 
 
-def _counted(tables: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
+def _with_counts(tables: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
     for table in tables:
         counts.update(table["change"].to_pylist())
         yield table
@@ -101,21 +102,21 @@ def _print_json(tables: Iterable[pa.Table]) -> None:
 
 
 def _print_table(tables: Iterable[pa.Table]) -> None:
-    print(_line({name: name for name in WIDTHS}))
+    print(_cells_line({name: name for name in WIDTHS}))
     for table in tables:
         for row in table.to_pylist():
-            print("\n".join(_lines(row)))
+            print("\n".join(_row_lines(row)))
 
 
-def _lines(row: dict[str, Any]) -> Iterator[str]:
+def _row_lines(row: dict[str, Any]) -> Iterator[str]:
     """A row of `DIFFERENCES` for the screen: one line of cells, and its texts below."""
-    yield _line(
+    yield _cells_line(
         {
             "document": row["document_id"],
             "question": f"{row['question_id']} #{row['sample']}" if row["sample"] else row["question_id"],
             "why": f"{row['change']}: {', '.join(row['why'])}",
-            "before": _answer(row, "before"),
-            "after": _answer(row, "after"),
+            "before": _answer_of(row, "before"),
+            "after": _answer_of(row, "after"),
         }
     )
     questions_differ = row["question_before"] != row["question_after"]
@@ -125,11 +126,11 @@ def _lines(row: dict[str, Any]) -> Iterator[str]:
                 yield f"    {name} {side}: {cut(row[f'{name}_{side}'], TEXT_WIDTH)}"
 
 
-def _line(cells: dict[str, str]) -> str:
+def _cells_line(cells: dict[str, str]) -> str:
     return " ".join(f"{cut(cells[name], width):<{width}}" for name, width in WIDTHS.items()).rstrip()
 
 
-def _answer(row: dict[str, Any], side: str) -> str:
+def _answer_of(row: dict[str, Any], side: str) -> str:
     """The answer of one run in a few words."""
     status, answer = row[f"status_{side}"], row[f"answer_{side}"]
     if status is None:
@@ -141,7 +142,7 @@ def _answer(row: dict[str, Any], side: str) -> str:
     return str(answer)
 
 
-def _summary(before: PastRun, after: PastRun, counts: Counter[str]) -> dict[str, Any]:
+def _change_summary(before: PastRun, after: PastRun, counts: Counter[str]) -> dict[str, Any]:
     return {
         "before": before.run_id,
         "after": after.run_id,
@@ -151,7 +152,7 @@ def _summary(before: PastRun, after: PastRun, counts: Counter[str]) -> dict[str,
     }
 
 
-def _sentence(summary: dict[str, Any]) -> str:
+def _summary_sentence(summary: dict[str, Any]) -> str:
     return (
         f"{summary['before']} -> {summary['after']}: {summary['changed']} changed, {summary['added']} added, "
         f"{summary['removed']} removed, of {summary['asked_before']} -> {summary['asked_after']} readings"

@@ -31,7 +31,7 @@ PATHS = frozenset({"documents", "questions", "output", "rollouts", "loop.held_ou
 SEAMS = {seam.knob: seam for seam in (POLICIES, ENGINES, REWARDS)}
 """Knobs whose value is a kind."""
 
-CONFIG = "A job file: YAML, with `name: value` on each line."
+CONFIG_HELP = "A job file: YAML, with `name: value` on each line."
 SOURCES = "Options can also stand in a YAML file (--config FILE) or in MEMAGENT_... variables."
 
 _OPTION = re.compile(r"--[A-Za-z][A-Za-z0-9_.-]*")
@@ -167,7 +167,7 @@ class OptionParser(argparse.ArgumentParser):
         knobs = {knob.name: knob for knob in knobs_of(kind)}
         for name in self.manual.common:
             _add(self, knobs.pop(name), self.manual)
-        self.add_argument("--config", metavar="FILE", help=CONFIG)
+        self.add_argument("--config", metavar="FILE", help=CONFIG_HELP)
         others = self.add_argument_group("all other options")
         for knob in knobs.values():
             self._hidden.append(_add(others, knob, self.manual))
@@ -235,7 +235,7 @@ def _dashed(argument: str) -> str:
 
 
 def remedy(name: str, names: Iterable[str], *, see: str = "--help-all") -> str:
-    """What to do about a name that there is not: the nearest one, or where all stand."""
+    """What to do about an unknown name: the nearest one, or where all names are listed."""
     nearest = nearest_name(name, names)
     return f"did you mean {nearest}?" if nearest else f"see {see}"
 

@@ -30,10 +30,10 @@ MANUAL = Manual(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the plan as JSON; returns the exit code."""
-    return run_command(partial(_plan, sys.argv[1:] if arguments is None else arguments))
+    return run_command(partial(_run_plan, sys.argv[1:] if arguments is None else arguments))
 
 
-def _plan(arguments: Sequence[str]) -> None:
+def _run_plan(arguments: Sequence[str]) -> None:
     parser = OptionParser(MANUAL)
     parser.add_argument("--tokens-per-second", type=float, metavar="N", help="speed of one replica, for the hours")
     parser.add_argument("--price-per-hour", type=float, metavar="N", help="price of one replica, for the cost")

@@ -52,16 +52,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main_of(name: str) -> Callable[[Sequence[str]], int]:
-    mains = {"list": _list, "show": _show, "import": _import}
+    mains = {"list": _list_sets, "show": _show_set, "import": _import}
     return lambda arguments: run_command(partial(mains[name], arguments))
 
 
-def _list(arguments: Sequence[str]) -> None:
+def _list_sets(arguments: Sequence[str]) -> None:
     OptionParser(MANUALS["list"]).parse_args(arguments)
     print(list_prompts())
 
 
-def _show(arguments: Sequence[str]) -> None:
+def _show_set(arguments: Sequence[str]) -> None:
     parser = OptionParser(MANUALS["show"])
     parser.add_argument("prompt_set", help="name of a built-in prompt set, or a prompt set file (JSON, YAML)")
     print(show_prompts(parser.parse_args(arguments).prompt_set))
@@ -84,7 +84,9 @@ def _import(arguments: Sequence[str]) -> None:
 def list_prompts() -> str:
     """The built-in prompt sets, one line each."""
     rows = [("NAME", "VERSION", "ANSWER FORMS", "SHA-256")]
-    rows += [(prompts.name, prompts.version, _forms(prompts), prompts.sha256) for prompts in BUILT_IN_PROMPTS.values()]
+    rows += [
+        (prompts.name, prompts.version, _form_names(prompts), prompts.sha256) for prompts in BUILT_IN_PROMPTS.values()
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([*lines, "", "`memagent prompts import FILE` adds the official ones, as a file."])
@@ -102,7 +104,7 @@ def show_prompts(name_or_path: str) -> str:
     texts += [(f"direct, form {form}", text) for form, text in sorted(prompts.direct.items())]
     texts += [("merge", prompts.merge)] if prompts.merge else []
     texts += [("word that keeps the memory", prompts.keep_word)] if prompts.keep_word else []
-    return "\n".join([_summary(prompts), *(f"\n--- {title} ---\n{text}" for title, text in texts)])
+    return "\n".join([_set_summary(prompts), *(f"\n--- {title} ---\n{text}" for title, text in texts)])
 
 
 def import_prompts(file: Path, *, output: Path | None = None, name: str | None = None) -> str:
@@ -136,11 +138,11 @@ def _import_report(imported: OfficialImport, *, target: Path) -> str:
         for check in imported.checks
     ]
     return "\n".join(
-        [_summary(imported.prompts), "", "texts:", *checks, "", _verdict(imported), _use(imported, target)]
+        [_set_summary(imported.prompts), "", "texts:", *checks, "", _import_verdict(imported), _use(imported, target)]
     )
 
 
-def _verdict(imported: OfficialImport) -> str:
+def _import_verdict(imported: OfficialImport) -> str:
     if not imported.is_published:
         return "Some texts differ from the published ones; no published checkpoint was trained on them."
     if not imported.checkpoints:
@@ -163,19 +165,19 @@ def _use(imported: OfficialImport, target: Path) -> str:
     return f"Written to {target}; use it with --prompt-set {target}{option}"
 
 
-def _summary(prompts: PromptSet) -> str:
+def _set_summary(prompts: PromptSet) -> str:
     return "\n".join(
         [
             f"name:          {prompts.name}",
             f"version:       {prompts.version}",
             f"SHA-256:       {prompts.sha256}",
-            f"answer forms:  {_forms(prompts)}",
+            f"answer forms:  {_form_names(prompts)}",
             f"note:          {prompts.note}",
         ]
     )
 
 
-def _forms(prompts: PromptSet) -> str:
+def _form_names(prompts: PromptSet) -> str:
     return ", ".join(sorted(prompts.answers))
 
 

@@ -14,8 +14,8 @@ from memagent_batch.files.parquet import read_parquet
 from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 
 SHOWN_ANSWERS = 3
-COLUMNS = ("document_id", "question", "status", "answer", "response", "error_message")
-GAP = "  "
+SHOWN_COLUMNS = ("document_id", "question", "status", "answer", "response", "error_message")
+COLUMN_GAP = "  "
 """Between columns."""
 
 
@@ -30,14 +30,14 @@ def ending(output: Location, manifest: Mapping[str, Any], *, num_columns: int) -
     counts, folder = manifest["counts"], str(output).rstrip("/")
     format_ = manifest["settings"]["table_format"]
     parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("ok", "failed", "not_read") if counts.get(name)]
-    rows = list(islice(_rows(output, manifest["files"][ANSWERS_FOLDER], format_=format_), SHOWN_ANSWERS))
+    rows = list(islice(_answer_rows(output, manifest["files"][ANSWERS_FOLDER], format_=format_), SHOWN_ANSWERS))
     tables = (ANSWERS_FOLDER, MEMORIES_FOLDER)
     places = [f"  {name:<9} {folder}/{name}/   {counts[f'{name}_rows']:,} rows" for name in tables]
     return "\n".join(
         [
             f"{counts['asked']:,} readings: {', '.join(parts)}; {manifest['seconds']:,.0f} s",
             "",
-            *_lines(rows, num_columns=num_columns),
+            *_answer_lines(rows, num_columns=num_columns),
             "",
             *places,
             f"  manifest  {folder}/manifest.json",
@@ -55,32 +55,32 @@ def _commands(folder: str, manifest: Mapping[str, Any]) -> Iterator[str]:
     yield f'  python: memagent_batch.table_files("{folder}", "{ANSWERS_FOLDER}")   # the files to read'
 
 
-def _rows(output: Location, files: list[str], *, format_: str) -> Iterator[dict[str, Any]]:
+def _answer_rows(output: Location, files: list[str], *, format_: str) -> Iterator[dict[str, Any]]:
     """Rows of the answers, one file after another."""
     for name in files:
         with storage_errors(output.uri):
             if format_ == TableFormat.PARQUET:
-                table = read_parquet(output / name, columns=COLUMNS)
+                table = read_parquet(output / name, columns=SHOWN_COLUMNS)
             else:
                 with (output / name).open() as stream:
-                    table = pa.ipc.open_file(stream).read_all().select(COLUMNS)
+                    table = pa.ipc.open_file(stream).read_all().select(SHOWN_COLUMNS)
         yield from table.to_pylist()
 
 
-def _lines(rows: Sequence[Mapping[str, Any]], *, num_columns: int) -> Iterator[str]:
+def _answer_lines(rows: Sequence[Mapping[str, Any]], *, num_columns: int) -> Iterator[str]:
     """The rows side by side: as much of each document, question and answer as a line of the screen has room for."""
     documents = max((len(row["document_id"]) for row in rows), default=0)
     questions = max((len(row["question"]) for row in rows), default=0)
     document_width = min(documents, num_columns // 4)
     question_width = min(questions, num_columns // 3)
-    answer_width = max(1, num_columns - document_width - question_width - 3 * len(GAP))
+    answer_width = max(1, num_columns - document_width - question_width - 3 * len(COLUMN_GAP))
     for row in rows:
         document, question = cut(row["document_id"], document_width), cut(row["question"], question_width)
-        answer = cut(_answer(row), answer_width)
-        yield f"{GAP}{document:<{document_width}}{GAP}{question:<{question_width}}{GAP}{answer}"
+        answer = cut(_shown_answer(row), answer_width)
+        yield f"{COLUMN_GAP}{document:<{document_width}}{COLUMN_GAP}{question:<{question_width}}{COLUMN_GAP}{answer}"
 
 
-def _answer(row: Mapping[str, Any]) -> str:
+def _shown_answer(row: Mapping[str, Any]) -> str:
     if row["status"] != Status.OK:
         return f"{row['status']}: {row['error_message']}"
     return row["answer"] or row["response"] or "(no answer)"

@@ -33,7 +33,7 @@ from memagent_batch.plugins import ENGINES, POLICIES, REWARDS
 ENV_PREFIX = "MEMAGENT_"
 DOCUMENTS = SourceConfig.model_fields["documents"].description
 
-WORDS = {
+PROBLEM_WORDS = {
     "int_parsing": "{input} is no whole number",
     "int_type": "{input} is no whole number",
     "int_from_float": "{input} is no whole number",
@@ -188,7 +188,7 @@ def read_yaml(file: Path, *, option: str) -> Any:
 def readable(error: ValidationError, *, kind: type[BaseModel]) -> str:
     """Each wrong knob on a line, by the name that it has in a job file, with what to do."""
     names = [knob.name for knob in knobs_of(kind)]
-    return "\n  ".join(_line(problem, names=names) for problem in error.errors())
+    return "\n  ".join(_problem_line(problem, names=names) for problem in error.errors())
 
 
 def _job_file(config: str | None) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def _require_known_environment(kind: type[BaseModel], *, ignored: frozenset[str]
                 raise SettingsError(f"environment variable {name}: there is no knob {knob!r}; {remedy(name, names)}")
 
 
-def _line(problem: Mapping[str, Any], *, names: list[str]) -> str:
+def _problem_line(problem: Mapping[str, Any], *, names: list[str]) -> str:
     knob = ".".join(part for part in problem["loc"] if isinstance(part, str))
     which = "".join(f", number {part + 1}" for part in problem["loc"] if isinstance(part, int))
     text = _explanation(problem, knob=knob, names=names)
@@ -230,10 +230,10 @@ def _explanation(problem: Mapping[str, Any], *, knob: str, names: list[str]) -> 
         return f"there is no such knob; {remedy(knob, names)}"
     if kind == "missing":
         return f"missing; give --{knob.replace('_', '-')}, or set it in the job file"
-    shown = _shown(problem["input"])
+    shown = _shown_input(problem["input"])
     if kind in CHOICES:
         return _choice(shown, message=message)
-    return WORDS[kind].format(input=shown, **problem.get("ctx", {})) if kind in WORDS else message
+    return PROBLEM_WORDS[kind].format(input=shown, **problem.get("ctx", {})) if kind in PROBLEM_WORDS else message
 
 
 def _choice(shown: str, *, message: str) -> str:
@@ -243,7 +243,7 @@ def _choice(shown: str, *, message: str) -> str:
     return f"{shown} is none of {choices}" + (f"; did you mean {nearest}?" if nearest else "")
 
 
-def _shown(value: Any) -> str:
+def _shown_input(value: Any) -> str:
     """A value that was given, as far as a line has room."""
     if not isinstance(value, str | int | float) or len(str(value)) > SHOWN_CHARACTERS:
         return "this"

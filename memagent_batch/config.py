@@ -360,7 +360,7 @@ class RolloutConfig(Section):
     advantage: Advantage = Advantage.CENTRED
     """How rewards become advantages."""
     overlong: Overlong = Overlong.KEEP
-    """What becomes of a sample of which a turn was cut at its budget."""
+    """What becomes of a sample that has a turn cut at its budget."""
     drop_equal: bool = False
     """Leave out groups whose rewards are all equal, which teach nothing (dynamic sampling); they are counted."""
     data_source: str = ""
@@ -479,7 +479,7 @@ class LoopConfig(Section):
     evaluate_every: Count = 10
     """Steps between two readings of the held-out questions."""
     keep_every: Count | None = None
-    """Keep the model of every so manieth step; the last one is always kept."""
+    """Keep the model of every n-th step; the last one is always kept."""
     seed: int = 0
     """Source of the order in which questions are taken."""
 

@@ -16,9 +16,9 @@ from memagent_batch.runs.claim import publish, remove_leftovers, removed_on_fail
 from memagent_batch.runs.finalise import SHOWN_MISSING
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.verdict import require_read, require_success
-from memagent_batch.training.rollouts.groups import COUNTS
+from memagent_batch.training.rollouts.groups import GROUP_COUNTS
 from memagent_batch.training.rollouts.rewarder import require_reward
-from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, rollouts_record
+from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, RolloutsRecord, rollouts_record
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer_plan
@@ -26,7 +26,7 @@ from pipelines.check import check
 from pipelines.plan import make_plan
 
 
-def collect(job: JobConfig) -> dict[str, Any]:
+def collect(job: JobConfig) -> RolloutsRecord:
     """Samples every reading, writes `rollouts/` beside the tables of `answer`, and returns what `rollouts.json` says.
 
     Raises:
@@ -96,7 +96,7 @@ def require_references(plan: Plan) -> None:
         )
 
 
-def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, job: JobConfig) -> dict[str, Any]:
+def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, job: JobConfig) -> RolloutsRecord:
     """Projects the log into `rollouts/`; `rollouts.json` then shows it in the place of the rollouts before.
 
     Args:
@@ -114,7 +114,7 @@ def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, job: JobCon
     with removed_on_failure(output, tables=ROLLOUT_TABLES, run_id=run_id):
         reports = _project(plan, output, task=task)
         require_claim(output, run_id=run_id)
-        counts = {name: sum(report[name] for report in reports) for name in (*COUNTS, "reward_sum")}
+        counts = {name: sum(report[name] for report in reports) for name in (*GROUP_COUNTS, "reward_sum")}
         _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
     files = [name for report in reports for name in report["files"]]
     record = rollouts_record(counts, files, sampling=job.agent.sampling, rollouts=job.rollouts, run_id=run_id)

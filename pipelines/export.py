@@ -13,9 +13,9 @@ from memagent_batch.files.location import Location
 from memagent_batch.training.bridges.bridge import OVERRIDES_FILE, Bridge, Exported
 from memagent_batch.training.bridges.exports import (
     EXPORT_FILE,
+    EXPORT_FOLDER,
     EXPORT_FORMAT,
     PROMPTS_FILE,
-    TURNS_FOLDER,
     ExportCounts,
     ExportWriter,
 )
@@ -94,7 +94,7 @@ def _write_turns(
 
 
 def _remove_turns(output: Location, *, of_export: Callable[[str], bool]) -> None:
-    folder = output / TURNS_FOLDER
+    folder = output / EXPORT_FOLDER
     folder.delete_files([path for path in folder.files(temporary=True) if of_export(path.rsplit("/", 1)[-1])])
 
 

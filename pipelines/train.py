@@ -21,10 +21,11 @@ from memagent_batch.logs import EventKind
 from memagent_batch.masking import recorded, shown
 from memagent_batch.runs.manifest import package_versions
 from memagent_batch.training.bridges.exports import require_logprobs
-from memagent_batch.training.learner.batches import COLUMNS, conversations
+from memagent_batch.training.learner.batches import LEARNT_COLUMNS, conversations
 from memagent_batch.training.learner.learner import Learner, StepFigures, load_learner
 from memagent_batch.training.learner.network import sync, write_model
 from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
+from memagent_batch.training.rollouts.table import RolloutsRecord
 from memagent_batch.wiring import resolve_model
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 TRAINING_FORMAT = "memagent-training/1"
 METRICS_FILE = "metrics.jsonl"
 """A line for each step."""
-READ_COLUMNS = (*COLUMNS, "group_id", "sample", "reward", "weights_version", "tokenizer_hash")
+READ_COLUMNS = (*LEARNT_COLUMNS, "group_id", "sample", "reward", "weights_version", "tokenizer_hash")
 
 
 def train(training: TrainConfig) -> dict[str, Any]:
@@ -115,10 +116,10 @@ def take_step(learner: Learner, groups: Sequence[pa.Table], *, metrics: Path, do
     with metrics.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(line) + "\n")
     log.info(f"step {line['step']}: {step_text(line)}; {done}", extra={"event": EventKind.PROGRESS, **line})
-    return int(line["num_teaching_conversations"])
+    return int(line["num_teaching_conversations"] or 0)
 
 
-def step_line(learner: Learner, groups: Sequence[pa.Table]) -> dict[str, Any] | None:
+def step_line(learner: Learner, groups: Sequence[pa.Table]) -> dict[str, float | None] | None:
     """One step, and what metrics say of it; None where there is nothing to learn from."""
     figures = learn_from(learner, groups)
     if figures is None:
@@ -132,7 +133,7 @@ def learn_from(learner: Learner, groups: Sequence[pa.Table]) -> StepFigures | No
     return learner.step([item for group in groups for item in conversations(group)])
 
 
-def rounded(figures: StepFigures) -> dict[str, Any]:
+def rounded(figures: StepFigures) -> dict[str, float | None]:
     """A step's figures as metrics hold them."""
     return {name: round(value, 9) if isinstance(value, float) else value for name, value in asdict(figures).items()}
 
@@ -187,7 +188,7 @@ def require_origin(group: pa.Table, *, version: str, tokenizer: str, model: Path
 
 
 def training_record(
-    training: TrainConfig, *, model: Path, collected: dict[str, Any], learner: Learner
+    training: TrainConfig, *, model: Path, collected: RolloutsRecord, learner: Learner
 ) -> dict[str, Any]:
     """Where new weights come from."""
     knobs = recorded(training.model_dump(mode="json", exclude={"storage_options"}))
@@ -202,7 +203,7 @@ def training_record(
     }
 
 
-def num_kept(collected: dict[str, Any]) -> int:
+def num_kept(collected: RolloutsRecord) -> int:
     """Groups that are in the table."""
     return int(collected["counts"]["groups"] - collected["counts"]["dropped_groups"])
 

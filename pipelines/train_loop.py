@@ -19,11 +19,12 @@ from memagent_batch.evaluation.report.learning_curve import draw_curve
 from memagent_batch.files.location import Location
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
-from memagent_batch.training.learner.batches import COLUMNS
+from memagent_batch.training.learner.batches import LEARNT_COLUMNS
 from memagent_batch.training.learner.learner import Learner, StepFigures, choose_device, load_learner, together
 from memagent_batch.training.learner.network import sync, write_model
 from memagent_batch.training.learner.sampling import Sampler, mean_reward_of, write_step_rollouts
 from memagent_batch.training.learner.steps import (
+    Figures,
     Step,
     claim_loop,
     done_steps,
@@ -99,8 +100,8 @@ async def go_on(
 def is_spent(training: TrainLoopConfig, folder: Path) -> bool:
     """Whether the budget allows no further step."""
     lines = metric_lines(folder)
-    minutes = sum(line.get("step_seconds", 0.0) + line.get("evaluation_seconds", 0.0) for line in lines) / 60
-    num_steps = sum(line["step"] > 0 for line in lines)
+    minutes = sum((line.get("step_seconds") or 0.0) + (line.get("evaluation_seconds") or 0.0) for line in lines) / 60
+    num_steps = sum(bool(line["step"]) for line in lines)
     budget = training.loop
     return (budget.max_steps is not None and num_steps >= budget.max_steps) or (
         budget.max_minutes is not None and minutes >= budget.max_minutes
@@ -124,7 +125,7 @@ async def collect_step(
     training: TrainLoopConfig, before: Step, step: Step, tasks: Sequence[Task], *, engine: RenewableEngine
 ) -> None:
     """Reads a step's tasks G times with the weights of the step before, unless that is done."""
-    if step.collected() is not None:
+    if step.has_rollouts():
         return
     began = time.monotonic()
     drawn = sampled(at_step(training, before))
@@ -137,7 +138,7 @@ async def collect_step(
 def update_step(training: TrainLoopConfig, learner: Learner, step: Step, *, began: float) -> None:
     """Learns from a step's rollouts, and keeps weights, state and figures; the step began at `began`, monotonic."""
     collected = read_rollouts_record(step.place)
-    columns = (*COLUMNS, "sample", "reward")
+    columns = (*LEARNT_COLUMNS, "sample", "reward")
     groups = list(read_groups(step.place, files=collected["files"], columns=columns))
     figures = optimiser_steps(learner, groups, size=training.learner.questions_per_optimiser_step)
     shutil.rmtree(step.model, ignore_errors=True)  # half-written by a process that was killed here
@@ -201,7 +202,7 @@ async def evaluate(training: TrainLoopConfig, step: Step, held_out: Sequence[Tas
     _log_step(step, f"held-out reward {reward:.3f}", {"held_out_reward": reward})
 
 
-def report(folder: Path) -> dict[str, Any] | None:
+def report(folder: Path) -> Figures | None:
     """Writes `metrics.jsonl` and `curve.png` from the steps, and returns the last line."""
     lines = metric_lines(folder)
     write_metrics(folder, lines)

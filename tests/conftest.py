@@ -86,6 +86,17 @@ def text_model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Torch computes in one thread: in networks this small, threads mostly wait for each other."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="session")
 def ray_here() -> Iterator[None]:
     """One Ray on this machine for all tests that run pipelines in this process."""

@@ -6,7 +6,7 @@ from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from unittest.mock import patch
 
-from jobs import cli, evaluate, prompts
+from jobs import cli, prompts
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 WIDTH = "100"
@@ -21,7 +21,7 @@ show their common options here. `--help-all` prints all of them, and [Settings](
 
 def command_names() -> list[str]:
     """Every command with its words, as in `evaluate run`."""
-    nested = {"evaluate": evaluate.SUBCOMMANDS, "prompts": prompts.SUBCOMMANDS}
+    nested = {"evaluate": cli.EVALUATE_COMMANDS, "prompts": prompts.SUBCOMMANDS}
     names = [f"{name} {part}".strip() for name in cli.COMMANDS for part in nested.get(name, [""])]
     names.insert(names.index("train") + 1, "train loop")
     return names

@@ -33,7 +33,7 @@ def read_answers(location: Location) -> pa.Table:
     Raises:
         InputError: a file or column can't be read, or the run has not finished.
     """
-    table = pa.concat_tables([_read_file(place) for place in _files(location)])
+    table = pa.concat_tables([_read_answer_file(place) for place in _answer_files(location)])
     known = {status.value for status in Status}
     for status in table["status"].unique().to_pylist():
         if status not in known:
@@ -46,7 +46,7 @@ def read_answers(location: Location) -> pa.Table:
     return table
 
 
-def _files(location: Location) -> list[Location]:
+def _answer_files(location: Location) -> list[Location]:
     """The files of `answers` where the location is a run's output; else all files of the location."""
     with input_errors(location.uri):
         is_run = location.is_folder() and (location / RUN_FILE).exists()
@@ -60,7 +60,7 @@ def _files(location: Location) -> list[Location]:
     return table_locations(location, ANSWERS_FOLDER)
 
 
-def _read_file(place: Location) -> pa.Table:
+def _read_answer_file(place: Location) -> pa.Table:
     with open_grouped(place) as table:
         names = [name for name in ANSWER_COLUMNS.names if name in table.schema.names]
         missing = [name for name in REQUIRED if name not in names]

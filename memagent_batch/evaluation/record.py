@@ -1,7 +1,7 @@
 """`evaluation.json`: which suite was read by which variants, and where their runs and scores lie."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import OutputError
@@ -34,7 +34,7 @@ class VariantRecord:
     """The model that read."""
     policy: str
     """Kind of the policy."""
-    knobs: dict[str, Any]
+    knobs: dict[str, object]
     """What sets it apart from the base settings, without secrets."""
     seconds: float
     """Wall clock of its run, seconds; of all attempts that came to an end."""
@@ -116,17 +116,18 @@ def write_evaluation(output: Location, evaluation: Evaluation) -> None:
     write_json(output / EVALUATION_FILE, {"format": EVALUATION_FORMAT, **asdict(evaluation)})
 
 
-def public_knobs(knobs: dict[str, Any], *, public: dict[str, Any]) -> dict[str, Any]:
+def public_knobs(knobs: Mapping[str, object], *, public: Mapping[str, object]) -> dict[str, object]:
     """Of a variant's knobs those that a manifest shows, with the values that it shows.
 
     Args:
         knobs: Knobs that were given, some of them groups.
         public: All knobs without secrets, as `public_settings` makes them.
     """
-    shown = {}
+    shown: dict[str, object] = {}
     for name, value in knobs.items():
-        if name not in public:
-            continue
-        is_group = isinstance(value, dict) and isinstance(public[name], dict)
-        shown[name] = public_knobs(value, public=public[name]) if is_group else public[name]
+        match value, public.get(name):
+            case dict(), dict(below):
+                shown[name] = public_knobs(value, public=below)
+            case _ if name in public:
+                shown[name] = public[name]
     return shown

@@ -17,7 +17,7 @@ from memagent_batch.runs.manifest import MANIFEST_FILE
 from memagent_batch.runs.table_files import table_locations
 from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 
-REMEDY = "run `evaluate run` again with the same arguments; finished readings are not read anew"
+REMEDY = "run `evaluate run` again with the same arguments; finished readings are not read again"
 """What brings back a file that is lost or broken."""
 
 READING_COLUMNS = ("document_id", "question_id", "sample")
@@ -73,9 +73,9 @@ def read_readings(run: Location, keys: Set[ReadingIds]) -> ReadingRows:
     """
     memories: dict[ReadingIds, list[Row]] = {}
     for row in _matching(run, MEMORIES_FOLDER, keys):
-        memories.setdefault(_key(row), []).append(row)
+        memories.setdefault(_reading_key(row), []).append(row)
     return ReadingRows(
-        answers={_key(row): row for row in _matching(run, ANSWERS_FOLDER, keys)},
+        answers={_reading_key(row): row for row in _matching(run, ANSWERS_FOLDER, keys)},
         memories={key: sorted(rows, key=lambda row: row["turn"]) for key, rows in memories.items()},
     )
 
@@ -109,6 +109,6 @@ def _found(
         yield batch, [place for place, key in enumerate(zip(*columns, strict=True)) if key in keys]
 
 
-def _key(row: Row) -> ReadingIds:
+def _reading_key(row: Row) -> ReadingIds:
     document_id, question_id, sample = (row[name] for name in READING_COLUMNS)
     return document_id, question_id, sample

@@ -14,12 +14,12 @@ NUM_TEXT_COLUMNS = 2
 def score_table(scores: pa.Table) -> str:
     """Each task at each length, then all of them together for each variant."""
     cells = [*summarise(scores), *summarise(scores, grouping=Grouping.VARIANT)]
-    rows = [HEADER, *(_row(cell) for cell in cells)]
+    rows = [HEADER, *(_table_row(cell) for cell in cells)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
-    return "\n".join(_line(row, widths) for row in rows)
+    return "\n".join(_table_line(row, widths) for row in rows)
 
 
-def _row(cell: CellSummary) -> tuple[str, ...]:
+def _table_row(cell: CellSummary) -> tuple[str, ...]:
     return (
         cell.variant,
         cell.task,
@@ -31,7 +31,7 @@ def _row(cell: CellSummary) -> tuple[str, ...]:
     )
 
 
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:
     texts = [
         value.ljust(width) if column < NUM_TEXT_COLUMNS else value.rjust(width)
         for column, (value, width) in enumerate(zip(row, widths, strict=True))

@@ -15,7 +15,7 @@ from memagent_batch.errors import InputError
 from memagent_batch.evaluation.answer_tables import read_answers
 from memagent_batch.evaluation.suites.conversion import read_any_questions
 from memagent_batch.evaluation.suites.foreign import ForeignFormat
-from memagent_batch.evaluation.suites.schemas import MISSING, SCORES
+from memagent_batch.evaluation.suites.schemas import SCORES, STATUS_MISSING
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import Row
 
@@ -109,7 +109,7 @@ def score_run(
     if score_on is ScoreOn.RESPONSE and table["response"].null_count == table.num_rows:
         raise InputError(f"{answers.uri} has no responses to score; add a column `response`, or score on `answer`")
     scores = score_answers(questions, table, variant=variant, samples=samples, score_on=score_on)
-    num_known = sum(status != MISSING for status in scores["status"].to_pylist())
+    num_known = sum(status != STATUS_MISSING for status in scores["status"].to_pylist())
     return ScoredRun(scores=scores, num_strangers=table.num_rows - num_known)
 
 
@@ -145,7 +145,7 @@ def score_answers(
 
 
 def require_same_suite(asked: Sequence[Row], answered: dict[tuple[str, str, int], Row]) -> None:
-    """Refuses answers of which more than half belong to no question of the suite.
+    """Refuses answers if more than half of them belong to no question of the suite.
 
     Raises:
         InputError: names one of them, and one that the suite asks.
@@ -164,10 +164,10 @@ def summarise(scores: pa.Table, *, grouping: Grouping = Grouping.TASK_AND_LENGTH
     """The cells of a table of `SCORES`: variants in their order, tasks by name, lengths from short to long."""
     cells: dict[tuple[str, str, int | None], list[Row]] = defaultdict(list)
     for row in scores.drop_columns(["answer", "references"]).to_pylist():
-        cells[_cell(row, grouping)].append(row)
+        cells[_cell_summary(row, grouping)].append(row)
     variants = list(dict.fromkeys(scores["variant"].to_pylist()))
     ordered = sorted(cells, key=lambda cell: (variants.index(cell[0]), cell[1], cell[2] is None, cell[2] or 0))
-    return [_summary(cell, cells[cell]) for cell in ordered]
+    return [_variant_summary(cell, cells[cell]) for cell in ordered]
 
 
 def _by_reading(answers: pa.Table) -> dict[tuple[str, str, int], Row]:
@@ -198,14 +198,14 @@ def _score_row(question: Row, answer: Row | None, *, sample: int, score_on: Scor
         "sample": sample,
         "score": metrics[question["metric"]],
         "scored_on": own.basis.value,
-        "status": answer["status"] if answer else MISSING,
+        "status": answer["status"] if answer else STATUS_MISSING,
         "answered": own.text is not None,
         "answer": texts["answer"],
         "num_document_tokens": answer and answer["num_document_tokens"],
     }
 
 
-def _cell(row: Row, grouping: Grouping) -> tuple[str, str, int | None]:
+def _cell_summary(row: Row, grouping: Grouping) -> tuple[str, str, int | None]:
     match grouping:
         case Grouping.TASK_AND_LENGTH:
             return row["variant"], row["task"], row["length_tokens"]
@@ -215,10 +215,10 @@ def _cell(row: Row, grouping: Grouping) -> tuple[str, str, int | None]:
             return row["variant"], ALL_TASKS, None
 
 
-def _summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> CellSummary:
+def _variant_summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> CellSummary:
     interval = mean_interval(list(_question_means(rows)))
     states = [row["status"] for row in rows]
-    means = dict(_mean_costs([row for row in rows if row["status"] != MISSING]))
+    means = dict(_mean_costs([row for row in rows if row["status"] != STATUS_MISSING]))
     return CellSummary(
         variant=cell[0],
         task=cell[1],
@@ -229,7 +229,7 @@ def _summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> CellSumm
         high=interval.high,
         num_failed=states.count(Status.FAILED),
         num_unanswered=sum(row["status"] == Status.OK and not row["answered"] for row in rows),
-        num_missing=states.count(MISSING),
+        num_missing=states.count(STATUS_MISSING),
         mean_turns=means["num_turns"],
         mean_prompt_tokens=means["num_prompt_tokens"],
         mean_cached_prompt_tokens=means["num_cached_prompt_tokens"],

@@ -119,6 +119,7 @@ def prompt_of(token_ids: list[int]) -> Prompt:
 
 @pytest.mark.vllm
 @pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.usefixtures("one_thread")
 async def test_renew_other_weights_answer_and_nothing_cached_of_the_old_ones(
     vllm_greedy: VllmEngine, tiny_model: str, tmp_path: Path
 ) -> None:

@@ -30,19 +30,12 @@ class Corpus:
     """Readings that a job over the corpus asks for."""
     num_unreadable: int = 0
     """Readings among them that fail without a turn, since their document has no text."""
-    chunk_tokens: int
-    """Tokens of a chunk."""
-    memory_tokens: int
-    """Budget of a memory, and of an answer."""
+    settings: tuple[str, ...]
+    """Arguments that name model, window and policy, or a job file."""
 
-    def arguments(self, *, model: str = str(TINY_MODEL)) -> list[str]:
+    def arguments(self) -> list[str]:
         """Arguments of `memagent answer` that read it; engine, pool, log and output are not among them."""
-        return [
-            *("--documents", str(self.documents), "--questions", str(self.questions)),
-            *("--model", model, "--window-tokens", "1024", "--policy.chunk-tokens", str(self.chunk_tokens)),
-            *("--policy.question-tokens", str(QUESTION_TOKENS)),
-            *("--policy.memory-tokens", str(self.memory_tokens), "--policy.answer-tokens", str(self.memory_tokens)),
-        ]
+        return ["--documents", str(self.documents), "--questions", str(self.questions), *self.settings]
 
 
 def make_corpus(
@@ -84,8 +77,11 @@ def make_corpus(
         questions=folder / "questions.parquet",
         num_readings=2 * len(texts) + 1 if unreadable else len(texts),
         num_unreadable=int(unreadable),
-        chunk_tokens=chunk_tokens,
-        memory_tokens=memory_tokens,
+        settings=(
+            *("--model", str(TINY_MODEL), "--window-tokens", "1024", "--policy.chunk-tokens", str(chunk_tokens)),
+            *("--policy.question-tokens", str(QUESTION_TOKENS)),
+            *("--policy.memory-tokens", str(memory_tokens), "--policy.answer-tokens", str(memory_tokens)),
+        ),
     )
 
 

@@ -96,13 +96,14 @@ def kill_at_moments(
     output: Path,
     rng: random.Random,
     moments: Sequence[Moment] | None = None,
+    replicas: int = 1,
 ) -> FaultReport:
     """Runs the job and strikes at each moment, by default those of `MOMENTS`; then lets it finish."""
     role = ON_VLLM[fault]
     moments = moments or MOMENTS[role]
     kills: list[Kill] = []
     left: list[str] = []
-    with _job(corpus, output=output) as job:
+    with _job(corpus, output=output, replicas=replicas) as job:
         job.start()
         for moment in moments:
             victim = _await(moment, job, role=role, readings=corpus.num_readings - corpus.num_unreadable, rng=rng)
@@ -126,6 +127,20 @@ def kill_at_moments(
             console=job.last_words(),
             kills=_kill_figures(kills, results, reference, role=role, num_calls=job.num_calls()),
         )
+
+
+def require_undisturbed(report: FaultReport, *, reference: Results, failed: int) -> None:
+    """Checks that a struck run has the rows of an undisturbed one, and repeated no more calls than it may."""
+    assert (report.rows_lost, report.rows_doubled) == (0, 0)
+    assert report.kills is not None
+    assert report.kills.rows_changed == 0
+    assert report.ok + report.failed == report.asked
+    assert report.failed == failed
+    assert report.turns == len(reference.logged)
+    assert report.kills.calls_repeated <= report.kills.calls_bound
+    assert [title for title in report.processes_left if "Engine" in title or "Reader" in title] == []
+    assert report.kills.counts_equal
+    assert report.counts_close
 
 
 def _kill_figures(
@@ -157,9 +172,9 @@ def _most_within(moments: Sequence[float], *, seconds: float) -> int:
     return max((bisect_right(moments, moment + seconds) - index for index, moment in enumerate(moments)), default=0)
 
 
-def _job(corpus: Corpus, *, output: Path) -> KilledJob:
+def _job(corpus: Corpus, *, output: Path, replicas: int = 1) -> KilledJob:
     arguments = [
-        *corpus.arguments(),
+        *(*corpus.arguments(), "--pool.replicas", str(replicas)),
         *("--pool.readings-in-flight", str(READINGS_IN_FLIGHT), "--log.flush-seconds", str(FLUSH_SECONDS)),
         *("--vllm.cpu-kv-cache-gib", "1", "--vllm.dtype", "float32"),
         *("--vllm.engine-args", json.dumps({"enable_log_requests": True}), "--output", str(output)),

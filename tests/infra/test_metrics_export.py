@@ -29,14 +29,8 @@ DOCUMENTS = 16
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LoopbackCluster]:
-    with LoopbackCluster(num_workers=1, worker_cpus=3) as cluster:
-        wait_until_listed(cluster.scrape_targets, num_nodes=2)
-        yield cluster
-
-
-@pytest.fixture(scope="module")
 def prometheus(cluster: LoopbackCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    wait_until_listed(cluster.scrape_targets, num_nodes=len(cluster.nodes))
     with loopback_prometheus(cluster, tmp_path_factory.mktemp("prometheus")) as prometheus:
         yield prometheus
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from jobs import answer, cli, collect, evaluate, evaluate_make, evaluate_run, export, plan, prompts, status, train
+from jobs import answer, cli, collect, export, plan, prompts, status, train
 from jobs import diff as diff_job
 from jobs.cli import parse_settings, run_command
+from jobs.evaluate import make, report, run, score
 from jobs.options import Manual, knobs_of, parse_storage_options
 from jobs.settings import JobSettings, TrainLoopSettings, TrainSettings
 from memagent_batch.config import AgentConfig, JobConfig, PolicyConfig
@@ -183,8 +184,8 @@ def test_help_fits_on_a_screen_and_shows_no_types_of_the_code(command: str, caps
 
 
 MANUALS = [
-    *(module.MANUAL for module in (answer, collect, diff_job, evaluate_make, evaluate_run, export, plan, status)),
-    *(train.MANUAL, train.LOOP, evaluate.SCORE, evaluate.REPORT, *prompts.MANUALS.values()),
+    *(module.MANUAL for module in (answer, collect, diff_job, make, run, score, report, export, plan, status)),
+    *(train.MANUAL, train.LOOP, *prompts.MANUALS.values()),
 ]
 
 
@@ -295,9 +296,10 @@ def test_import_of_a_job_imports_nothing_heavy() -> None:
         "status",
         "prompts",
         "diff",
-        "evaluate",
-        "evaluate_make",
-        "evaluate_run",
+        "evaluate.make",
+        "evaluate.run",
+        "evaluate.score",
+        "evaluate.report",
     ]
     assert heavy_modules("; ".join(f"import jobs.{job}" for job in jobs)) == []
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs import cli
-from jobs.evaluate_make import parse_length
+from jobs.evaluate.make import parse_length
 from memagent_batch.config import InputConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.suites.schemas import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from jobs.cli import parse_settings
-from jobs.evaluate_run import MANUAL, policy_variants, read_variants, vary
+from jobs.evaluate.run import MANUAL, policy_variants, read_variants, vary
 from jobs.settings import ReaderSettings
 from memagent_batch.errors import SettingsError
 

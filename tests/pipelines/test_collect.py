@@ -1,4 +1,4 @@
-"""Rollouts collected with real vLLM: one collection that is left alone, one whose driver is killed in the middle."""
+"""Rollouts collected with real vLLM; in `make test-chaos` also by a driver that is killed in the middle."""
 
 import json
 import math
@@ -33,7 +33,7 @@ def groups_of(rows: list[Row]) -> dict[str, dict[int, list[Row]]]:
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
-    texts = {f"d{size}": NOISE * size + NEEDLE + " " + NOISE * size for size in (3, 20, 40, 60)}
+    texts = {f"d{size}": NOISE * size + NEEDLE + " " + NOISE * size for size in (3, 20, 40)}
     write_inputs(folder, {**texts, "unread": None}, references=["7318265"])
     return folder
 
@@ -68,7 +68,7 @@ def test_collect_keeps_whole_groups_side_by_side(left_alone: Path) -> None:
     starts = list(dict.fromkeys(group for group, _, _ in order))
     assert order == sorted(order, key=lambda key: (starts.index(key[0]), key[1], key[2]))
     groups = groups_of(rows)
-    assert len(groups) == 5
+    assert len(groups) == 4
     assert all(list(samples) == list(range(GROUP_SIZE)) for samples in groups.values())
     for row in rows:
         turns = groups[row["group_id"]][row["sample"]]
@@ -110,6 +110,7 @@ def test_collect_prompts_and_responses_are_those_of_the_engine(left_alone: Path)
     assert len(told) > 4 * GROUP_SIZE
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_collect_logprobs_equal_those_of_transformers(left_alone: Path, tiny_model: str) -> None:
     import torch
     from transformers import AutoModelForCausalLM
@@ -127,6 +128,7 @@ def test_collect_logprobs_equal_those_of_transformers(left_alone: Path, tiny_mod
     assert worst < 1e-4
 
 
+@pytest.mark.chaos
 def test_collect_killed_in_the_middle_ends_with_the_same_rows(left_alone: Path, killed: Path) -> None:
     first, second = ([{**row, "run_id": ""} for row in rows_of(output)] for output in (left_alone, killed))
     assert first == second

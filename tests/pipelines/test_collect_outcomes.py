@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 
 from jobs.settings import job_of
 from memagent_batch.config import JobConfig
+from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.log.index import scan_log
+from memagent_batch.training.rollouts.table import RolloutsRecord
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
@@ -41,7 +44,34 @@ def settings_of(folder: Path, model: str, **rollouts: Any) -> JobConfig:
     )
 
 
-def table_again(job: JobConfig) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """A finished collection over two documents, for one test alone."""
+
+    folder: Path
+    """Its inputs, and its output in `run`."""
+    job: JobConfig
+    """What was asked for."""
+    record: RolloutsRecord
+    """What `rollouts.json` says."""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, text_model: str, ray_here: None) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    write_inputs(folder, {"d": NOISE, "e": NOISE * 2}, references=["simulated"])
+    collect(settings_of(folder, text_model))
+    return folder
+
+
+@pytest.fixture
+def collected(finished: Path, tmp_path: Path, text_model: str) -> Collected:
+    folder = shutil.copytree(finished, tmp_path / "copy")
+    job = settings_of(folder, text_model).model_copy(update={"adopt_output": True})
+    return Collected(folder=folder, job=job, record=json.loads((folder / "run" / "rollouts.json").read_text()))
+
+
+def table_again(job: JobConfig) -> RolloutsRecord:
     """`rollouts` once more, of the run that is there."""
     manifest = read_json(make_output(job) / "manifest.json")
     assert manifest is not None
@@ -49,20 +79,18 @@ def table_again(job: JobConfig) -> dict[str, Any]:
     return write_rollouts_table(make_plan(sampled), manifest, job=sampled)
 
 
-def test_collect_takes_the_turns_that_led_to_the_outcome(tmp_path: Path, text_model: str) -> None:
-    write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
-    job = settings_of(tmp_path, text_model)
-    record = collect(job)
-    rows = rows_of(tmp_path / "run")
-    log = tmp_path / "run" / "log" / "turns"
+def test_collect_takes_the_turns_that_led_to_the_outcome(collected: Collected) -> None:
+    output = collected.folder / "run"
+    rows = rows_of(output)
+    log = output / "log" / "turns"
     turns = pq.read_table(log)
     later = [{**row, "run_id": f"9{row['run_id'][1:]}", "token_ids": row["token_ids"][:1]} for row in turns.to_pylist()]
     first = [row for row in later if row["path"] == rows[0]["kind"] + "/0"]
     assert first
     name = f"{first[0]['run_id']}-other.parquet"
     pq.write_table(pa.Table.from_pylist(first, schema=turns.schema), log / name)
-    assert table_again(job)["counts"] == record["counts"]
-    assert rows_of(tmp_path / "run") == rows
+    assert table_again(collected.job)["counts"] == collected.record["counts"]
+    assert rows_of(output) == rows
 
 
 def test_collect_indexes_the_documents_once(tmp_path: Path, text_model: str) -> None:
@@ -89,60 +117,52 @@ def test_collect_indexes_the_documents_once(tmp_path: Path, text_model: str) -> 
     [({"d": NOISE, "e": None}, r"'asked': 6, 'failed': 3\}"), ({"d": NOISE}, r"'asked': 3, 'failed': 0\}")],
 )
 def test_collect_document_that_changed_or_went_since_it_was_read_is_refused(
-    tmp_path: Path, text_model: str, left: dict[str, str | None], said: str
+    collected: Collected, left: dict[str, str | None], said: str
 ) -> None:
-    write_inputs(tmp_path, {"d": NOISE, "e": NOISE * 2}, references=["simulated"])
-    job = settings_of(tmp_path, text_model)
-    collect(job)
-    before = {path: path.read_bytes() for path in (tmp_path / "run").glob("rollouts.json")}
-    write_inputs(tmp_path, left, references=["simulated"])
+    record = collected.folder / "run" / "rollouts.json"
+    before = record.read_bytes()
+    write_inputs(collected.folder, left, references=["simulated"])
     with pytest.raises(CountsError, match=rf"{said} samples where answers has .*'failed': 0\}}.*Put back a document"):
-        table_again(job)
-    assert {path: path.read_bytes() for path in (tmp_path / "run").glob("rollouts.json")} == before
-    assert before
+        table_again(collected.job)
+    assert record.read_bytes() == before
 
 
-def test_collect_names_samples_that_ended_but_can_not_be_replayed(tmp_path: Path, text_model: str) -> None:
-    write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
-    job = settings_of(tmp_path, text_model)
-    collect(job)
-    [log] = (tmp_path / "run" / "log" / "turns").glob("*.parquet")
-    turns = pq.read_table(log)
-    is_answer = pc.equal(turns["path"], "answer")
-    is_gone = pc.or_(pc.equal(turns["sample"], 1), pc.and_(is_answer, pc.equal(turns["sample"], 0)))
-    pq.write_table(turns.filter(pc.invert(is_gone)), log)
+def test_collect_names_samples_that_ended_but_can_not_be_replayed(collected: Collected) -> None:
+    for log in (collected.folder / "run" / "log" / "turns").glob("*.parquet"):
+        turns = pq.read_table(log)
+        is_answer = pc.equal(turns["path"], "answer")
+        is_gone = pc.or_(pc.equal(turns["sample"], 1), pc.and_(is_answer, pc.equal(turns["sample"], 0)))
+        is_gone = pc.and_(is_gone, pc.equal(turns["document_hash"], text_hash(NOISE)))
+        pq.write_table(turns.filter(pc.invert(is_gone)), log)
     missing = "document 'd', question 'q', sample 0: NotHeldError: answer; document 'd', question 'q', sample 1"
     with pytest.raises(CountsError, match=missing):
-        table_again(job)
+        table_again(collected.job)
 
 
-def test_collect_superseded_leaves_the_newer_rollouts_alone(tmp_path: Path, text_model: str) -> None:
-    write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
-    job = settings_of(tmp_path, text_model)
-    collect(job)
-    run = tmp_path / "run" / "run.json"
+def test_collect_superseded_leaves_the_newer_rollouts_alone(collected: Collected) -> None:
+    output = collected.folder / "run"
+    run = output / "run.json"
     run.write_text(json.dumps({**json.loads(run.read_text()), "run_id": "9-newer"}))
-    before = {path: path.read_bytes() for path in (tmp_path / "run").glob("rollouts*/*")}
+    before = {path: path.read_bytes() for path in output.glob("rollouts*/*")}
     with pytest.raises(SupersededError, match="9-newer"):
-        table_again(job)
+        table_again(collected.job)
     assert before
-    assert {path: path.read_bytes() for path in (tmp_path / "run").glob("rollouts*/*")} == before
-    assert (tmp_path / "run" / "rollouts.json").exists()
+    assert {path: path.read_bytes() for path in output.glob("rollouts*/*")} == before
+    assert (output / "rollouts.json").exists()
 
 
 def test_collect_superseded_while_it_wrote_leaves_no_file(
-    tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
+    collected: Collected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
-    settings = sampled_job(settings_of(tmp_path, text_model))
-    record = collect(settings)
+    settings = sampled_job(collected.job)
     reader, output = identify_reader(settings.agent), make_output(settings)
     [part] = make_plan(settings).parts(scan_log(output, reader_fingerprint=reader.fingerprint))
-    shutil.rmtree(tmp_path / "run" / "rollouts")
+    rollouts = collected.folder / "run" / "rollouts"
+    shutil.rmtree(rollouts)
     written: list[list[str]] = []
 
     def claim(*_: Any, **__: Any) -> None:
-        written.append([path.name for path in (tmp_path / "run").glob("rollouts/*")])
+        written.append([path.name for path in rollouts.glob("*")])
         if written[-1]:
             raise SupersededError("a newer attempt")
 
@@ -150,10 +170,10 @@ def test_collect_superseded_while_it_wrote_leaves_no_file(
     with pytest.raises(SupersededError):
         project_rollouts(
             part,
-            task=RolloutTask(job=settings, run_id=record["run_id"], reader=reader),
+            task=RolloutTask(job=settings, run_id=collected.record["run_id"], reader=reader),
         )
     assert [len(names) for names in written] == [0, 1]
-    assert not list((tmp_path / "run" / "rollouts").iterdir())
+    assert not list(rollouts.iterdir())
 
 
 def test_collect_with_another_number_of_samples_is_refused(tmp_path: Path, text_model: str) -> None:
@@ -188,27 +208,28 @@ def test_collect_with_a_reward_of_the_user_marks_the_samples_it_fails_on(tmp_pat
     ]
 
 
-def test_collect_leaves_out_groups_that_teach_nothing_where_asked(tmp_path: Path, text_model: str) -> None:
-    write_inputs(tmp_path, {"d": NOISE, "e": NOISE * 2}, references=["simulated"])
-    kept = collect(settings_of(tmp_path, text_model))
+def test_collect_leaves_out_groups_that_teach_nothing_where_asked(collected: Collected, text_model: str) -> None:
+    kept = collected.record
     assert (kept["counts"]["groups"], kept["counts"]["dropped_groups"], kept["mean_reward"]) == (2, 0, 1.0)
-    assert {row["advantage"] for row in rows_of(tmp_path / "run")} == {0.0}
-    dropped = collect(settings_of(tmp_path, text_model, drop_equal=True))
+    assert {row["advantage"] for row in rows_of(collected.folder / "run")} == {0.0}
+    dropping = settings_of(collected.folder, text_model, drop_equal=True)
+    dropped = collect(dropping.model_copy(update={"adopt_output": True}))
     assert (dropped["counts"]["dropped_groups"], dropped["counts"]["rows"], dropped["files"]) == (2, 0, [])
-    assert not list((tmp_path / "run" / "rollouts").iterdir())
+    assert not list((collected.folder / "run" / "rollouts").iterdir())
 
 
-@pytest.mark.parametrize(("overlong", "reward"), [("keep", 1.0), ("zero", 0.0), ("mask", None)])
-def test_collect_rewards_cut_samples_as_asked(
-    tmp_path: Path, text_model: str, overlong: str, reward: float | None
-) -> None:
+def test_collect_rewards_cut_samples_as_asked_without_another_turn(tmp_path: Path, text_model: str) -> None:
     write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
-    job = settings_of(tmp_path, text_model, overlong=overlong)
-    cut = job.agent.policy.model_copy(update={"memory_tokens": 5})
-    collect(job.with_agent(job.agent.model_copy(update={"policy": cut})))
-    rows = rows_of(tmp_path / "run")
-    assert {row["reward"] for row in rows} == {reward}
-    assert {mark for row in rows for mark in row["response_mask"]} == {0 if reward is None else 1}
+    files = []
+    for overlong, reward in (("keep", 1.0), ("zero", 0.0), ("mask", None)):
+        job = settings_of(tmp_path, text_model, overlong=overlong)
+        cut = job.agent.policy.model_copy(update={"memory_tokens": 5})
+        collect(job.with_agent(job.agent.model_copy(update={"policy": cut})))
+        rows = rows_of(tmp_path / "run")
+        assert {row["reward"] for row in rows} == {reward}
+        assert {mark for row in rows for mark in row["response_mask"]} == {0 if reward is None else 1}
+        files.append({path.name for path in (tmp_path / "run" / "log" / "turns").iterdir()})
+    assert files[0] == files[1] == files[2]
 
 
 def test_collect_without_any_reference_is_refused(tmp_path: Path, text_model: str) -> None:

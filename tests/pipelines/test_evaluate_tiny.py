@@ -1,20 +1,19 @@
-"""`evaluate run` as users run it: a process of its own, real Ray, real vLLM, the shipped policy, a suite of ours."""
+"""`evaluate run` with real Ray, real vLLM, the shipped policy and a suite of ours."""
 
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from jobs import cli
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.evaluation.suites.schemas import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
 
-pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow]
+pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.usefixtures("ray_here")]
 
 CONFIG = Path(__file__).parents[2] / "jobs" / "configs" / "tiny.yaml"
 LENGTHS = (600, 600, 600, 9_000, 9_000, 9_000)
@@ -40,17 +39,12 @@ def write_suite(folder: Path, *, tokenizer: Tokenizer) -> None:
 
 
 def test_evaluate_run_shipped_policy_answers_a_suite_with_two_variants(
-    tmp_path: Path, tiny_tokenizer: Tokenizer
+    tmp_path: Path, tiny_tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_suite(tmp_path / "suite", tokenizer=tiny_tokenizer)
     (tmp_path / "variants.yaml").write_text(VARIANTS)
-    command = [
-        *(sys.executable, "-m", "jobs.cli", "evaluate", "run", "--config", str(CONFIG)),
-        *("--suite", str(tmp_path / "suite"), "--variants", str(tmp_path / "variants.yaml")),
-        *("--output", str(tmp_path / "out")),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-5000:]
+    suite = ["--suite", str(tmp_path / "suite"), "--variants", str(tmp_path / "variants.yaml")]
+    assert cli.main(["evaluate", "run", "--config", str(CONFIG), *suite, "--output", str(tmp_path / "out")]) == 0
     evaluation = json.loads((tmp_path / "out" / "evaluation.json").read_text())
     assert [variant["name"] for variant in evaluation["variants"]] == ["overwrite", "gated"]
     assert len({variant["reader_fingerprint"] for variant in evaluation["variants"]}) == 2
@@ -61,6 +55,6 @@ def test_evaluate_run_shipped_policy_answers_a_suite_with_two_variants(
         assert all(row["status"] == "ok" and row["num_turns"] > 1 for row in rows)
         told[variant] = sum(row["num_completion_tokens"] for row in rows)
     assert told["gated"] < told["overwrite"] / 2
-    assert [line.split()[:3] for line in done.stdout.splitlines()[1:5]] == [
+    assert [line.split()[:3] for line in capsys.readouterr().out.splitlines()[1:5]] == [
         [variant, "niah", length] for variant in ("overwrite", "gated") for length in ("600", "9,000")
     ]

@@ -49,7 +49,7 @@ def test_export_locators_find_each_sample_of_their_group(tmp_path: Path, to: str
     run_export(write_table(tmp_path / "in", GROUPS), tmp_path / "out", to=to)
 
     located = {
-        (place["group_id"], number): exports.read_turns(
+        (place["group_id"], number): exports.read_exported_turns(
             Location(uri=str(tmp_path / "out")), file=place["file"], row_group=place["first_row_group"] + number
         )
         for row in pq.read_table(tmp_path / "out/prompts.parquet").to_pylist()
@@ -96,7 +96,7 @@ def test_export_in_small_batches_and_files_keeps_groups_whole(
     run_export(write_table(tmp_path / "in", groups), tmp_path / "whole", to=to)
     monkeypatch.setattr(rollouts, "FILE_BYTES", 400)
     monkeypatch.setattr(columnar, "_BATCH_ROWS", 2)
-    monkeypatch.setattr(exports, "FILE_BYTES", 400)
+    monkeypatch.setattr(exports, "EXPORT_FILE_BYTES", 400)
     monkeypatch.setattr(exports, "PROMPTS_BATCH", 1)
 
     record = run_export(write_table(tmp_path / "split", groups), tmp_path / "out", to=to)
@@ -167,7 +167,7 @@ def test_export_that_lost_a_file_is_refused(tmp_path: Path) -> None:
 
 def test_export_over_another_export_leaves_nothing_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as small_files:
-        small_files.setattr(exports, "FILE_BYTES", 1)
+        small_files.setattr(exports, "EXPORT_FILE_BYTES", 1)
         run_export(write_table(tmp_path / "in", [[1.0, 0.0]] * 2), tmp_path / "out", to="trl")
     run_export(write_table(tmp_path / "third", [[1.0, 0.0]]), tmp_path / "out", to="verl")
     run_export(write_table(tmp_path / "other", [[1.0, 0.0]]), tmp_path / "out", to="trl")

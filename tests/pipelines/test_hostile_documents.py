@@ -77,7 +77,7 @@ def rows_in(folder: Path) -> list[dict[str, Any]]:
 async def prompts_of(
     text: str, question: str, *, turns: Turns, agent: AgentConfig, tokenizer: Tokenizer
 ) -> list[Prompt]:
-    """The prompts of a logged reading, made anew by its policy; their hashes in the log show that it is they."""
+    """The prompts of a logged reading, made again by its policy; the hashes in the log show that they are equal."""
     shown: list[Prompt] = []
 
     async def replay(prompt: Prompt) -> Completion:

@@ -4,6 +4,10 @@ import json
 import random
 import subprocess
 import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +15,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from jobs import answer
 from memagent_batch.domain.prompts import AnswerForm, Slot
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
+from memagent_batch.files.location import Location
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 from memagent_batch.wiring import TINY_MODEL
+from tests.faults.corpus import Corpus
+from tests.faults.fault import Fault
+from tests.faults.kills import Moment, kill_at_moments, require_undisturbed
+from tests.faults.report import read_results
 
-pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow]
+pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 CONFIG = Path(__file__).parents[2] / "jobs" / "configs" / "tiny.yaml"
 LENGTHS = (300, 1_024, 2_500, 4_000, 6_000, 12_000, 20_000, 20_000)
@@ -25,8 +35,8 @@ CHUNK_TOKENS, OVERLAP_TOKENS, MEMORY_TOKENS, ANSWER_TOKENS = 1024, 64, 128, 64
 """As in the job file."""
 
 
-@pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """Documents in two shards, one question each, of words that the policy was not trained on."""
     folder = tmp_path_factory.mktemp("corpus")
     rng, tokenizer = random.Random(7), Tokenizer(str(TINY_MODEL))
@@ -49,26 +59,22 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(pa.Table.from_pylist(rows[::2]), folder / "documents" / "a.parquet")
     pq.write_table(pa.Table.from_pylist(rows[1::2]), folder / "documents" / "b.parquet")
     pq.write_table(pa.Table.from_pylist(questions), folder / "questions.parquet")
-    return folder
+    return Corpus(
+        documents=folder / "documents",
+        questions=folder / "questions.parquet",
+        num_readings=len(tasks),
+        settings=("--config", str(CONFIG)),
+    )
 
 
-@pytest.fixture(scope="session")
-def finished_run(corpus: Path) -> Path:
+@pytest.fixture(scope="module")
+def finished_run(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The output of one run over the corpus."""
-    run_job(corpus, corpus / "run")
-    return corpus / "run"
-
-
-def run_job(corpus: Path, output: Path, *knobs: str) -> dict[str, Any]:
-    """Runs `python -m jobs.answer` and returns the line that it prints at its end."""
-    command = [
-        *(sys.executable, "-m", "jobs.answer", "--config", str(CONFIG), "--documents", str(corpus / "documents")),
-        *("--questions", str(corpus / "questions.parquet"), "--output", str(output), *knobs),
-    ]
+    output = tmp_path_factory.mktemp("finished") / "run"
+    command = [sys.executable, "-m", "jobs.answer", *corpus.arguments(), "--output", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-5000:]
-    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return said
+    return output
 
 
 def answers_of(output: Path) -> dict[str, tuple[str, str, str]]:
@@ -83,6 +89,24 @@ def turns_of(output: Path) -> list[dict[str, Any]]:
     return rows
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """A reader's life, by its files of the turn log."""
+
+    begin: datetime
+    """When its first turn ended."""
+    end: datetime
+    """When its last turn ended."""
+
+
+def writers_of(output: Path) -> list[Writer]:
+    """All that wrote to the turn log."""
+    moments: dict[str, list[datetime]] = defaultdict(list)
+    for path in (output / "log" / "turns").iterdir():
+        moments[path.name.split("-")[1]] += pq.read_table(path)["finished_at"].to_pylist()
+    return [Writer(begin=min(each), end=max(each)) for each in moments.values()]
+
+
 def test_main_job_counts_close(finished_run: Path) -> None:
     counts = json.loads((finished_run / "manifest.json").read_text())["counts"]
     assert counts["asked"] == counts["ok"] == counts["answers_rows"] == len(LENGTHS)
@@ -90,14 +114,15 @@ def test_main_job_counts_close(finished_run: Path) -> None:
     assert counts["memories_rows"] == len(turns_of(finished_run))
 
 
-def test_main_job_answers_needle_questions_right(corpus: Path, finished_run: Path) -> None:
-    questions = pq.read_table(corpus / "questions.parquet").to_pylist()
+def test_main_job_answers_needle_questions_right(corpus: Corpus, finished_run: Path) -> None:
+    questions = pq.read_table(corpus.questions).to_pylist()
     answers = answers_of(finished_run)
     right = [answers[row["document_id"]][0] == row["references"][0] for row in questions]
     assert sum(right) >= 0.9 * len(right) - 0.5, list(zip(questions, answers.items(), strict=True))
 
 
-def test_main_job_equals_reference_loop_turn_for_turn(corpus: Path, finished_run: Path) -> None:
+@pytest.mark.usefixtures("one_thread")
+def test_main_job_equals_reference_loop_turn_for_turn(corpus: Corpus, finished_run: Path) -> None:
     """The published loop in its plainest form, with greedy generation by transformers in float32."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -105,8 +130,8 @@ def test_main_job_equals_reference_loop_turn_for_turn(corpus: Path, finished_run
     model = AutoModelForCausalLM.from_pretrained(TINY_MODEL, dtype=torch.float32).eval()
     tokenizer = Tokenizer(str(TINY_MODEL))
     prompts = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
-    questions = pq.read_table(corpus / "questions.parquet").to_pylist()
-    texts = {row["document_id"]: row["text"] for row in pq.read_table(corpus / "documents").to_pylist()}
+    questions = pq.read_table(corpus.questions).to_pylist()
+    texts = {row["document_id"]: row["text"] for row in pq.read_table(corpus.documents).to_pylist()}
     logged = {(row["document_hash"], row["path"]): row["token_ids"] for row in turns_of(finished_run)}
     hashes = {row["document_id"]: row["document_hash"] for row in pq.read_table(finished_run / "answers").to_pylist()}
 
@@ -133,8 +158,8 @@ def test_main_job_equals_reference_loop_turn_for_turn(corpus: Path, finished_run
     assert compared == len(logged)
 
 
-def test_memories_spans_cover_every_document(corpus: Path, finished_run: Path) -> None:
-    texts = {row["document_id"]: row["text"] for row in pq.read_table(corpus / "documents").to_pylist()}
+def test_memories_spans_cover_every_document(corpus: Corpus, finished_run: Path) -> None:
+    texts = {row["document_id"]: row["text"] for row in pq.read_table(corpus.documents).to_pylist()}
     memories = pq.read_table(finished_run / "memories").to_pylist()
     for document_id, text in texts.items():
         spans = [row for row in memories if row["document_id"] == document_id and row["kind"] == "update"]
@@ -145,15 +170,27 @@ def test_memories_spans_cover_every_document(corpus: Path, finished_run: Path) -
         assert seen == text
 
 
-def test_main_job_run_again_makes_no_model_call(corpus: Path, finished_run: Path) -> None:
+@pytest.mark.usefixtures("ray_here")
+def test_main_job_run_again_makes_no_model_call(corpus: Corpus, finished_run: Path) -> None:
     before, answers = sorted((finished_run / "log" / "turns").iterdir()), answers_of(finished_run)
-    run_job(corpus, finished_run)
+    assert answer.main([*corpus.arguments(), "--output", str(finished_run)]) == 0
     assert sorted((finished_run / "log" / "turns").iterdir()) == before
     assert answers_of(finished_run) == answers
 
 
-def test_main_job_two_replicas_give_the_same_answers(corpus: Path, finished_run: Path, tmp_path: Path) -> None:
-    run_job(corpus, tmp_path / "run", "--pool.replicas", "2", "--pool.readings-in-flight", "2")
-    assert answers_of(tmp_path / "run") == answers_of(finished_run)
-    writers = {path.name.split("-")[1] for path in (tmp_path / "run" / "log" / "turns").iterdir()}
-    assert len(writers) == 2
+def test_main_job_on_two_replicas_whose_engine_is_killed_ends_with_the_same_answers(
+    corpus: Corpus, finished_run: Path, tmp_path: Path
+) -> None:
+    reference = read_results(Location(uri=str(finished_run)))
+    report = kill_at_moments(
+        Fault.VLLM_ENGINE_KILLED,
+        corpus,
+        reference=reference,
+        output=tmp_path / "run",
+        rng=random.Random(1),
+        moments=[Moment.READING],
+        replicas=2,
+    )
+    require_undisturbed(report, reference=reference, failed=0)
+    writers = writers_of(tmp_path / "run")
+    assert any(first.begin < second.begin < first.end for first, second in permutations(writers, 2))

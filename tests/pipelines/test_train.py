@@ -17,7 +17,7 @@ from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.weights import model_sha256, weights_version
 from memagent_batch.errors import InputError, LearningError, OutputError, SettingsError
 from memagent_batch.files.location import Location
-from memagent_batch.training.learner.batches import COLUMNS, conversations
+from memagent_batch.training.learner.batches import LEARNT_COLUMNS, conversations
 from memagent_batch.training.learner.learner import load_learner
 from memagent_batch.training.learner.steps import Step
 from memagent_batch.training.rollouts.groups import Asked, GroupMaker, Sample
@@ -27,6 +27,8 @@ from memagent_batch.wiring import identify_reader
 from pipelines.train import train
 from pipelines.train_loop import update_step
 from tests.training.learner.loop_inputs import loop_config
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 GROUPS = RolloutConfig()
 RIGHT, WRONG = "\\boxed{7}", "\\boxed{8}"
@@ -147,7 +149,7 @@ def test_update_of_a_loop_step_is_several_optimiser_steps_one_after_another(tmp_
         load_learner(Path(tiny_model), reference=Path(tiny_model), settings=training.learner) for _ in "12"
     )
     update_step(training, together, step, began=time.monotonic())
-    groups = list(read_groups(step.place, files=read_rollouts_record(step.place)["files"], columns=COLUMNS))
+    groups = list(read_groups(step.place, files=read_rollouts_record(step.place)["files"], columns=LEARNT_COLUMNS))
     first, second = (
         alone.step([row for group in lot for row in conversations(group)]) for lot in (groups[:2], groups[2:])
     )

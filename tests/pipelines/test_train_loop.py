@@ -25,7 +25,7 @@ from tests.training.learner.loop_inputs import loop_config
 LOGITS_SCALE = 0.6
 """Of the policy that the loop begins with."""
 
-pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session"), pytest.mark.usefixtures("one_thread")]
 
 
 @pytest.fixture(scope="session")

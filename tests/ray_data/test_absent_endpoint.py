@@ -40,7 +40,7 @@ class AwayEngine:
     async def rejoin(self) -> None: ...
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
-        raise NotImplementedError
+        raise AssertionError("no turn is asked for while the endpoint is away")
 
     async def stop(self) -> None: ...
 

@@ -46,7 +46,7 @@ class Needle:
     wording: int
     """Index into `WORDINGS`."""
     attribute: str
-    """What of the key is told."""
+    """Which attribute of the key the fact states."""
     note: str
     """The fact as a memory keeps it: the asked-for thing first, then what the sentence says of it."""
     blank: str
@@ -63,7 +63,7 @@ class Wording:
     """Questions for it."""
 
 
-ASKED = (
+WAYS_TO_ASK = (
     "What is the {attribute} of {key}?",
     "What is the {attribute} of {key} in the provided text?",
     "Which {attribute} does {key} have?",
@@ -82,13 +82,13 @@ MAGIC_WORDINGS = (
 
 WORDINGS = (
     *MAGIC_WORDINGS,
-    Wording(sentence="The {attribute} of {key} is {value}.", questions=ASKED),
-    Wording(sentence="The {attribute} for {key} was set to {value}.", questions=ASKED),
-    Wording(sentence="Note: the {attribute} of {key} is {value}.", questions=ASKED),
-    Wording(sentence="Remember that the {attribute} of {key} is {value}.", questions=ASKED),
-    Wording(sentence="According to the register, the {attribute} of {key} was {value}.", questions=ASKED),
-    Wording(sentence="In the ledger, the {attribute} of {key} stands as {value}.", questions=ASKED),
-    Wording(sentence="It was agreed that the {attribute} of {key} will be {value}.", questions=ASKED),
+    Wording(sentence="The {attribute} of {key} is {value}.", questions=WAYS_TO_ASK),
+    Wording(sentence="The {attribute} for {key} was set to {value}.", questions=WAYS_TO_ASK),
+    Wording(sentence="Note: the {attribute} of {key} is {value}.", questions=WAYS_TO_ASK),
+    Wording(sentence="Remember that the {attribute} of {key} is {value}.", questions=WAYS_TO_ASK),
+    Wording(sentence="According to the register, the {attribute} of {key} was {value}.", questions=WAYS_TO_ASK),
+    Wording(sentence="In the ledger, the {attribute} of {key} stands as {value}.", questions=WAYS_TO_ASK),
+    Wording(sentence="It was agreed that the {attribute} of {key} will be {value}.", questions=WAYS_TO_ASK),
 )
 """All ways to tell a fact. The first two are RULER's."""
 

@@ -20,7 +20,7 @@ from memagent_batch.evaluation.needles.facts import (
     words_of,
 )
 from memagent_batch.evaluation.needles.prose import PARAGRAPHS
-from memagent_batch.evaluation.needles.words import ADJECTIVES, NAMES, NOISE, NOUNS, PLACES, SENTENCES, VERBS
+from memagent_batch.evaluation.needles.words import ADJECTIVES, FIRST_NAMES, NOISE, NOUNS, PLACES, SENTENCES, VERBS
 
 BLOCK_UNITS = 16
 """Haystack units measured in one call of `length_of`."""
@@ -96,7 +96,7 @@ def make_task(
         length_of: measures a piece of text, for example in tokens; without it, haystack sentences are counted.
         haystack: what the needles are hidden in.
         num_distractors: needles with another key or attribute.
-        split: whose words and texts are used.
+        split: the words and texts that are used.
         position: place of the needle from 0 to 1; without it, anywhere.
         needle: the fact to hide; without it, a random one.
         near: distractors are made to be mixed up: keys that share a word, or the same key with another attribute;
@@ -109,7 +109,7 @@ def make_task(
     units = _units_of_length(rng, length - _length(sentences, length_of), length_of, haystack=haystack, split=split)
     place = rng.random() if position is None else position
     places = [round(place * len(units)), *(rng.randint(0, len(units)) for _ in rivals)]
-    text, start = _join(units, places, sentences)
+    text, start = _join_sentences(units, places, sentences)
     return NeedleTask(
         document=text,
         question=fact.question,
@@ -137,7 +137,7 @@ def _units_of_length(
     return units
 
 
-def _join(units: list[str], places: list[int], sentences: tuple[str, ...]) -> tuple[str, int]:
+def _join_sentences(units: list[str], places: list[int], sentences: tuple[str, ...]) -> tuple[str, int]:
     """The text with each sentence before the unit of its place, and the character where the first one begins."""
     at: dict[int, list[int]] = {}
     for index, place in enumerate(places):
@@ -182,4 +182,4 @@ def _fill(rng: random.Random, slot: str, rest: str) -> str:
     return rng.choice(words_of(_LISTS[slot], split=Split.TRAINING)) + rest
 
 
-_LISTS = {"adjective": ADJECTIVES, "noun": NOUNS, "verb": VERBS, "name": NAMES, "place": PLACES}
+_LISTS = {"adjective": ADJECTIVES, "noun": NOUNS, "verb": VERBS, "name": FIRST_NAMES, "place": PLACES}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from memagent_batch.config import AgentConfig
-from memagent_batch.evaluation.needles.facts import ASKED, MAGIC_ASKED
+from memagent_batch.evaluation.needles.facts import MAGIC_ASKED, WAYS_TO_ASK
 from memagent_batch.evaluation.needles.words import NUMBER_ATTRIBUTES, WORD_ATTRIBUTES
 from memagent_batch.logs import EventKind
 from memagent_batch.plugins import engine_config
@@ -43,7 +43,7 @@ def is_taught(question: str) -> bool:
 @cache
 def _taught() -> re.Pattern[str]:
     attributes = "|".join(map(re.escape, (*NUMBER_ATTRIBUTES, *WORD_ATTRIBUTES)))
-    forms = [(form, f"({attributes})") for form in ASKED] + [(form, r"\w+") for form in MAGIC_ASKED]
+    forms = [(form, f"({attributes})") for form in WAYS_TO_ASK] + [(form, r"\w+") for form in MAGIC_ASKED]
     filled = [
         re.escape(form).replace(r"\{attribute\}", attribute).replace(r"\{key\}", "[^?]+") for form, attribute in forms
     ]

@@ -51,7 +51,7 @@ VERBS = _words(
     """
 )
 
-NAMES = _words(
+FIRST_NAMES = _words(
     """
     Ada Albert Alma Anton Basil Bruno Carla Celia Clara Conrad Cora Dora Edgar Edith Elena Emil Felix Flora Frida
     Gustav Hanna Hugo Ida Irene Jonas Julia Karl Lena Leo Lydia Marta Max Mina Nora Olga Oscar Paula Rosa Rufus

@@ -15,7 +15,7 @@ from memagent_batch.evaluation.report.lengths import length_label, magnitude
 from memagent_batch.evaluation.report.visible import visible
 
 INK, MUTED, GRID = "#1f2328", "#57606a", "#e4e7eb"
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#a6408b", "#e69f00", "#56b4e9", "#3b3b3b")
+LINE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#a6408b", "#e69f00", "#56b4e9", "#3b3b3b")
 """After Okabe and Ito, without yellow, which white swallows."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 """One more than colours, so that 56 variants differ in one or the other."""
@@ -88,7 +88,7 @@ def finish(figure: Figure, *, name: str, alternative: str) -> Picture:
 
 def colour_of(place: int) -> str:
     """Colour of a variant, by its place among the variants."""
-    return COLOURS[place % len(COLOURS)]
+    return LINE_COLOURS[place % len(LINE_COLOURS)]
 
 
 def marker_of(place: int) -> str:

@@ -36,7 +36,7 @@ def draw_accuracy(cells: Sequence[CellSummary], *, variants: Sequence[str]) -> P
     with canvas(width=WIDTH, height=4.3) as figure:
         axes = figure.subplots()
         _draw_lines(axes, cells, variants=variants)
-        draw_lengths(axes, _lengths(cells))
+        draw_lengths(axes, _cell_lengths(cells))
         axes.set_xlabel("length of the document, tokens")
         axes.set_ylabel("mean score")
         _name_single(axes, variants)
@@ -62,7 +62,7 @@ def draw_tasks(cells: Sequence[CellSummary], *, variants: Sequence[str]) -> Pict
             _draw_lines(axes, of_task, variants=variants, small=True)
             axes.set_title(short_name(tasks[place]), fontsize=8.5, color=INK)
             axes.tick_params(labelsize=7.5, labelbottom=place + columns >= len(tasks))
-            draw_lengths(axes, _lengths(cells), small=True)
+            draw_lengths(axes, _cell_lengths(cells), small=True)
         figure.supxlabel("length of the document, tokens", fontsize=8.5)
         figure.supylabel("mean score", fontsize=8.5)
         draw_legend(figure, grid.flat[0], width=WIDTH)
@@ -94,7 +94,7 @@ def _engine_seconds(cell: CellSummary) -> float:
 
 
 def _draw_lines(axes: Axes, cells: Sequence[CellSummary], *, variants: Sequence[str], small: bool = False) -> None:
-    lengths = _lengths(cells)
+    lengths = _cell_lengths(cells)
     for place, variant in enumerate(variants):
         points = [cell for cell in cells if cell.variant == variant]
         axes.errorbar(
@@ -139,7 +139,7 @@ def _draw_cost(
         )
     axes.set_title(title, color=INK)
     draw_magnitudes(axes)
-    draw_lengths(axes, _lengths(cells), small=True)
+    draw_lengths(axes, _cell_lengths(cells), small=True)
 
 
 def _name_single(axes: Axes, variants: Sequence[str]) -> None:
@@ -151,7 +151,7 @@ def _with_length(cells: Sequence[CellSummary]) -> list[CellSummary]:
     return [cell for cell in cells if cell.length_tokens is not None]
 
 
-def _lengths(cells: Sequence[CellSummary]) -> list[int]:
+def _cell_lengths(cells: Sequence[CellSummary]) -> list[int]:
     return sorted(set(_lengths_of(cells)))
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.evaluation.results import ReadingIds
-from memagent_batch.evaluation.suites.schemas import MISSING
+from memagent_batch.evaluation.suites.schemas import STATUS_MISSING
 from memagent_batch.log.index import Row
 
 TRACES_PER_VARIANT = 50
@@ -48,7 +48,7 @@ def fault_of(row: Row) -> Fault:
     """What is wrong with a reading, by its row of `SCORES`."""
     if row["status"] == Status.FAILED:
         return Fault.FAILED
-    if row["status"] == MISSING:
+    if row["status"] == STATUS_MISSING:
         return Fault.MISSING
     if not row["answered"]:
         return Fault.UNANSWERED

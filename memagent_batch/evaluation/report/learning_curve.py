@@ -1,21 +1,20 @@
 """Reward and held-out reward against steps, as a picture."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from memagent_batch.evaluation.report.canvas import Picture, canvas, colour_of, draw_legend, draw_scores, finish
 
-WIDTH = 9.6
+CURVE_WIDTH = 9.6
 """Width of the picture, inches."""
 
 
-def draw_curve(lines: Sequence[dict[str, Any]]) -> Picture | None:
+def draw_curve(lines: Sequence[Mapping[str, float | None]]) -> Picture | None:
     """One line for the mean reward of each step's samples, one for the held-out questions; None before the first."""
     drawn = [
         ("mean reward of the samples", "mean_reward", "o"),
         ("held-out questions, greedy", "held_out_reward", "s"),
     ]
-    with canvas(width=WIDTH, height=4.3) as figure:
+    with canvas(width=CURVE_WIDTH, height=4.3) as figure:
         axes = figure.subplots()
         words = []
         for place, (label, name, marker) in enumerate(drawn):
@@ -32,5 +31,5 @@ def draw_curve(lines: Sequence[dict[str, Any]]) -> Picture | None:
             draw_scores(axes)
         axes.set_xlabel("step")
         axes.set_ylabel("mean reward")
-        draw_legend(figure, axes, width=WIDTH)
+        draw_legend(figure, axes, width=CURVE_WIDTH)
         return finish(figure, name="curve", alternative="; ".join(words))

@@ -96,7 +96,7 @@ def render(page: Page, *, pictures: Sequence[Picture]) -> bytes:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("memagent_batch.evaluation", "report"),
         autoescape=True,
-        finalize=_shown,
+        finalize=_shown_text,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -139,7 +139,7 @@ def score_label(score: float) -> str:
     return f"{score:.3f}"
 
 
-def _shown(value: object) -> object:
+def _shown_text(value: object) -> object:
     """Each value on its way into the page, before it is escaped."""
     return visible(value) if type(value) is str else value
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +26,18 @@ REPORT_FOLDER = "report"
 PAGE_FILE = "report.html"
 
 
-def write_report(output: Location, *, target: Location) -> dict[str, Any]:
+class WrittenReport(TypedDict):
+    """Where a report's files are, and what they show."""
+
+    page: str
+    pictures: list[str]
+    questions: int
+    readings: int
+    failures: int
+    traces: int
+
+
+def write_report(output: Location, *, target: Location) -> WrittenReport:
     """Writes `report.html` and its pictures; returns where they are and what they show.
 
     Raises:
@@ -38,14 +49,14 @@ def write_report(output: Location, *, target: Location) -> dict[str, Any]:
     for picture in pictures:
         (target / f"{picture.name}.png").write_bytes(picture.png)
     (target / PAGE_FILE).write_bytes(render(page, pictures=pictures))
-    return {
-        "page": str(target / PAGE_FILE),
-        "pictures": [str(target / f"{picture.name}.png") for picture in pictures],
-        "questions": page.num_questions,
-        "readings": page.scores.num_rows,
-        "failures": sum(view.failures.total for view in page.variants),
-        "traces": sum(len(view.shown) for view in page.variants),
-    }
+    return WrittenReport(
+        page=str(target / PAGE_FILE),
+        pictures=[str(target / f"{picture.name}.png") for picture in pictures],
+        questions=page.num_questions,
+        readings=page.scores.num_rows,
+        failures=sum(view.failures.total for view in page.variants),
+        traces=sum(len(view.shown) for view in page.variants),
+    )
 
 
 def make_page(output: Location) -> Page:

@@ -15,7 +15,7 @@ ELIDED_WORDS = 40
 """A stretch of unchanged words longer than this is elided between its contexts."""
 
 
-class Change(StrEnum):
+class WordChange(StrEnum):
     """What happened to a stretch of words."""
 
     KEPT = "kept"
@@ -29,16 +29,16 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Stretch:
     """A stretch of words that were treated alike."""
 
-    change: Change
+    change: WordChange
     """What happened to it."""
     text: str
     """The words, with the white space between them."""
 
 
-def differences(before: str, after: str) -> list[Piece]:
+def differences(before: str, after: str) -> list[Stretch]:
     """Words added, removed and kept, in reading order; long unchanged stretches elided.
 
     What both begin and end with is taken off first: it makes the comparison of a memory with a copy of itself linear,
@@ -49,9 +49,9 @@ def differences(before: str, after: str) -> list[Piece]:
     tail = _common(old[head:][::-1], new[head:][::-1])
     old_middle, new_middle = old[head : len(old) - tail], new[head : len(new) - tail]
     pieces = [
-        (Change.KEPT, new[:head]),
+        (WordChange.KEPT, new[:head]),
         *_compare(old_middle, new_middle),
-        (Change.KEPT, new[len(new) - tail :]),
+        (WordChange.KEPT, new[len(new) - tail :]),
     ]
     return list(_shorten([(change, words) for change, words in pieces if words]))
 
@@ -64,32 +64,32 @@ def _common(one: Sequence[str], other: Sequence[str]) -> int:
     return min(len(one), len(other))
 
 
-def _compare(old: list[str], new: list[str]) -> Iterator[tuple[Change, list[str]]]:
+def _compare(old: list[str], new: list[str]) -> Iterator[tuple[WordChange, list[str]]]:
     for tag, old_start, old_end, new_start, new_end in SequenceMatcher(None, old, new).get_opcodes():
         if tag == "equal":
-            yield Change.KEPT, new[new_start:new_end]
+            yield WordChange.KEPT, new[new_start:new_end]
         else:
-            yield Change.REMOVED, old[old_start:old_end]
-            yield Change.ADDED, new[new_start:new_end]
+            yield WordChange.REMOVED, old[old_start:old_end]
+            yield WordChange.ADDED, new[new_start:new_end]
 
 
-def _shorten(pieces: Sequence[tuple[Change, list[str]]]) -> Iterator[Piece]:
-    if all(change is Change.KEPT for change, _ in pieces):
-        yield from (Piece(change=change, text="".join(words)) for change, words in pieces)
+def _shorten(pieces: Sequence[tuple[WordChange, list[str]]]) -> Iterator[Stretch]:
+    if all(change is WordChange.KEPT for change, _ in pieces):
+        yield from (Stretch(change=change, text="".join(words)) for change, words in pieces)
         return
     for place, (change, words) in enumerate(pieces):
-        if change is not Change.KEPT or len(words) <= ELIDED_WORDS:
-            yield Piece(change=change, text="".join(words))
+        if change is not WordChange.KEPT or len(words) <= ELIDED_WORDS:
+            yield Stretch(change=change, text="".join(words))
             continue
         left = CONTEXT_WORDS if place else 0
         right = CONTEXT_WORDS if place < len(pieces) - 1 else 0
         yield from _elide(words, left=left, right=right)
 
 
-def _elide(words: list[str], *, left: int, right: int) -> Iterator[Piece]:
+def _elide(words: list[str], *, left: int, right: int) -> Iterator[Stretch]:
     end = len(words) - right
     if left:
-        yield Piece(change=Change.KEPT, text="".join(words[:left]))
-    yield Piece(change=Change.ELIDED, text=f" … {end - left:,} words unchanged … ")
+        yield Stretch(change=WordChange.KEPT, text="".join(words[:left]))
+    yield Stretch(change=WordChange.ELIDED, text=f" … {end - left:,} words unchanged … ")
     if right:
-        yield Piece(change=Change.KEPT, text="".join(words[end:]))
+        yield Stretch(change=WordChange.KEPT, text="".join(words[end:]))

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from memagent_batch.domain.turns import ANSWER, FinishReason
-from memagent_batch.evaluation.report.text_diff import Change, Piece, differences
+from memagent_batch.evaluation.report.text_diff import Stretch, WordChange, differences
 from memagent_batch.evaluation.report.visible import shorten
 from memagent_batch.log.index import Row
 
@@ -31,7 +31,7 @@ class StepKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class TraceLine:
     """A line of a trace: one turn, or several that are treated alike."""
 
     kind: StepKind
@@ -50,7 +50,7 @@ class Step:
     """First character that was shown."""
     char_end: int | None
     """Character after the last one."""
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[Stretch, ...] = ()
     """What changed against the memory before; of a changed turn only."""
     memory: str | None = None
     """The memory after a changed turn, where the pieces leave out some of it."""
@@ -68,7 +68,7 @@ class Step:
 class Trace:
     """The trace of one reading."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[TraceLine, ...]
     """Lines, in the order of the document; none where no turn was finished."""
     num_turns: int
     """Turns, the answer included."""
@@ -93,7 +93,7 @@ def make_trace(turns: Sequence[Row], *, references: Sequence[str], alternatives:
         steps=tuple(_steps(turns, held, shown=shown)),
         num_turns=len(turns),
         num_changed=num_changed,
-        verdict=_verdict(held, has_memory=num_changed > 0, references=references, alternatives=alternatives),
+        verdict=_line_verdict(held, has_memory=num_changed > 0, references=references, alternatives=alternatives),
     )
 
 
@@ -103,7 +103,9 @@ def held_references(memory: str, references: Sequence[str]) -> frozenset[str]:
     return frozenset(reference for reference in references if reference and reference.casefold() in folded)
 
 
-def _verdict(held: Sequence[frozenset[str]], *, has_memory: bool, references: Sequence[str], alternatives: bool) -> str:
+def _line_verdict(
+    held: Sequence[frozenset[str]], *, has_memory: bool, references: Sequence[str], alternatives: bool
+) -> str:
     if not held:
         return "no turn recorded"
     if not has_memory:
@@ -123,8 +125,8 @@ def _shown_turns(turns: Sequence[Row], held: Sequence[frozenset[str]]) -> frozen
     return frozenset(list(dict.fromkeys([*turning, *ends]))[:MAX_STEPS])
 
 
-def _steps(turns: Sequence[Row], held: Sequence[frozenset[str]], *, shown: frozenset[int]) -> Iterator[Step]:
-    for kind, run in groupby(range(len(turns)), key=lambda place: _kind(turns, place, shown=shown)):
+def _steps(turns: Sequence[Row], held: Sequence[frozenset[str]], *, shown: frozenset[int]) -> Iterator[TraceLine]:
+    for kind, run in groupby(range(len(turns)), key=lambda place: _line_kind(turns, place, shown=shown)):
         places = list(run)
         if kind in {StepKind.UNCHANGED, StepKind.OMITTED}:
             yield _step(kind, turns[places[0]], turns[places[-1]])
@@ -140,7 +142,7 @@ def _steps(turns: Sequence[Row], held: Sequence[frozenset[str]], *, shown: froze
                 )
 
 
-def _kind(turns: Sequence[Row], place: int, *, shown: frozenset[int]) -> StepKind:
+def _line_kind(turns: Sequence[Row], place: int, *, shown: frozenset[int]) -> StepKind:
     row = turns[place]
     if row["kind"] == ANSWER:
         return StepKind.ANSWER
@@ -149,10 +151,10 @@ def _kind(turns: Sequence[Row], place: int, *, shown: frozenset[int]) -> StepKin
     return StepKind.CHANGED if place in shown else StepKind.OMITTED
 
 
-def _changed(row: Row, *, before: str, come: frozenset[str], gone: frozenset[str]) -> Step:
+def _changed(row: Row, *, before: str, come: frozenset[str], gone: frozenset[str]) -> TraceLine:
     after = shorten(row["memory"], characters=MAX_MEMORY_CHARACTERS)
     pieces = differences(shorten(before, characters=MAX_MEMORY_CHARACTERS), after)
-    is_elided = any(piece.change is Change.ELIDED for piece in pieces)
+    is_elided = any(piece.change is WordChange.ELIDED for piece in pieces)
     return _step(
         StepKind.CHANGED,
         row,
@@ -166,8 +168,8 @@ def _changed(row: Row, *, before: str, come: frozenset[str], gone: frozenset[str
     )
 
 
-def _step(kind: StepKind, first: Row, last: Row, **details: Any) -> Step:
-    return Step(
+def _step(kind: StepKind, first: Row, last: Row, **details: Any) -> TraceLine:
+    return TraceLine(
         kind=kind,
         turn_kind=first["kind"],
         first_turn=first["turn"],

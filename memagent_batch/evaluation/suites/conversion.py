@@ -1,7 +1,7 @@
 """Foreign suites in this project's layout, made by `evaluate run` in its own output."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TypedDict
 
 import pyarrow as pa
 
@@ -15,26 +15,19 @@ from memagent_batch.evaluation.suites.foreign import (
 )
 from memagent_batch.evaluation.suites.reader import is_suite, read_suite_questions, require_scorable
 from memagent_batch.evaluation.suites.schemas import (
+    CONVERTED_QUESTIONS,
     DOCUMENTS_FOLDER,
     QUESTIONS_FILE,
     SUITE_DOCUMENTS,
     SUITE_FILE,
     SUITE_FORMAT,
     SUITE_QUESTIONS,
+    ConvertedQuestion,
 )
-from memagent_batch.files.columns import column
 from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import open_row_groups, parquet_bytes
 from memagent_batch.masking import shown
-
-CONVERTED_QUESTIONS = pa.schema(
-    [
-        *SUITE_QUESTIONS,
-        column("split", pa.string(), "how question and document were told apart: given, template or last_paragraph"),
-    ]
-)
-"""The questions of a converted suite."""
 
 DOCUMENTS_FILE = "part-0.parquet"
 
@@ -50,7 +43,7 @@ def convert_suite(suite: Location, *, target: Location, foreign_format: ForeignF
     Args:
         suite: JSON or JSONL files: a file, folder or glob.
         target: Folder that is this conversion's alone.
-        foreign_format: Whose suite it is.
+        foreign_format: Its format.
 
     Raises:
         InputError: the suite is empty, or a record is malformed.
@@ -61,11 +54,11 @@ def convert_suite(suite: Location, *, target: Location, foreign_format: ForeignF
     if there is not None and there.get("source") == source:
         return target
     target.delete()
-    questions: list[dict[str, Any]] = []
+    questions: list[ConvertedQuestion] = []
     with open_row_groups(target / DOCUMENTS_FOLDER / DOCUMENTS_FILE, schema=SUITE_DOCUMENTS) as documents:
         for group in _groups(read_foreign(suite, foreign_format=foreign_format)):
             documents.write([{"document_id": question.record_id, "text": question.document} for question in group])
-            questions.extend(dict(question_row(question)) for question in group)
+            questions.extend(map(question_row, group))
     require_scorable(questions, where=suite.uri)
     table = pa.Table.from_pylist(questions, schema=CONVERTED_QUESTIONS)
     (target / QUESTIONS_FILE).write_bytes(parquet_bytes(table))
@@ -84,22 +77,37 @@ def read_any_questions(suite: Location, *, foreign_format: ForeignFormat | None)
     if foreign_format is None and is_suite(suite):
         return read_suite_questions(suite)
     found = foreign_format or detect_format(suite)
-    questions = [dict(question_row(question)) for question in read_foreign(suite, foreign_format=found)]
+    questions = [question_row(question) for question in read_foreign(suite, foreign_format=found)]
     require_scorable(questions, where=suite.uri)
     return pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS)
 
 
-def _source(suite: Location, *, foreign_format: ForeignFormat) -> dict[str, Any]:
+class SourceFile(TypedDict):
+    """A file that was converted, as `suite.json` names it."""
+
+    path: str
+    size_bytes: int
+    key: str
+
+
+class ConvertedSource(TypedDict):
+    """What was converted, as `suite.json` says it."""
+
+    format: str
+    files: list[SourceFile]
+
+
+def _source(suite: Location, *, foreign_format: ForeignFormat) -> ConvertedSource:
     """What was converted, so that a changed file is converted again."""
     files = [
-        {
-            "path": shown(suite.at(file.path).uri),
-            "size_bytes": file.size_bytes,
-            "key": str(suite.fs.ukey(file.path)),
-        }
+        SourceFile(
+            path=shown(suite.at(file.path).uri),
+            size_bytes=file.size_bytes,
+            key=str(suite.fs.ukey(file.path)),
+        )
         for file in foreign_files(suite)
     ]
-    return {"format": foreign_format.value, "files": files}
+    return ConvertedSource(format=foreign_format.value, files=files)
 
 
 def _groups(questions: Iterator[ForeignQuestion]) -> Iterator[list[ForeignQuestion]]:

@@ -6,26 +6,26 @@ it is unique whatever ids the records bring, and leads back to the record.
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from memagent_batch.domain.scores import Metric
 from memagent_batch.errors import InputError
-from memagent_batch.evaluation.suites.ruler import Split, split_prompt
+from memagent_batch.evaluation.suites.ruler import Separation, split_prompt
+from memagent_batch.evaluation.suites.schemas import ConvertedQuestion
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.json_objects import JsonObject, read_objects
 from memagent_batch.inputs.records import Column, Kind, Presence, convert, refuse_missing
 from memagent_batch.inputs.shards import InputFile, list_files
 
-ENDINGS = (".jsonl", ".json", ".ndjson")
+SUITE_ENDINGS = (".jsonl", ".json", ".ndjson")
 """Files that are taken from a folder; a file that is named itself may end as it likes."""
 
 SPLIT_NAMES = frozenset({"validation", "test", "train", "dev"})
 """Names of files that say nothing of the task, which their folder then names."""
 
-EVALUATION_FILE = re.compile(r"eval_(?P<task>.+?)(?:_(?P<length>\d+))?")
+MEMAGENT_FILE = re.compile(r"eval_(?P<task>.+?)(?:_(?P<length>\d+))?")
 """MemAgent's file names: eval_TASK_LENGTH, and eval_N with a number of paragraphs."""
 
 FILLED = 0.5
@@ -33,7 +33,7 @@ FILLED = 0.5
 
 
 class ForeignFormat(StrEnum):
-    """Whose suite it is."""
+    """Format of a suite that another project made."""
 
     RULER = "ruler"
     """RULER: `input` with document and question in one, `outputs`, `length`."""
@@ -58,10 +58,10 @@ class ForeignQuestion:
     task: str
     """Name of the task."""
     length_tokens: int | None
-    """Length that was asked for, tokens; None where the record does not tell."""
+    """Requested length, tokens; None where the record does not state it."""
     metric: Metric
     """How the task is scored."""
-    split: Split
+    split: Separation
     """How document and question were separated."""
 
 
@@ -72,10 +72,11 @@ def foreign_files(suite: Location) -> list[InputFile]:
         InputError: there is none.
     """
     files = list_files(suite)
-    taken = [file for file in files if file.name.lower().endswith(ENDINGS)]
+    taken = [file for file in files if file.name.lower().endswith(SUITE_ENDINGS)]
     if not taken and (suite.is_folder() or len(files) > 1):
         raise InputError(
-            f"suite: {suite.uri} holds neither a suite of this project nor {', '.join(ENDINGS)} files; check the path"
+            f"suite: {suite.uri} holds neither a suite of this project nor {', '.join(SUITE_ENDINGS)} files; check the "
+            "path"
         )
     return taken or files
 
@@ -110,78 +111,81 @@ def read_foreign(suite: Location, *, foreign_format: ForeignFormat) -> Iterator[
     """
     for file in foreign_files(suite):
         for record in read_objects(suite.at(file.path)):
-            yield _question(record, file=file, foreign_format=foreign_format)
+            yield _foreign_question(record, file=file, foreign_format=foreign_format)
 
 
-def _question(record: JsonObject, *, file: InputFile, foreign_format: ForeignFormat) -> ForeignQuestion:
+def _foreign_question(record: JsonObject, *, file: InputFile, foreign_format: ForeignFormat) -> ForeignQuestion:
     match foreign_format:
         case ForeignFormat.RULER:
-            parts = _ruler(record, path=file.path)
+            return _ruler(record, file=file)
         case ForeignFormat.MEMAGENT:
-            parts = _memagent(record, path=file.path)
+            return _memagent(record, file=file)
         case ForeignFormat.LONGBENCH:
-            parts = _longbench(record)
-    return ForeignQuestion(record_id=f"{file.name}:{record.number}", **parts)
+            return _longbench(record, file=file)
 
 
-def _ruler(record: JsonObject, *, path: str) -> dict[str, Any]:
-    task = _task_of_file(path)
-    parts = split_prompt(_text(record, "input"), answer_prefix=str(record.value.get("answer_prefix") or ""))
+def _ruler(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
+    task = _task_of_file(file.path)
+    parts = split_prompt(_record_text(record, "input"), answer_prefix=str(record.value.get("answer_prefix") or ""))
     if parts is None:
         raise InputError(
             f"{record.where}: `input` can't be taken apart into document and question: it ends with no question of "
             "RULER's, and has no paragraph before the last; put an empty line before the question"
         )
-    return {
-        "document": parts.document,
-        "question": parts.question,
-        "split": parts.split,
-        "references": _references(record, "outputs"),
-        "task": task,
-        "length_tokens": _ruler_length(record, path=path),
-        "metric": Metric.ANY if task.startswith("qa") else Metric.ALL,
-    }
+    return ForeignQuestion(
+        record_id=_record_id(record, file),
+        document=parts.document,
+        question=parts.question,
+        split=parts.split,
+        references=_references(record, "outputs"),
+        task=task,
+        length_tokens=_ruler_length(record, path=file.path),
+        metric=Metric.ANY if task.startswith("qa") else Metric.ALL,
+    )
 
 
-def _memagent(record: JsonObject, *, path: str) -> dict[str, Any]:
-    stem = posixpath.splitext(posixpath.basename(path))[0]
-    named = EVALUATION_FILE.fullmatch(stem)
+def _memagent(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
+    stem = posixpath.splitext(posixpath.basename(file.path))[0]
+    named = MEMAGENT_FILE.fullmatch(stem)
     task = named["task"] if named and named["length"] else stem
     key = "answers" if "answers" in record.value else "outputs"
     plain = Metric.ANY if task.startswith("qa") else Metric.ALL
-    return {
-        **_given_apart(record, references=key),
-        "task": task,
-        "length_tokens": int(named["length"]) if named and named["length"] else None,
-        "metric": Metric.SUB_EM if key == "answers" else plain,
-    }
+    return ForeignQuestion(
+        record_id=_record_id(record, file),
+        document=_record_text(record, "context"),
+        question=_record_text(record, "input"),
+        split=Separation.GIVEN,
+        references=_references(record, key),
+        task=task,
+        length_tokens=int(named["length"]) if named and named["length"] else None,
+        metric=Metric.SUB_EM if key == "answers" else plain,
+    )
 
 
-def _longbench(record: JsonObject) -> dict[str, Any]:
-    task = _text(record, "dataset")
+def _longbench(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
+    task = _record_text(record, "dataset")
     if not str(record.value.get("input") or "").strip():
         raise InputError(
             f"{record.where}: the data set {task!r} asks no question (`input` is empty); write what is asked of the "
             "document into `input`, or leave the data set out"
         )
-    return {
-        **_given_apart(record, references="answers"),
-        "task": task,
-        "length_tokens": None,  # its `length` counts words
-        "metric": Metric.F1,
-    }
+    return ForeignQuestion(
+        record_id=_record_id(record, file),
+        document=_record_text(record, "context"),
+        question=_record_text(record, "input"),
+        split=Separation.GIVEN,
+        references=_references(record, "answers"),
+        task=task,
+        length_tokens=None,  # its `length` counts words
+        metric=Metric.F1,
+    )
 
 
-def _given_apart(record: JsonObject, *, references: str) -> dict[str, Any]:
-    return {
-        "document": _text(record, "context"),
-        "question": _text(record, "input"),
-        "split": Split.GIVEN,
-        "references": _references(record, references),
-    }
+def _record_id(record: JsonObject, file: InputFile) -> str:
+    return f"{file.name}:{record.number}"
 
 
-def _text(record: JsonObject, key: str) -> str:
+def _record_text(record: JsonObject, key: str) -> str:
     column = Column(name=key, kind=Kind.TEXT, presence=Presence.EVERY)
     if key not in record.value:
         refuse_missing(column, there=tuple(record.value), where=record.where)
@@ -220,16 +224,16 @@ def _ruler_length(record: JsonObject, *, path: str) -> int | None:
     return named[-1] if named else 1 << (length - 1).bit_length()
 
 
-def question_row(question: ForeignQuestion) -> Mapping[str, Any]:
+def question_row(question: ForeignQuestion) -> ConvertedQuestion:
     """The question as a row of `CONVERTED_QUESTIONS`."""
-    return {
-        "question_id": question.record_id,
-        "document_id": question.record_id,
-        "question": question.question,
-        "references": question.references,
-        "task": question.task,
-        "length_tokens": question.length_tokens,
-        "depth": None,
-        "metric": question.metric.value,
-        "split": question.split.value,
-    }
+    return ConvertedQuestion(
+        question_id=question.record_id,
+        document_id=question.record_id,
+        question=question.question,
+        references=question.references,
+        task=question.task,
+        length_tokens=question.length_tokens,
+        depth=None,
+        metric=question.metric.value,
+        split=question.split.value,
+    )

@@ -7,7 +7,13 @@ import pyarrow as pa
 
 from memagent_batch.domain.scores import Metric
 from memagent_batch.errors import InputError
-from memagent_batch.evaluation.suites.schemas import QUESTIONS_FILE, SUITE_FILE, SUITE_FORMAT, SUITE_QUESTIONS
+from memagent_batch.evaluation.suites.schemas import (
+    QUESTIONS_FILE,
+    SUITE_FILE,
+    SUITE_FORMAT,
+    SUITE_QUESTIONS,
+    SuiteQuestion,
+)
 from memagent_batch.files.claims import whole_record
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
@@ -49,7 +55,7 @@ def read_suite_questions(suite: Location) -> pa.Table:
     return questions
 
 
-def require_scorable(questions: Sequence[dict[str, Any]], *, where: str) -> None:
+def require_scorable(questions: Sequence[SuiteQuestion], *, where: str) -> None:
     """Checks that there are questions, each with a reference and a known metric, and each only once.
 
     Raises:

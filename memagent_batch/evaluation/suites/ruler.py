@@ -12,10 +12,10 @@ QUESTION_FORMS = (
     re.compile(r"(?P<question>What (?:is|are all) the special magic .+? mentioned in the provided text\?).*"),
     re.compile(r"Question: (?P<question>.+?)(?: Answer:.*| ?\[/INST\].*)?"),
 )
-"""The last line of a prompt, behind whose question the beginning of an answer may stand."""
+"""The last line of a prompt: the question, then perhaps the beginning of an answer."""
 
 
-class Split(StrEnum):
+class Separation(StrEnum):
     """How a question was separated from its document."""
 
     GIVEN = "given"
@@ -34,7 +34,7 @@ class SplitPrompt:
     """All that stands before the question, unchanged."""
     question: str
     """The question, without the word `Question:` and without the beginning of an answer."""
-    split: Split
+    split: Separation
     """How it was found."""
 
 
@@ -51,13 +51,13 @@ def split_prompt(prompt: str, *, answer_prefix: str = "") -> SplitPrompt | None:
     line = prompt.rfind("\n")
     for form in QUESTION_FORMS:
         if found := form.fullmatch(prompt, line + 1):
-            return _split(prompt, end=line, question=found["question"], split=Split.TEMPLATE)
+            return _split_at(prompt, end=line, question=found["question"], split=Separation.TEMPLATE)
     paragraph = prompt.rfind("\n\n")
     border = line if paragraph < 0 else paragraph
-    return _split(prompt, end=border, question=prompt[border:], split=Split.LAST_PARAGRAPH)
+    return _split_at(prompt, end=border, question=prompt[border:], split=Separation.LAST_PARAGRAPH)
 
 
-def _split(prompt: str, *, end: int, question: str, split: Split) -> SplitPrompt | None:
+def _split_at(prompt: str, *, end: int, question: str, split: Separation) -> SplitPrompt | None:
     if end < 0 or not prompt[:end].strip():
         return None
     return SplitPrompt(document=prompt[:end], question=question.strip(), split=split)

@@ -3,6 +3,8 @@
 A suite is ordinary input of the main job: `documents/*.parquet` and `questions.parquet`, beside `suite.json`.
 """
 
+from typing import TypedDict
+
 import pyarrow as pa
 
 from memagent_batch.domain.scores import Metric
@@ -32,7 +34,36 @@ SUITE_DOCUMENTS = pa.schema([DOCUMENT_ID, column("text", pa.string(), "the docum
 SUITE_QUESTIONS = pa.schema([QUESTION_ID, DOCUMENT_ID, QUESTION, REFERENCES, *CELL])
 """One row for each question."""
 
-MISSING = "missing"
+
+class SuiteQuestion(TypedDict):
+    """A row of `SUITE_QUESTIONS`."""
+
+    question_id: str
+    document_id: str
+    question: str
+    references: list[str]
+    task: str
+    length_tokens: int | None
+    depth: float | None
+    metric: str
+
+
+CONVERTED_QUESTIONS = pa.schema(
+    [
+        *SUITE_QUESTIONS,
+        column("split", pa.string(), "how question and document were told apart: given, template or last_paragraph"),
+    ]
+)
+"""The questions of a converted suite."""
+
+
+class ConvertedQuestion(SuiteQuestion):
+    """A row of `CONVERTED_QUESTIONS`."""
+
+    split: str
+
+
+STATUS_MISSING = "missing"
 """Status of a reading that the suite asks for and that the answers have no row of."""
 
 SCORES = pa.schema(

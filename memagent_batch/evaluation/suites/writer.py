@@ -15,7 +15,7 @@ from memagent_batch.files.errors import output_errors
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 
-ASKED = "asked"
+ASKED_ENTRY = "asked"
 """Entry of `suite.json` that says all that decides what is in a suite."""
 
 
@@ -33,8 +33,8 @@ def claim_suite(output: Location, asked: Mapping[str, Any]) -> bool:
     record = claimed_record(output, SUITE_FILE, layout=SUITE_FORMAT, remedy=remedy)
     if record is None:
         return False
-    if record.get(ASKED) != asked:
-        there = record.get(ASKED) or {}
+    if record.get(ASKED_ENTRY) != asked:
+        there = record.get(ASKED_ENTRY) or {}
         different = sorted(name for name in {*asked, *there} if asked.get(name) != there.get(name))
         raise OutputError(
             f"output: {output.uri} holds a suite that was made with other {', '.join(different)}; choose another "

@@ -3,10 +3,10 @@
 import random
 
 from memagent_batch.evaluation.needles.facts import WORDINGS, Split, words_of
-from memagent_batch.evaluation.needles.words import NAMES, NOUNS, PLACES, VERBS
+from memagent_batch.evaluation.needles.words import FIRST_NAMES, NOUNS, PLACES, VERBS
 from memagent_batch.evaluation.tasks.haystacks import Hidden, hide, running_text
-from memagent_batch.evaluation.tasks.niah import Wordform, ask, make_key, make_value, tell
-from memagent_batch.evaluation.tasks.sample import Materials, Sample, SampleRequest
+from memagent_batch.evaluation.tasks.niah import Wordform, ask, make_held_out_key, make_value, tell
+from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
 
 NOT_STATED = "not stated"
 """The right answer of `absent`."""
@@ -15,7 +15,7 @@ NUM_OTHERS = 3
 """Keys beside the asked one in `conflict` and `absent`."""
 
 NUM_CORRECTED = 2
-"""Keys of `conflict` whose number is corrected, the asked one among them."""
+"""Keys of `conflict` with a corrected number, the one in the question among them."""
 
 MOST_ENTRIES = 48
 """Entries of the register in `aggregate`, in documents that have room for so many."""
@@ -29,8 +29,8 @@ _COUNTED = "How many register entries name {name}? Answer with the number alone.
 _OR_NOT = " If the text does not state it, answer: " + NOT_STATED + "."
 
 
-def make_conflict(request: SampleRequest, materials: Materials, *, task: str) -> Sample:
-    """Two keys are told and later corrected, two are told once; one of the corrected is asked for."""
+def make_conflict(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
+    """Two keys are stated and later corrected, two are stated once; the question is about a corrected one."""
     rng = request.rng
     keys = _different_keys(rng, NUM_OTHERS + 1)
     old, new = ([_number(rng) for _ in keys] for _ in range(2))
@@ -48,11 +48,13 @@ def make_conflict(request: SampleRequest, materials: Materials, *, task: str) ->
     )
 
 
-def make_aggregate(request: SampleRequest, materials: Materials, *, task: str) -> Sample:
-    """Entries of a register all over the document, of which up to half name the asked person."""
+def make_aggregate(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
+    """Entries of a register all over the document; up to half of them name the person in the question."""
     rng = request.rng
     num_entries = min(MOST_ENTRIES, request.length // _TOKENS_FOR_ENTRY)
-    asked, *others = rng.sample(words_of(NAMES, split=Split.HELD_OUT), len(words_of(NAMES, split=Split.HELD_OUT)))
+    asked, *others = rng.sample(
+        words_of(FIRST_NAMES, split=Split.HELD_OUT), len(words_of(FIRST_NAMES, split=Split.HELD_OUT))
+    )
     count = rng.randint(1, num_entries // 2)
     names = [asked] * count + [rng.choice(others) for _ in range(num_entries - count)]
     numbers = rng.sample(range(1000, 10_000), num_entries)
@@ -65,8 +67,8 @@ def make_aggregate(request: SampleRequest, materials: Materials, *, task: str) -
     )
 
 
-def make_absent(request: SampleRequest, materials: Materials, *, task: str) -> Sample:
-    """Other keys are told, the asked one is not."""
+def make_absent(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
+    """The document states other keys, not the one in the question."""
     rng = request.rng
     asked, *others = _different_keys(rng, NUM_OTHERS + 1)
     hidden = [Hidden(sentence=tell(key, _number(rng), Wordform.NUMBER), depth=rng.random()) for key in others]
@@ -76,7 +78,7 @@ def make_absent(request: SampleRequest, materials: Materials, *, task: str) -> S
 
 def _hidden_sample(
     request: SampleRequest, materials: Materials, hidden: list[Hidden], *, task: str, question: str, answer: str
-) -> Sample:
+) -> SuiteSample:
     fitted = hide(
         hidden,
         running_text(request.rng, materials.texts),
@@ -84,13 +86,15 @@ def _hidden_sample(
         meter=materials.meter,
         task=task,
     )
-    return Sample(document=fitted.draft.text, question=question, references=(answer,), num_tokens=fitted.num_tokens)
+    return SuiteSample(
+        document=fitted.draft.text, question=question, references=(answer,), num_tokens=fitted.num_tokens
+    )
 
 
 def _different_keys(rng: random.Random, num: int) -> list[str]:
     keys: dict[str, None] = {}
     while len(keys) < num:
-        keys[make_key(rng)] = None
+        keys[make_held_out_key(rng)] = None
     return list(keys)
 
 

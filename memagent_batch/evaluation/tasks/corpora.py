@@ -120,23 +120,23 @@ def _json(data: bytes, where: str) -> Any:
 
 
 def _hotpot_questions(record: Any, paragraphs: _Paragraphs) -> Iterator[CorpusQuestion]:
-    context = _pairs(record["context"], ("title", "sentences"))
+    context = _question_pairs(record["context"], ("title", "sentences"))
     if not context:
         raise ValueError("'context' has no paragraph")
     numbers = {str(title): paragraphs.number(f"{title}\n{''.join(sentences)}") for title, sentences in context}
-    titles = dict.fromkeys(title for title, _ in _pairs(record["supporting_facts"], ("title", "sent_id")))
+    titles = dict.fromkeys(title for title, _ in _question_pairs(record["supporting_facts"], ("title", "sent_id")))
     unknown = [title for title in titles if title not in numbers]
     if unknown or not titles:
         raise ValueError(f"'supporting_facts' name {unknown or 'nothing'}, which is not in 'context'")
     yield CorpusQuestion(
-        question=_text(record["question"]),
-        answers=(_text(record["answer"]),),
+        question=_field_text(record["question"]),
+        answers=(_field_text(record["answer"]),),
         gold=tuple(numbers[title] for title in titles),
         related=tuple(number for title, number in numbers.items() if title not in titles),
     )
 
 
-def _pairs(value: Any, names: tuple[str, str]) -> list[tuple[Any, Any]]:
+def _question_pairs(value: Any, names: tuple[str, str]) -> list[tuple[Any, Any]]:
     """Pairs, also where they are written as two columns."""
     if isinstance(value, Mapping):
         value = list(zip(value[names[0]], value[names[1]], strict=True))
@@ -144,20 +144,20 @@ def _pairs(value: Any, names: tuple[str, str]) -> list[tuple[Any, Any]]:
 
 
 def _squad_questions(article: Any, paragraphs: _Paragraphs) -> Iterator[CorpusQuestion]:
-    numbers = [paragraphs.number(_text(paragraph["context"])) for paragraph in article["paragraphs"]]
+    numbers = [paragraphs.number(_field_text(paragraph["context"])) for paragraph in article["paragraphs"]]
     for number, paragraph in zip(numbers, article["paragraphs"], strict=True):
         for asked in paragraph["qas"]:
-            answers = tuple(dict.fromkeys(_text(answer["text"]) for answer in asked["answers"]))
+            answers = tuple(dict.fromkeys(_field_text(answer["text"]) for answer in asked["answers"]))
             if answers and not asked.get("is_impossible", False):
                 yield CorpusQuestion(
-                    question=_text(asked["question"]),
+                    question=_field_text(asked["question"]),
                     answers=answers,
                     gold=(number,),
                     related=tuple(other for other in dict.fromkeys(numbers) if other != number),
                 )
 
 
-def _text(value: Any) -> str:
+def _field_text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"expected a text, found {value!r}")
     value.encode()

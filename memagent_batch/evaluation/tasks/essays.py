@@ -5,21 +5,21 @@ import hashlib
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.needles.prose import PARAGRAPHS
 from memagent_batch.evaluation.tasks.haystacks import sentences_of
-from memagent_batch.evaluation.tasks.sample import Texts
+from memagent_batch.evaluation.tasks.sample import EssayTexts
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.shards import list_files
 
-ENDINGS = (".txt", ".md")
+ESSAY_ENDINGS = (".txt", ".md")
 """Files of an essays folder that are read."""
 
 
-def own_texts() -> Texts:
+def own_texts() -> EssayTexts:
     """The prose that comes with the project."""
     return PARAGRAPHS
 
 
-def read_essays(folder: Location) -> Texts:
+def read_essays(folder: Location) -> EssayTexts:
     """The text files of a folder and of all below it, in the order of their paths, as sentences.
 
     Raises:
@@ -27,7 +27,7 @@ def read_essays(folder: Location) -> Texts:
     """
     texts = []
     for file in list_files(folder):
-        if not file.name.endswith(ENDINGS):
+        if not file.name.endswith(ESSAY_ENDINGS):
             continue
         place = folder.at(file.path)
         with input_errors(place.uri):
@@ -39,10 +39,10 @@ def read_essays(folder: Location) -> Texts:
         if sentences:
             texts.append(sentences)
     if not texts:
-        raise InputError(f"--essays: {folder.uri} holds no text in {' or '.join(ENDINGS)} files; add some")
+        raise InputError(f"--essays: {folder.uri} holds no text in {' or '.join(ESSAY_ENDINGS)} files; add some")
     return tuple(texts)
 
 
-def texts_sha256(texts: Texts) -> str:
+def texts_sha256(texts: EssayTexts) -> str:
     """Hash of all sentences in their order, 64 hex digits."""
     return hashlib.sha256("\0".join("\n".join(text) for text in texts).encode()).hexdigest()

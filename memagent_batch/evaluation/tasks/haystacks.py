@@ -10,7 +10,7 @@ from itertools import accumulate, repeat
 
 from memagent_batch.evaluation.needles.words import NOISE
 from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, Draft, Fitted, Meter, Stock, fit, too_short
-from memagent_batch.evaluation.tasks.sample import Texts
+from memagent_batch.evaluation.tasks.sample import EssayTexts
 
 LONGEST_SENTENCE_CHARS = 600
 """Longer sentences of a user's texts are cut, so that every depth has a border near it."""
@@ -29,7 +29,7 @@ class Hidden:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Haystack:
+class HaystackUnits:
     """Endless units of text, and how a needle stands among them."""
 
     units: Iterator[str]
@@ -40,19 +40,19 @@ class Haystack:
     """Whether units come again, so that each is counted once."""
 
 
-def noise() -> Haystack:
+def noise() -> HaystackUnits:
     """RULER's noise paragraph, again and again, one to a line."""
-    return Haystack(units=repeat(NOISE + "\n"), form="{}\n", recurs=True)
+    return HaystackUnits(units=repeat(NOISE + "\n"), form="{}\n", recurs=True)
 
 
-def running_text(rng: random.Random, texts: Texts) -> Haystack:
+def running_text(rng: random.Random, texts: EssayTexts) -> HaystackUnits:
     """Whole texts in a random order, and in another one when all were used."""
-    return Haystack(units=_running(rng, texts), form=" {}", recurs=True)
+    return HaystackUnits(units=_running(rng, texts), form=" {}", recurs=True)
 
 
-def lines(units: Iterator[str]) -> Haystack:
+def lines(units: Iterator[str]) -> HaystackUnits:
     """Sentences that are all different, one to a line."""
-    return Haystack(units=(f"{unit}\n" for unit in units), form="{}\n", recurs=False)
+    return HaystackUnits(units=(f"{unit}\n" for unit in units), form="{}\n", recurs=False)
 
 
 def sentences_of(text: str) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ def sentences_of(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def hide(hidden: Sequence[Hidden], haystack: Haystack, *, length_tokens: int, meter: Meter, task: str) -> Fitted:
+def hide(hidden: Sequence[Hidden], haystack: HaystackUnits, *, length_tokens: int, meter: Meter, task: str) -> Fitted:
     """A document of the length with every sentence in it.
 
     Returns:
@@ -90,7 +90,7 @@ def depth_of(fitted: Fitted, index: int = 0) -> float:
     return fitted.draft.starts[index] / len(fitted.draft.text)
 
 
-def _running(rng: random.Random, texts: Texts) -> Iterator[str]:
+def _running(rng: random.Random, texts: EssayTexts) -> Iterator[str]:
     order = list(texts)
     while True:
         rng.shuffle(order)

@@ -1,7 +1,7 @@
 """What a suite is made from: the tokeniser and the files that the user names, read once, with their hashes."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.evaluation.tasks.corpora import Corpus, read_hotpotqa, read_squad
@@ -17,17 +17,24 @@ OWN = "own"
 """Name of the essays that come with the project."""
 
 
+class InputRecord(TypedDict):
+    """An input, as `suite.json` names it."""
+
+    name: str
+    sha256: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteInputs:
     """What documents are made of, and what `suite.json` says of it."""
 
     materials: Materials
     """What documents are made of."""
-    record: dict[str, Any]
+    record: dict[str, InputRecord]
     """Name and hash of each input."""
 
 
-def read_inputs(
+def read_suite_inputs(
     *, model: str, essays: str | None, hotpotqa: str | None, squad: str | None, storage_options: Options
 ) -> SuiteInputs:
     """Loads the tokeniser and reads the files.
@@ -53,13 +60,13 @@ def read_inputs(
     hotpot = read_hotpotqa(places["hotpotqa"]) if hotpotqa else None
     stanford = read_squad(places["squad"]) if squad else None
     record = {
-        "tokenizer": {"name": model, "sha256": tokenizer.sha256},
-        "essays": {"name": shown(essays) if essays else OWN, "sha256": texts_sha256(texts)},
-        **{name: _recorded(corpus) for name, corpus in (("hotpotqa", hotpot), ("squad", stanford)) if corpus},
+        "tokenizer": InputRecord(name=model, sha256=tokenizer.sha256),
+        "essays": InputRecord(name=shown(essays) if essays else OWN, sha256=texts_sha256(texts)),
+        **{name: _input_record(corpus) for name, corpus in (("hotpotqa", hotpot), ("squad", stanford)) if corpus},
     }
     materials = Materials(meter=Meter(tokenizer), texts=texts, hotpotqa=hotpot, squad=stanford)
     return SuiteInputs(materials=materials, record=record)
 
 
-def _recorded(corpus: Corpus) -> dict[str, str]:
-    return {"name": shown(corpus.name), "sha256": corpus.sha256}
+def _input_record(corpus: Corpus) -> InputRecord:
+    return InputRecord(name=shown(corpus.name), sha256=corpus.sha256)

@@ -5,18 +5,25 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median_low
-from typing import Any
+from typing import TypedDict
 
 from memagent_batch.errors import MemagentError
-from memagent_batch.evaluation.suites.schemas import DOCUMENTS_FOLDER, QUESTIONS_FILE, SUITE_DOCUMENTS, SUITE_QUESTIONS
+from memagent_batch.evaluation.suites.schemas import (
+    DOCUMENTS_FOLDER,
+    QUESTIONS_FILE,
+    SUITE_DOCUMENTS,
+    SUITE_QUESTIONS,
+    SuiteQuestion,
+)
 from memagent_batch.evaluation.suites.writer import (
-    ASKED,
+    ASKED_ENTRY,
     claim_suite,
     delete_unfinished,
     write_suite_record,
 )
-from memagent_batch.evaluation.tasks.sample import Materials, Sample, SampleRequest
-from memagent_batch.evaluation.tasks.tasks import TASKS, Task
+from memagent_batch.evaluation.tasks.inputs import InputRecord
+from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
+from memagent_batch.evaluation.tasks.tasks import TASKS, SuiteTask
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import RowGroupWriter, open_row_groups
 from memagent_batch.runs.manifest import package_versions
@@ -59,7 +66,19 @@ class Cell:
     """Tokens, or paragraphs where the task counts them."""
 
 
-def make_suite(plan: SuitePlan, materials: Materials, output: Location, *, inputs: dict[str, Any], say: Say) -> bool:
+class CellRecord(TypedDict):
+    """A finished cell, as `suite.json` describes it."""
+
+    task: str
+    length_tokens: int
+    paragraphs: int | None
+    tokens_least: int
+    tokens_most: int
+
+
+def make_suite(
+    plan: SuitePlan, materials: Materials, output: Location, *, inputs: dict[str, InputRecord], say: Say
+) -> bool:
     """Writes the suite; returns False where it is there already, made from the same.
 
     Takes memory for one document at a time, whatever the number of samples. What is written is deleted again where
@@ -90,11 +109,11 @@ def make_suite(plan: SuitePlan, materials: Materials, output: Location, *, input
     except (MemagentError, KeyboardInterrupt):
         delete_unfinished(output)
         raise
-    write_suite_record(output, {ASKED: asked, "inputs": inputs, "cells": cells, "versions": package_versions()})
+    write_suite_record(output, {ASKED_ENTRY: asked, "inputs": inputs, "cells": cells, "versions": package_versions()})
     return True
 
 
-def asked_of(plan: SuitePlan, inputs: dict[str, Any]) -> dict[str, Any]:
+def asked_of(plan: SuitePlan, inputs: dict[str, InputRecord]) -> dict[str, object]:
     """All that decides what is in a suite, as JSON gives it back."""
     return {
         "generator": GENERATOR,
@@ -129,7 +148,7 @@ def sample_requests(cell: Cell, plan: SuitePlan) -> Iterator[SampleRequest]:
         )
 
 
-def _trials(plan: SuitePlan) -> Iterator[tuple[SampleRequest, Task]]:
+def _trials(plan: SuitePlan) -> Iterator[tuple[SampleRequest, SuiteTask]]:
     """Samples that fail first if any does: the last of the shortest length, and of the longest where sources end."""
     for name in plan.tasks:
         task = TASKS[name]
@@ -141,7 +160,7 @@ def _trials(plan: SuitePlan) -> Iterator[tuple[SampleRequest, Task]]:
 
 def _write_cell(
     cell: Cell, plan: SuitePlan, materials: Materials, output: Location, *, questions: RowGroupWriter, say: Say
-) -> dict[str, Any]:
+) -> CellRecord:
     task = TASKS[cell.task]
     rows, num_tokens, reported = [], [], time.monotonic()
     place = output / DOCUMENTS_FOLDER / f"{cell.name}.parquet"
@@ -157,25 +176,27 @@ def _write_cell(
                 say(f"{cell.name}: {len(rows)} of {plan.samples} documents")
     length_tokens = median_low(num_tokens) if task.by_documents else cell.length
     questions.write([{**row, "length_tokens": length_tokens} for row in rows])
-    return {
-        "task": cell.task,
-        "length_tokens": length_tokens,
-        "paragraphs": cell.length if task.by_documents else None,
-        "tokens_least": min(num_tokens),
-        "tokens_most": max(num_tokens),
-    }
+    return CellRecord(
+        task=cell.task,
+        length_tokens=length_tokens,
+        paragraphs=cell.length if task.by_documents else None,
+        tokens_least=min(num_tokens),
+        tokens_most=max(num_tokens),
+    )
 
 
-def _question_row(sample: Sample, *, document_id: str, task: str) -> dict[str, Any]:
-    return {
-        "question_id": document_id,
-        "document_id": document_id,
-        "question": sample.question,
-        "references": list(sample.references),
-        "task": task,
-        "depth": sample.depth,
-        "metric": TASKS[task].metric.value,
-    }
+def _question_row(sample: SuiteSample, *, document_id: str, task: str) -> SuiteQuestion:
+    """The sample's question; its length is known when all samples of its cell are made."""
+    return SuiteQuestion(
+        question_id=document_id,
+        document_id=document_id,
+        question=sample.question,
+        references=list(sample.references),
+        task=task,
+        length_tokens=None,
+        depth=sample.depth,
+        metric=TASKS[task].metric.value,
+    )
 
 
 def all_tasks(*, given: Sequence[str]) -> tuple[str, ...]:

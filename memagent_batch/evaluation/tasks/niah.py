@@ -21,8 +21,8 @@ from memagent_batch.evaluation.needles.facts import (
     words_of,
 )
 from memagent_batch.evaluation.needles.words import ADJECTIVES, NOUNS
-from memagent_batch.evaluation.tasks.haystacks import Haystack, Hidden, depth_of, hide, lines, noise, running_text
-from memagent_batch.evaluation.tasks.sample import Materials, Sample, SampleRequest
+from memagent_batch.evaluation.tasks.haystacks import HaystackUnits, Hidden, depth_of, hide, lines, noise, running_text
+from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
 
 NUM_RIVALS = 3
 """Near keys beside the asked one in `niah_near`: four keys in all, as in niah_multikey_1."""
@@ -88,7 +88,7 @@ FORMS = {
 """RULER's eight needle tasks (scripts/synthetic.yaml)."""
 
 
-def make_niah(request: SampleRequest, materials: Materials, *, task: str, form: NeedleForm) -> Sample:
+def make_niah(request: SampleRequest, materials: Materials, *, task: str, form: NeedleForm) -> SuiteSample:
     """A sample of one of RULER's needle tasks; the asked keys come first among the hidden ones."""
     rng, keys = request.rng, _keys(request.rng, form)
     names = [next(keys) for _ in range(form.num_keys)]
@@ -108,7 +108,7 @@ def make_niah(request: SampleRequest, materials: Materials, *, task: str, form: 
         meter=materials.meter,
         task=task,
     )
-    return Sample(
+    return SuiteSample(
         document=fitted.draft.text,
         question=ask(names[: form.num_asked], form.value, alone=alone),
         references=tuple(values[:num_references]),
@@ -117,7 +117,7 @@ def make_niah(request: SampleRequest, materials: Materials, *, task: str, form: 
     )
 
 
-def make_near(request: SampleRequest, materials: Materials, *, task: str) -> Sample:
+def make_near(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
     """As niah_multikey_1, but every other key shares a word with the asked one, or is it, with another attribute."""
     rng = request.rng
     needle = _magic_needle(rng)
@@ -136,7 +136,7 @@ def make_near(request: SampleRequest, materials: Materials, *, task: str) -> Sam
         meter=materials.meter,
         task=task,
     )
-    return Sample(
+    return SuiteSample(
         document=fitted.draft.text,
         question=ask([needle.key], Wordform.NUMBER, alone=True),
         references=(needle.answer,),
@@ -145,7 +145,7 @@ def make_near(request: SampleRequest, materials: Materials, *, task: str) -> Sam
     )
 
 
-def make_key(rng: random.Random) -> str:
+def make_held_out_key(rng: random.Random) -> str:
     """An adjective and a noun of the held-out words."""
     adjectives, nouns = (words_of(words, split=Split.HELD_OUT) for words in (ADJECTIVES, NOUNS))
     return f"{rng.choice(adjectives)}-{rng.choice(nouns)}"
@@ -165,7 +165,7 @@ def make_value(rng: random.Random, form: Wordform) -> str:
         case Wordform.UUID:
             return str(uuid.UUID(int=rng.getrandbits(128), version=4))
         case Wordform.WORD:
-            return make_key(rng)
+            return make_held_out_key(rng)
 
 
 def tell(key: str, value: str, form: Wordform) -> str:
@@ -206,7 +206,7 @@ def _with_made_up(rng: random.Random, listed: tuple[str, ...], *, num: int) -> t
     return tuple(words)
 
 
-def _haystack(request: SampleRequest, materials: Materials, *, form: NeedleForm, keys: Iterator[str]) -> Haystack:
+def _haystack(request: SampleRequest, materials: Materials, *, form: NeedleForm, keys: Iterator[str]) -> HaystackUnits:
     match form.haystack:
         case HaystackKind.NOISE:
             return noise()
@@ -218,6 +218,6 @@ def _haystack(request: SampleRequest, materials: Materials, *, form: NeedleForm,
 
 def _magic_needle(rng: random.Random) -> Needle:
     while True:
-        needle = make_needle(rng, split=Split.HELD_OUT, key=make_key(rng), wording=0)
+        needle = make_needle(rng, split=Split.HELD_OUT, key=make_held_out_key(rng), wording=0)
         if needle.answer.isdigit() and len(needle.answer) == 7:
             return needle

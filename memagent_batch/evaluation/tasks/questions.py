@@ -8,13 +8,13 @@ from itertools import islice
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.tasks.corpora import Corpus, CorpusQuestion
 from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, TOLERANCE, Draft, Meter, Stock, fit
-from memagent_batch.evaluation.tasks.sample import Materials, Sample, SampleRequest
+from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
 
 _HEADER = "Document {number}:\n"
 _GAP = "\n\n"
 
 
-def make_qa(request: SampleRequest, materials: Materials, *, task: str, corpus: Corpus) -> Sample:
+def make_qa(request: SampleRequest, materials: Materials, *, task: str, corpus: Corpus) -> SuiteSample:
     """The paragraphs that answer, then the question's own others, then any, to the length; shuffled.
 
     One paragraph that does not answer is cut to meet the length. Questions whose answering paragraphs take more than
@@ -26,12 +26,12 @@ def make_qa(request: SampleRequest, materials: Materials, *, task: str, corpus: 
     others = Stock(_others(request.rng, asked, corpus), count=partial(_tokens, meter))
     build = partial(_paragraphs, gold, others, meter=meter, task=task, corpus=corpus, shuffle_seed=request.rng.random())
     fitted = fit(build, length_tokens=request.length, meter=meter, task=task)
-    return Sample(
+    return SuiteSample(
         document=fitted.draft.text, question=asked.question, references=asked.answers, num_tokens=fitted.num_tokens
     )
 
 
-def make_hqa(request: SampleRequest, materials: Materials, *, task: str, corpus: Corpus) -> Sample:
+def make_hqa(request: SampleRequest, materials: Materials, *, task: str, corpus: Corpus) -> SuiteSample:
     """So many whole paragraphs: those that answer at random places among others."""
     asked = _shuffled(corpus.questions, request.questions_seed)[request.number % len(corpus.questions)]
     gold = [corpus.paragraphs[number] for number in asked.gold]
@@ -42,7 +42,7 @@ def make_hqa(request: SampleRequest, materials: Materials, *, task: str, corpus:
         )
     others = islice(_others(request.rng, asked, corpus), request.length - len(gold))
     document = _document([*gold, *others], shuffle_seed=request.rng.random())
-    return Sample(
+    return SuiteSample(
         document=document,
         question=asked.question,
         references=asked.answers,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from memagent_batch.evaluation.tasks.corpora import Corpus
 from memagent_batch.evaluation.tasks.lengths import Meter
 
-Texts = tuple[tuple[str, ...], ...]
+EssayTexts = tuple[tuple[str, ...], ...]
 """Running texts, each as its sentences."""
 
 
@@ -16,7 +16,7 @@ class Materials:
 
     meter: Meter
     """Counts tokens of the model under test."""
-    texts: Texts
+    texts: EssayTexts
     """Haystack of the tasks that hide needles in running text."""
     hotpotqa: Corpus | None = None
     """Questions and paragraphs of a HotpotQA file."""
@@ -41,7 +41,7 @@ class SampleRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class SuiteSample:
     """One document, a question about it, and the right answers."""
 
     document: str

@@ -11,11 +11,11 @@ from memagent_batch.evaluation.tasks.claims import make_absent, make_aggregate, 
 from memagent_batch.evaluation.tasks.corpora import Corpus
 from memagent_batch.evaluation.tasks.niah import FORMS, make_near, make_niah
 from memagent_batch.evaluation.tasks.questions import make_hqa, make_qa
-from memagent_batch.evaluation.tasks.sample import Materials, Sample, SampleRequest
+from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
 from memagent_batch.evaluation.tasks.tracking import make_chain
 from memagent_batch.evaluation.tasks.words import make_common, make_frequent
 
-Make = Callable[[SampleRequest, Materials], Sample]
+Make = Callable[[SampleRequest, Materials], SuiteSample]
 """Makes one sample."""
 
 
@@ -29,7 +29,7 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class SuiteTask:
     """One kind of test."""
 
     make: Make
@@ -54,30 +54,33 @@ def corpus_of(materials: Materials, source: Source) -> Corpus:
     return corpus
 
 
-def _make_qa(request: SampleRequest, materials: Materials, *, task: str, source: Source) -> Sample:
+def _make_qa(request: SampleRequest, materials: Materials, *, task: str, source: Source) -> SuiteSample:
     return make_qa(request, materials, task=task, corpus=corpus_of(materials, source))
 
 
-def _make_hqa(request: SampleRequest, materials: Materials, *, task: str) -> Sample:
+def _make_hqa(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
     return make_hqa(request, materials, task=task, corpus=corpus_of(materials, Source.HOTPOTQA))
 
 
-TASKS: dict[str, Task] = {
-    **{name: Task(make=partial(make_niah, task=name, form=form), metric=Metric.ALL) for name, form in FORMS.items()},
-    "niah_near": Task(make=partial(make_near, task="niah_near"), metric=Metric.ALL),
-    "vt": Task(make=partial(make_chain, task="vt"), metric=Metric.ALL),
-    "cwe": Task(make=partial(make_common, task="cwe"), metric=Metric.ALL),
-    "fwe": Task(make=partial(make_frequent, task="fwe"), metric=Metric.ALL),
-    "conflict": Task(make=partial(make_conflict, task="conflict"), metric=Metric.EM),
-    "aggregate": Task(make=partial(make_aggregate, task="aggregate"), metric=Metric.EM),
-    "absent": Task(make=partial(make_absent, task="absent"), metric=Metric.EM),
-    "qa_squad": Task(
+TASKS: dict[str, SuiteTask] = {
+    **{
+        name: SuiteTask(make=partial(make_niah, task=name, form=form), metric=Metric.ALL)
+        for name, form in FORMS.items()
+    },
+    "niah_near": SuiteTask(make=partial(make_near, task="niah_near"), metric=Metric.ALL),
+    "vt": SuiteTask(make=partial(make_chain, task="vt"), metric=Metric.ALL),
+    "cwe": SuiteTask(make=partial(make_common, task="cwe"), metric=Metric.ALL),
+    "fwe": SuiteTask(make=partial(make_frequent, task="fwe"), metric=Metric.ALL),
+    "conflict": SuiteTask(make=partial(make_conflict, task="conflict"), metric=Metric.EM),
+    "aggregate": SuiteTask(make=partial(make_aggregate, task="aggregate"), metric=Metric.EM),
+    "absent": SuiteTask(make=partial(make_absent, task="absent"), metric=Metric.EM),
+    "qa_squad": SuiteTask(
         make=partial(_make_qa, task="qa_squad", source=Source.SQUAD), metric=Metric.ANY, source=Source.SQUAD
     ),
-    "qa_hotpot": Task(
+    "qa_hotpot": SuiteTask(
         make=partial(_make_qa, task="qa_hotpot", source=Source.HOTPOTQA), metric=Metric.ANY, source=Source.HOTPOTQA
     ),
-    "ruler_hqa": Task(
+    "ruler_hqa": SuiteTask(
         make=partial(_make_hqa, task="ruler_hqa"), metric=Metric.SUB_EM, source=Source.HOTPOTQA, by_documents=True
     ),
 }

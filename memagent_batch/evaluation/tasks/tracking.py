@@ -4,7 +4,7 @@ import random
 import string
 
 from memagent_batch.evaluation.tasks.haystacks import Hidden, hide, noise
-from memagent_batch.evaluation.tasks.sample import Materials, Sample, SampleRequest
+from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
 
 NUM_HOPS = 4
 """Assignments from a variable to the next one; the chain has one variable more."""
@@ -17,10 +17,10 @@ _ASKED = (
 )
 
 
-def make_chain(request: SampleRequest, materials: Materials, *, task: str) -> Sample:
+def make_chain(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
     """One chain; every assignment stands after the one that it follows from."""
     rng = request.rng
-    names = _names(rng, NUM_HOPS + 1)
+    names = _variable_names(rng, NUM_HOPS + 1)
     value = str(rng.randrange(*_FIVE_DIGITS))
     sentences = [
         f"VAR {name} = {origin}" for name, origin in zip(names, [value, *(f"VAR {n}" for n in names)], strict=False)
@@ -33,7 +33,7 @@ def make_chain(request: SampleRequest, materials: Materials, *, task: str) -> Sa
         meter=materials.meter,
         task=task,
     )
-    return Sample(
+    return SuiteSample(
         document=fitted.draft.text,
         question=_ASKED.format(value=value),
         references=tuple(names),
@@ -41,7 +41,7 @@ def make_chain(request: SampleRequest, materials: Materials, *, task: str) -> Sa
     )
 
 
-def _names(rng: random.Random, num: int) -> list[str]:
+def _variable_names(rng: random.Random, num: int) -> list[str]:
     names: dict[str, None] = {}
     while len(names) < num:
         names["".join(rng.choices(string.ascii_uppercase, k=_NAME_LETTERS))] = None

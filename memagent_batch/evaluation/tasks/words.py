@@ -13,7 +13,7 @@ import numpy.typing as npt
 from memagent_batch.evaluation.needles.facts import Split, make_word
 from memagent_batch.evaluation.needles.words import ADJECTIVES, NOUNS, VERBS
 from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, Draft, Stock, fit, too_short
-from memagent_batch.evaluation.tasks.sample import Materials, Sample, SampleRequest
+from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
 
 NUM_COMMON = 10
 """Words that are asked for in `cwe`."""
@@ -47,7 +47,7 @@ _FREQUENT_ASKED = (
 )
 
 
-def make_common(request: SampleRequest, materials: Materials, *, task: str) -> Sample:
+def make_common(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
     """A numbered list of words, shuffled: ten stand in it often, all others seldom."""
     rng, meter = request.rng, materials.meter
     often, seldom = SHORT_TIMES if request.length < SHORT_TOKENS else (COMMON_TIMES, UNCOMMON_TIMES)
@@ -58,21 +58,21 @@ def make_common(request: SampleRequest, materials: Materials, *, task: str) -> S
     if taken > MOST_HIDDEN * request.length:
         raise too_short(task, length_tokens=request.length, needed_tokens=taken)
     uncommon = Stock(source, count=lambda word: seldom * (meter.count(f" {word}") + item_tokens))
-    build = partial(_list, common * often, uncommon, seldom=seldom, taken=taken, shuffle_seed=rng.random())
+    build = partial(_word_list, common * often, uncommon, seldom=seldom, taken=taken, shuffle_seed=rng.random())
     fitted = fit(build, length_tokens=request.length, meter=meter, task=task)
-    return Sample(
+    return SuiteSample(
         document=fitted.draft.text, question=_COMMON_ASKED, references=tuple(common), num_tokens=fitted.num_tokens
     )
 
 
-def make_frequent(request: SampleRequest, materials: Materials, *, task: str) -> Sample:
-    """Coded words whose frequencies fall with the square of their rank; dots stand at the first rank."""
+def make_frequent(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
+    """Coded words; their frequencies fall with the square of their rank, and dots have the first rank."""
     rng, meter = request.rng, materials.meter
     vocabulary = [DOTS, *_coded(rng, request.length // TOKENS_FOR_CODED_WORD - 1)]
     tokens = np.array([meter.count(f" {word}") for word in vocabulary])
     build = partial(_coded_text, vocabulary, tokens, shuffle_seed=rng.random())
     fitted = fit(build, length_tokens=request.length, meter=meter, task=task)
-    return Sample(
+    return SuiteSample(
         document=fitted.draft.text,
         question=_FREQUENT_ASKED,
         references=tuple(vocabulary[1 : NUM_FREQUENT + 1]),
@@ -90,7 +90,7 @@ def _pool(rng: random.Random, *, num_words: int) -> list[str]:
     return pool
 
 
-def _list(
+def _word_list(
     common: Sequence[str], uncommon: Stock, budget: int, *, seldom: int, taken: int, shuffle_seed: float
 ) -> Draft:
     words = [*common, *(uncommon.take(max(budget - taken, 1))[0] * seldom)]

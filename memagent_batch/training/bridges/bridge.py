@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import pyarrow as pa
 
@@ -10,6 +10,16 @@ from memagent_batch.domain.advantages import Advantage
 
 OVERRIDES_FILE = "overrides.txt"
 """Settings of a trainer that is started from a command line."""
+
+
+class Locator(TypedDict):
+    """Where a replay finds the samples of a group."""
+
+    index: int
+    group_id: str
+    file: str
+    first_row_group: int
+    num_samples: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +43,15 @@ class Group:
         return f"replay of document {self.first_row['document_id']}, question {self.first_row['question_id']}"
 
     @property
-    def locator(self) -> dict[str, Any]:
+    def locator(self) -> Locator:
         """Where a replay finds the samples."""
-        return {
-            "index": self.index,
-            "group_id": self.first_row["group_id"],
-            "file": self.file,
-            "first_row_group": self.first_row_group,
-            "num_samples": self.num_samples,
-        }
+        return Locator(
+            index=self.index,
+            group_id=self.first_row["group_id"],
+            file=self.file,
+            first_row_group=self.first_row_group,
+            num_samples=self.num_samples,
+        )
 
 
 LOCATOR = pa.struct(
@@ -53,7 +63,7 @@ LOCATOR = pa.struct(
         pa.field("num_samples", pa.int64()),
     ]
 )
-"""Type of `Group.locator`."""
+"""Arrow's type of a `Locator`."""
 
 MESSAGES = pa.list_(pa.struct([pa.field("role", pa.string()), pa.field("content", pa.string())]))
 """Type of a chat, as data sets of trainers hold it."""
@@ -87,7 +97,7 @@ class Bridge(Protocol):
         """The learnable turns of a sample as rows of `turns`; both numbers count exported ones, from 0."""
         ...
 
-    def prompt_row(self, group: Group) -> dict[str, Any]:
+    def prompt_row(self, group: Group) -> dict[str, object]:
         """The row of `prompts` for a group."""
         ...
 

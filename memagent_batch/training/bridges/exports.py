@@ -2,7 +2,6 @@
 
 import io
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +11,7 @@ from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.training.bridges.bridge import Bridge, Group
 
-TURNS_FOLDER = "turns"
+EXPORT_FOLDER = "turns"
 PROMPTS_FILE = "prompts.parquet"
 EXPORT_FILE = "export.json"
 """Counts, files and source. Written last: without it the export is not whole."""
@@ -20,7 +19,7 @@ EXPORT_FILE = "export.json"
 EXPORT_FORMAT = "memagent-export/1"
 """Changes with every change of layout that an older version can't read."""
 
-FILE_BYTES = 64 * 1024 * 1024
+EXPORT_FILE_BYTES = 64 * 1024 * 1024
 """Rows of a file, as Arrow holds them; a file ends with the group that reaches it."""
 
 PROMPTS_BATCH = 1024
@@ -36,7 +35,7 @@ class ExportCounts:
     groups: int = 0
     """Groups in the export."""
     groups_left_out: int = 0
-    """Groups of which no sample has an advantage."""
+    """Groups without a sample that has an advantage."""
     samples: int = 0
     """Samples in the export."""
     samples_left_out: int = 0
@@ -71,7 +70,7 @@ class ExportWriter:
         self._turns = _RowGroups(output, schema=bridge.turns, export_id=export_id)
         self._prompts = io.BytesIO()
         self._prompt_writer = pq.ParquetWriter(self._prompts, bridge.prompts, compression="zstd")
-        self._prompt_rows: list[dict[str, Any]] = []
+        self._prompt_rows: list[dict[str, object]] = []
         self._group_id: str | None = None
         self._group: Group | None = None
         self.counts = ExportCounts()
@@ -169,7 +168,7 @@ class _RowGroups:
 
     @property
     def _file(self) -> str:
-        return f"{TURNS_FOLDER}/part-{len(self.files):05d}-{self._export_id}.parquet"
+        return f"{EXPORT_FOLDER}/part-{len(self.files):05d}-{self._export_id}.parquet"
 
     def write(self, rows: pa.Table) -> tuple[str, int]:
         """Returns the file and the row group that hold the rows."""
@@ -182,7 +181,7 @@ class _RowGroups:
         return self._file, self._num_row_groups - 1
 
     def end_group(self) -> None:
-        if self._num_bytes >= FILE_BYTES:
+        if self._num_bytes >= EXPORT_FILE_BYTES:
             self.close()
 
     def close(self) -> None:
@@ -193,14 +192,14 @@ class _RowGroups:
             self._writer, self._num_bytes = None, 0
 
 
-def read_turns(export: Location, *, file: str, row_group: int) -> pa.Table:
+def read_exported_turns(export: Location, *, file: str, row_group: int) -> pa.Table:
     """The turns of one exported sample."""
     with (export / file).open() as stream:
         return pq.ParquetFile(stream, pre_buffer=False).read_row_group(row_group, use_threads=False)
 
 
 def require_logprobs(learnt: pa.Table) -> None:
-    """Refuses turns of which a token has no log-probability; `learnt` has responses, `group_id` and `sample`.
+    """Refuses turns with a token that has no log-probability; `learnt` has responses, `group_id` and `sample`.
 
     Raises:
         InputError: names the first one's sample.

@@ -3,8 +3,6 @@
 SkyRL makes the advantages itself, from the last step of each trajectory.
 """
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -66,7 +64,7 @@ class SkyrlBridge:
         }
         return pa.table(columns, schema=self.turns)
 
-    def prompt_row(self, group: Group) -> dict[str, Any]:
+    def prompt_row(self, group: Group) -> dict[str, object]:
         """See `Bridge`."""
         return {
             "data_source": group.first_row["data_source"],
@@ -77,10 +75,10 @@ class SkyrlBridge:
 
     def settings(self, exported: Exported) -> dict[str, str]:
         """See `Bridge`."""
-        return {OVERRIDES_FILE: override_lines(_overrides(exported))}
+        return {OVERRIDES_FILE: override_lines(_skyrl_overrides(exported))}
 
 
-def _overrides(exported: Exported) -> dict[str, object]:
+def _skyrl_overrides(exported: Exported) -> dict[str, object]:
     """What the table decides, and the objective of Multi-Conv DAPO (MemAgent, arXiv 2507.02259)."""
     algorithm = "trainer.algorithm"
     return {

@@ -3,14 +3,14 @@ environment, with this project on the PYTHONPATH.
 """
 
 import asyncio
-from typing import Any
 
 import pyarrow as pa
 from skyrl.train.generators.base import GeneratorInput, GeneratorInterface, GeneratorOutput, TrajectoryID
 
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.training.bridges.exports import read_turns
+from memagent_batch.training.bridges.bridge import Locator
+from memagent_batch.training.bridges.exports import read_exported_turns
 
 
 class ReplayingGenerator(GeneratorInterface):  # type: ignore[misc]  # SkyRL is not installed where types are checked
@@ -40,9 +40,9 @@ class ReplayingGenerator(GeneratorInterface):  # type: ignore[misc]  # SkyRL is 
         samples = [(await self._read(locator, trajectory), trajectory) for locator, trajectory in asked]
         return _output(samples)
 
-    async def _read(self, locator: dict[str, Any], trajectory: TrajectoryID) -> pa.Table:
+    async def _read(self, locator: Locator, trajectory: TrajectoryID) -> pa.Table:
         row_group = locator["first_row_group"] + trajectory.repetition_id
-        return await asyncio.to_thread(read_turns, self._export, file=locator["file"], row_group=row_group)
+        return await asyncio.to_thread(read_exported_turns, self._export, file=locator["file"], row_group=row_group)
 
 
 def _output(samples: list[tuple[pa.Table, TrajectoryID]]) -> GeneratorOutput:

@@ -27,21 +27,21 @@ class TrlBridge:
 
     def turn_rows(self, rows: pa.Table, *, group: int, sample: int) -> pa.Table:
         """See `Bridge`. Masks and log-probabilities are as long as the tokens, zero over the prompt."""
-        prompts, responses = _arrays(rows["prompt_token_ids"]), _arrays(rows["response_token_ids"])
+        prompts, responses = _cell_arrays(rows["prompt_token_ids"]), _cell_arrays(rows["response_token_ids"])
         blanks = [np.zeros(len(prompt), np.int8) for prompt in prompts]
         columns = {
             "group_id": [group] * rows.num_rows,
             "sample": [sample] * rows.num_rows,
             "turn": rows["turn"],
-            "input_ids": _joined(prompts, responses),
-            "completion_mask": _joined(blanks, _arrays(rows["response_mask"])),
-            "old_log_probs": _joined(blanks, _arrays(rows["response_logprobs"])),
+            "input_ids": _joined_arrays(prompts, responses),
+            "completion_mask": _joined_arrays(blanks, _cell_arrays(rows["response_mask"])),
+            "old_log_probs": _joined_arrays(blanks, _cell_arrays(rows["response_logprobs"])),
             "advantage": rows["advantage"],
             "reward": rows["reward"],
         }
         return pa.table(columns, schema=self.turns)
 
-    def prompt_row(self, group: Group) -> dict[str, Any]:
+    def prompt_row(self, group: Group) -> dict[str, object]:
         """See `Bridge`. The trainer asks for a data set, and with a replay reads nothing of it but its length."""
         return {"prompt": user_message(group)}
 
@@ -50,9 +50,9 @@ class TrlBridge:
         return {}
 
 
-def _arrays(column: pa.ChunkedArray) -> list[np.ndarray[Any, Any]]:
+def _cell_arrays(column: pa.ChunkedArray) -> list[np.ndarray[Any, Any]]:
     return [cell.values.to_numpy(zero_copy_only=False) for cell in column]
 
 
-def _joined(before: list[np.ndarray[Any, Any]], after: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+def _joined_arrays(before: list[np.ndarray[Any, Any]], after: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
     return [np.concatenate(pair) for pair in zip(before, after, strict=True)]

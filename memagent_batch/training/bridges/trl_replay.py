@@ -19,7 +19,7 @@ from memagent_batch.training.bridges.exports import EXPORT_FILE
 QUEUED = 64
 """Turns that wait for the trainer: what the worker keeps in memory."""
 
-POLL_SECONDS = 0.2
+QUEUE_SECONDS = 0.2
 """How soon a full queue is tried again, and a stop seen."""
 
 
@@ -92,7 +92,7 @@ class ReplayingRolloutWorker:
             turn = _rollout_sample(row, model_version=self._version)
             while not self._stopped.is_set():
                 try:
-                    self.rollout_buffer.put(turn, timeout=POLL_SECONDS)
+                    self.rollout_buffer.put(turn, timeout=QUEUE_SECONDS)
                     self._num_queued += 1
                     break
                 except queue.Full:

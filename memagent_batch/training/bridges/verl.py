@@ -3,8 +3,6 @@
 verl makes the advantages itself, from the reward of each sample's last output.
 """
 
-from typing import Any
-
 import pyarrow as pa
 
 from memagent_batch.domain.advantages import Advantage
@@ -69,7 +67,7 @@ class VerlBridge:
         columns |= {"session_id": pa.array([sample] * rows.num_rows, pa.int32())}
         return pa.table({name: columns[name] for name in self.turns.names}, schema=self.turns)
 
-    def prompt_row(self, group: Group) -> dict[str, Any]:
+    def prompt_row(self, group: Group) -> dict[str, object]:
         """See `Bridge`. `__rollout_n__` is how many sessions verl starts for the row."""
         return {
             "data_source": group.first_row["data_source"],
@@ -85,16 +83,16 @@ class VerlBridge:
         if exported.advantage is Advantage.LEAVE_ONE_OUT:
             raise SettingsError(
                 "--to verl: verl makes the advantages of samples of several turns itself, centred or standardised; "
-                "collect again with --rollouts.advantage centred: the log answers, nothing is sampled anew"
+                "collect again with --rollouts.advantage centred: the log answers, nothing is sampled again"
             )
         loop = f"- name: {AGENT_NAME}\n  _target_: memagent_batch.training.bridges.verl_replay.ReplayingAgentLoop\n"
         return {
             AGENT_LOOP_FILE: f"{loop}  export: {exported.uri}\n",
-            OVERRIDES_FILE: override_lines(_overrides(exported)),
+            OVERRIDES_FILE: override_lines(_verl_overrides(exported)),
         }
 
 
-def _overrides(exported: Exported) -> dict[str, object]:
+def _verl_overrides(exported: Exported) -> dict[str, object]:
     """What the table decides, and the objective of Multi-Conv DAPO (MemAgent, arXiv 2507.02259)."""
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     return {

@@ -9,7 +9,7 @@ from verl.experimental.agent_loop import AgentLoopBase, AgentLoopOutput
 
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.training.bridges.exports import read_turns
+from memagent_batch.training.bridges.exports import read_exported_turns
 
 
 class ReplayingAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is not installed where types are checked
@@ -33,7 +33,7 @@ class ReplayingAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is not in
                 "(from 0); keep the column __rollout_n__ of the export's data set, and validate with other data"
             )
         turns = await asyncio.to_thread(
-            read_turns, self._export, file=locator["file"], row_group=locator["first_row_group"] + session
+            read_exported_turns, self._export, file=locator["file"], row_group=locator["first_row_group"] + session
         )
         rows = turns.to_pylist()
         return [

@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 PAD = 0
 """Token id behind the end of a row; nothing before it sees it."""
 
-COLUMNS = ("prompt_token_ids", "response_token_ids", "response_logprobs", "response_mask", "advantage")
+LEARNT_COLUMNS = ("prompt_token_ids", "response_token_ids", "response_logprobs", "response_mask", "advantage")
 """What of the table is learnt from."""
 
 
@@ -81,8 +81,8 @@ class Batch:
 
 def conversations(rows: pa.Table) -> list[Conversation]:
     """The rows of a rollouts table that are learnt from: those with an advantage, a response and a token unmasked."""
-    rows = rows.select(COLUMNS).combine_chunks()
-    prompts, responses, logprobs, masks = (_arrays(rows[name]) for name in COLUMNS[:4])
+    rows = rows.select(LEARNT_COLUMNS).combine_chunks()
+    prompts, responses, logprobs, masks = (_arrays(rows[name]) for name in LEARNT_COLUMNS[:4])
     found = []
     for place, advantage in enumerate(rows["advantage"].to_pylist()):
         if advantage is not None and masks[place].any():

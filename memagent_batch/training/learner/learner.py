@@ -3,10 +3,10 @@
 import copy
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 
@@ -26,13 +26,13 @@ class StepFigures:
     kl: float | None
     """Estimated divergence from the reference, nats a token; None without a reference."""
     clip_fraction: float
-    """Share of tokens whose ratio was clipped, and which so taught nothing."""
+    """Share of tokens with a clipped ratio, which have no gradient."""
     mean_ratio: float
     """Mean ratio of probabilities, now to when drawn; 1 but for rounding where nothing was learnt since."""
     max_logprob_change: float
     """Largest change of a token's log-probability since it was drawn, nats."""
     entropy: float
-    """Mean of minus the log-probability of the drawn tokens, nats: what they tell of the entropy."""
+    """Mean of minus the log-probability of the drawn tokens, nats: an estimate of the entropy."""
     gradient_norm: float
     """Norm of the gradient before it was clipped."""
     learning_rate: float
@@ -79,6 +79,14 @@ def together(steps: Sequence[StepFigures]) -> StepFigures:
         seconds=seconds,
         tokens_per_second=num_tokens / seconds,
     )
+
+
+class LearnerState(TypedDict):
+    """What a learner goes on from, as torch saves it."""
+
+    network: Mapping[str, torch.Tensor]
+    optimiser: Mapping[str, object]
+    num_steps: int
 
 
 class Learner:
@@ -164,15 +172,15 @@ class Learner:
             totals["farthest"] = max(totals["farthest"], float(sums.farthest))
         return totals
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> LearnerState:
         """All that another process needs to go on just so: weights in full, the optimiser's averages, its steps."""
-        return {
-            "network": self.network.state_dict(),
-            "optimiser": self._optimiser.state_dict(),
-            "num_steps": self.num_steps,
-        }
+        return LearnerState(
+            network=self.network.state_dict(),
+            optimiser=self._optimiser.state_dict(),
+            num_steps=self.num_steps,
+        )
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: LearnerState) -> None:
         """Goes on from what `state` gave."""
         self.network.load_state_dict(state["network"])
         self._optimiser.load_state_dict(state["optimiser"])

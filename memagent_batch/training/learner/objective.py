@@ -40,7 +40,7 @@ class TokenSums:
     kl: Tensor
     """Its estimate of the divergence from the reference, nats; 0 without one."""
     clipped: Tensor
-    """Tokens whose clipped ratio counts, on either side or by the dual clip, and which so have no gradient of it."""
+    """Tokens whose ratio is clipped, on either side or by the dual clip: they have no gradient."""
     ratio: Tensor
     """Ratios of probabilities, now to when drawn."""
     surprise: Tensor

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from memagent_batch.config import TrainLoopConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
@@ -41,7 +40,7 @@ class Sampler:
     """Reads tasks with an engine that has been started."""
 
     def __init__(self, engine: Engine, training: TrainLoopConfig) -> None:
-        """Takes the engine, and the loop whose model it serves and whose sampling it draws with."""
+        """Takes the engine, and the loop that sets its model and its sampling."""
         self._engine = engine
         self._training = training
         self._tokenizer = make_tokenizer(training.agent)
@@ -134,8 +133,8 @@ def report_failed(task: Task, reading: Reading) -> None:
 
 def write_step_rollouts(
     output: Location, read: Sequence[Read], *, training: TrainLoopConfig, sampler: Sampler, run_id: str
-) -> dict[str, Any]:
-    """Rewards what was read and writes `rollouts/`, then `rollouts.json`, which is returned."""
+) -> None:
+    """Rewards what was read and writes `rollouts/`, then `rollouts.json`."""
     maker = GroupMaker(training.agent, training.rollouts, run_id=run_id, reader=sampler.reader)
     groups = (maker.group(each.asked, each.samples) for each in read)
     try:
@@ -144,7 +143,7 @@ def write_step_rollouts(
         files = list(write_rollouts(output, made, part=0, run_id=run_id))
     finally:
         maker.close()
-    return write_record(
+    write_record(
         output, maker.counts, files, sampling=training.agent.sampling, rollouts=training.rollouts, run_id=run_id
     )
 

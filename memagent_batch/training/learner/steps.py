@@ -1,4 +1,4 @@
-"""The loop's state on disk: a folder for each step, of which every part appears whole or not at all.
+"""The loop's state on disk: a folder for each step. Each file in it appears whole or not at all.
 
 loop.json              what the loop is, so that another command can't go on in it
 steps/00003/rollouts/  what was collected; whole once rollouts.json is there
@@ -13,9 +13,9 @@ model/                 the last weights, when the loop has ended
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from memagent_batch.config import TrainLoopConfig
 from memagent_batch.errors import OutputError
@@ -27,7 +27,7 @@ from memagent_batch.training.learner.network import sync
 from memagent_batch.training.rollouts.table import ROLLOUTS_FILE
 
 LOOP_FORMAT = "memagent-loop/1"
-LOOP_FILE, UPDATE_FILE, EVALUATION_FILE = "loop.json", "update.json", "evaluation.json"
+LOOP_FILE, UPDATE_FILE, HELD_OUT_FILE = "loop.json", "update.json", "evaluation.json"
 MODEL_FOLDER, STATE_FILE = "model", "state.pt"
 
 FREE_KNOBS = (
@@ -36,6 +36,18 @@ FREE_KNOBS = (
     *("vllm.gpu_memory_utilization", "vllm.cpu_kv_cache_gib"),
 )
 """Knobs that another call of the same loop may change: budget, room, and what helps where an update went wrong."""
+
+
+class HeldOutFigures(TypedDict):
+    """`evaluation.json`: what became of the held-out questions after a step."""
+
+    held_out_reward: float
+    held_out: int
+    evaluation_seconds: float
+
+
+Figures = Mapping[str, float | None]
+"""Figures of a step by name, as `update.json` and `metrics.jsonl` hold them; whole numbers among them."""
 
 
 class Step:
@@ -61,29 +73,29 @@ class Step:
         """What the learner goes on from."""
         return self.folder / STATE_FILE
 
-    def collected(self) -> dict[str, Any] | None:
-        """What `rollouts.json` says; None where the table is not whole."""
-        return read_json(self.place / ROLLOUTS_FILE)
+    def has_rollouts(self) -> bool:
+        """Whether its table is whole."""
+        return read_json(self.place / ROLLOUTS_FILE) is not None
 
-    def update(self) -> dict[str, Any] | None:
+    def update(self) -> Figures | None:
         """The step's figures; None where the update is not done."""
         return read_json(self.place / UPDATE_FILE)
 
-    def evaluation(self) -> dict[str, Any] | None:
+    def evaluation(self) -> Figures | None:
         """What became of the held-out questions; None where they were not read."""
-        return read_json(self.place / EVALUATION_FILE)
+        return read_json(self.place / HELD_OUT_FILE)
 
-    def write_update(self, figures: dict[str, Any]) -> None:
+    def write_update(self, figures: Figures) -> None:
         """Ends the update: model and state are there."""
         sync(self.folder)
         write_json(self.place / UPDATE_FILE, figures)
 
-    def write_evaluation(self, figures: dict[str, Any]) -> None:
+    def write_evaluation(self, figures: HeldOutFigures) -> None:
         """Keeps what became of the held-out questions."""
-        write_json(self.place / EVALUATION_FILE, figures)
+        write_json(self.place / HELD_OUT_FILE, figures)
 
     def drop_weights(self, *, keep_model: bool) -> None:
-        """Removes what no later step needs; the state last, so that it tells of a removal that was cut short."""
+        """Removes what no later step needs; the state last, so that an interrupted removal is noticed."""
         if not keep_model:
             shutil.rmtree(self.model, ignore_errors=True)
         self.state.unlink(missing_ok=True)
@@ -113,9 +125,9 @@ def claim_loop(training: TrainLoopConfig) -> Path:
     return folder
 
 
-def flat_knobs(knobs: Mapping[str, Any], *, within: str = "") -> dict[str, Any]:
+def flat_knobs(knobs: Mapping[str, object], *, within: str = "") -> dict[str, object]:
     """Knobs by their dotted names, those left out that another call may change."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     for key, value in knobs.items():
         name = f"{within}{key}"
         if name in FREE_KNOBS:
@@ -141,16 +153,16 @@ def done_steps(folder: Path) -> Iterator[Step]:
             yield step
 
 
-def metric_lines(folder: Path) -> list[dict[str, Any]]:
+def metric_lines(folder: Path) -> list[Figures]:
     """A line for each step, with what became of the held-out questions where they were read; step 0 has only that."""
     before = Step(folder, 0).evaluation()
-    lines = [{"step": 0, **before}] if before else []
+    lines: list[Figures] = [{"step": 0, **before}] if before else []
     return lines + [{**(step.update() or {}), **(step.evaluation() or {})} for step in done_steps(folder)]
 
 
-def write_metrics(folder: Path, lines: list[dict[str, Any]]) -> None:
+def write_metrics(folder: Path, lines: Sequence[Figures]) -> None:
     """Writes the whole of `metrics.jsonl` again."""
-    text = "".join(json.dumps(line) + "\n" for line in lines)
+    text = "".join(json.dumps(dict(line)) + "\n" for line in lines)
     Location(uri=str(folder / "metrics.jsonl")).write_bytes(text.encode())
 
 

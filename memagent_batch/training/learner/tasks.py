@@ -2,9 +2,8 @@
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -39,6 +38,27 @@ class Task:
     """Length of a chunk, where it is not that of the settings; shorter than that."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedQuestion:
+    """A question with references, and the document that it is about; the text is not read yet."""
+
+    document: Mapping[str, object]
+    """Row of the document's index: where its text is."""
+    document_id: str
+    """Id of the document."""
+    question_id: str
+    """Id of the question."""
+    question: str
+    """The question."""
+    references: tuple[str, ...]
+    """Right answers."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """By this it is held out, whatever its id in the other list."""
+        return (self.document_id, self.question)
+
+
 Tasks = Callable[[int], Sequence[Task]]
 """The tasks of a step, counted from 1."""
 
@@ -56,8 +76,8 @@ class TableTasks:
             InputError: they can't be read, or none of the questions that may be learnt from has references.
         """
         self._sources, self._seed = require_sources(training), training.loop.seed
-        held_out = {_key(row) for row in _asked(self._sources, training.loop.held_out)}
-        self._asked = [row for row in _asked(self._sources, self._sources.questions) if _key(row) not in held_out]
+        held_out = {each.key for each in _asked(self._sources, training.loop.held_out)}
+        self._asked = [each for each in _asked(self._sources, self._sources.questions) if each.key not in held_out]
         if not self._asked:
             raise InputError(
                 "no question can be learnt from: none has references, or all are held out; add a column `references` "
@@ -93,27 +113,27 @@ def require_sources(training: TrainLoopConfig) -> SourceConfig:
     return training.sources
 
 
-def fetch_tasks(asked: Sequence[dict[str, Any]], *, sources: SourceConfig) -> list[Task]:
+def fetch_tasks(asked: Sequence[AskedQuestion], *, sources: SourceConfig) -> list[Task]:
     """Tasks with their texts; those of a document that can't be read are logged and left out."""
     if not asked:
         return []
-    rows = pa.Table.from_pylist([row["document"] for row in asked], schema=index_schema(sources.input))
+    rows = pa.Table.from_pylist([each.document for each in asked], schema=index_schema(sources.input))
     texts: dict[int, str] = {}
     documents = make_documents(sources)
     for fetched in fetch_texts(rows, documents=documents[0], settings=sources.input):
         if fetched.text is None:
-            _warn_of_unread(asked[fetched.row]["document"]["document_id"], fetched.error)
+            _warn_of_unread(asked[fetched.row].document_id, fetched.error)
         else:
             texts[fetched.row] = fetched.text
     return [
         Task(
-            document_id=row["document"]["document_id"],
+            document_id=each.document_id,
             text=texts[place],
-            question_id=row["question"]["question_id"],
-            question=row["question"]["question"],
-            references=tuple(row["question"]["references"]),
+            question_id=each.question_id,
+            question=each.question,
+            references=each.references,
         )
-        for place, row in enumerate(asked)
+        for place, each in enumerate(asked)
         if place in texts
     ]
 
@@ -123,11 +143,7 @@ def _warn_of_unread(document_id: str, error: MemagentError | None) -> None:
     log.warning(message, extra={"event": EventKind.READING_FAILED, "document_id": document_id})
 
 
-def _key(row: dict[str, Any]) -> tuple[str, str]:
-    return (row["document"]["document_id"], row["question"]["question"])
-
-
-def _asked(sources: SourceConfig, uri: str | None) -> list[dict[str, Any]]:
+def _asked(sources: SourceConfig, uri: str | None) -> list[AskedQuestion]:
     """Each question of a list that has references with each document that it is asked of."""
     if uri is None:
         return []
@@ -147,7 +163,13 @@ def _asked(sources: SourceConfig, uri: str | None) -> list[dict[str, Any]]:
     plan = Plan(index, questions, samples=1)
     listed = plan.questions.to_pylist()
     return [
-        {"document": document, "question": listed[row]}
+        AskedQuestion(
+            document=document,
+            document_id=document["document_id"],
+            question_id=listed[row]["question_id"],
+            question=listed[row]["question"],
+            references=tuple(listed[row]["references"]),
+        )
         for document in index.to_pylist()
         for row in plan.question_rows(document["document_id"])
         if listed[row]["references"]

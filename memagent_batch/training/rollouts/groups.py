@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from memagent_batch.training.rollouts.rewarder import Rewarded, Rewarder
 from memagent_batch.training.rollouts.table import ROLLOUTS
 from memagent_batch.wiring import ReaderIdentity
 
-COUNTS = ("groups", "dropped_groups", "samples", "failed_samples", "samples_without_reward", "rows", "tokens")
+GROUP_COUNTS = ("groups", "dropped_groups", "samples", "failed_samples", "samples_without_reward", "rows", "tokens")
 """What a part counts; `groups` are all, the dropped ones among them; `tokens` are those that are learnt from."""
 
 
@@ -66,11 +66,11 @@ class GroupMaker:
     """Makes the rows of groups, and counts them."""
 
     def __init__(self, agent: AgentConfig, rollouts: RolloutConfig, *, run_id: str, reader: ReaderIdentity) -> None:
-        """Takes the knobs that the samples were drawn with, and whose they are."""
+        """Takes the settings that the samples were drawn with, and the reader that drew them."""
         self._agent, self._rollouts = agent, rollouts
         self._constant = _constant_columns(agent, rollouts, run_id=run_id, reader=reader)
         self._reward = Rewarder(rollouts, extraction=agent.extraction)
-        self.counts: dict[str, Any] = {**dict.fromkeys(COUNTS, 0), "reward_sum": 0.0}
+        self.counts: dict[str, float] = {**dict.fromkeys(GROUP_COUNTS, 0), "reward_sum": 0.0}
 
     def close(self) -> None:
         """Ends what runs beside."""

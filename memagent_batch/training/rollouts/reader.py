@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,12 +11,12 @@ from memagent_batch.errors import InputError
 from memagent_batch.files.claims import whole_record
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
-from memagent_batch.training.rollouts.table import ROLLOUTS, ROLLOUTS_FILE, ROLLOUTS_FORMAT
+from memagent_batch.training.rollouts.table import ROLLOUTS, ROLLOUTS_FILE, ROLLOUTS_FORMAT, RolloutsRecord
 
 BATCH_ROWS = 1024
 """Rows that are read at once."""
 
-COLUMNS = (
+SAMPLE_COLUMNS = (
     "group_id",
     "document_id",
     "question_id",
@@ -35,13 +35,13 @@ COLUMNS = (
 """What a trainer needs of a row of `ROLLOUTS`."""
 
 
-def read_rollouts_record(rollouts: Location) -> dict[str, Any]:
+def read_rollouts_record(rollouts: Location) -> RolloutsRecord:
     """What `rollouts.json` says of the table in the output `rollouts`.
 
     Raises:
         InputError: there is none, or it is of another version.
     """
-    return whole_record(
+    record = whole_record(
         rollouts,
         ROLLOUTS_FILE,
         layout=ROLLOUTS_FORMAT,
@@ -50,6 +50,7 @@ def read_rollouts_record(rollouts: Location) -> dict[str, Any]:
         "stopped",
         remedy="collect again with this version: the log answers, nothing is sampled again",
     )
+    return cast(RolloutsRecord, record)
 
 
 def read_groups(output: Location, *, files: Sequence[str], columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -68,8 +69,8 @@ def read_groups(output: Location, *, files: Sequence[str], columns: Sequence[str
 
 
 def read_samples(output: Location, *, files: Sequence[str]) -> Iterator[pa.Table]:
-    """Streams the samples with the columns `COLUMNS`, each with all its rows; otherwise as `read_groups`."""
-    return _whole(_batches(output, files, columns=COLUMNS), by=("group_id", "sample"))
+    """Streams the samples with the columns `SAMPLE_COLUMNS`, each with all its rows; otherwise as `read_groups`."""
+    return _whole(_batches(output, files, columns=SAMPLE_COLUMNS), by=("group_id", "sample"))
 
 
 def _batches(output: Location, files: Sequence[str], *, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -89,13 +90,13 @@ def _whole(batches: Iterable[pa.Table], *, by: Sequence[str]) -> Iterator[pa.Tab
     """Tables of neighbouring rows that agree in these columns, over the borders of batches and files."""
     held: list[pa.Table] = []
     for rows in batches:
-        *whole, last = _cut(pa.concat_tables([*held, rows]), by=by)
+        *whole, last = _cut_where_keys_differ(pa.concat_tables([*held, rows]), by=by)
         yield from whole
         held = [last]
     yield from held
 
 
-def _cut(rows: pa.Table, *, by: Sequence[str]) -> list[pa.Table]:
+def _cut_where_keys_differ(rows: pa.Table, *, by: Sequence[str]) -> list[pa.Table]:
     keys = list(zip(*(rows[name].to_pylist() for name in by), strict=True))
     starts = [0, *(row for row in range(1, len(keys)) if keys[row] != keys[row - 1]), len(keys)]
     return [rows.slice(start, stop - start) for start, stop in pairwise(starts)]

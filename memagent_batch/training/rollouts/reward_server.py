@@ -15,14 +15,21 @@ import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypedDict
 
-POLL_SECONDS = 0.5
+PARENT_SECONDS = 0.5
 """Time between two looks at the parent; polled, because Linux's parent-death signal fires when the *thread* that
 started the process ends, which says nothing about the parent."""
 
 MOST_ERROR_CHARACTERS = 2000
 """Length at which an error's message is cut."""
+
+
+class Reply(TypedDict, total=False):
+    """What comes of a message: a reward, why there is none, or nothing where the function is imported."""
+
+    reward: float
+    error: str
 
 
 def main() -> None:
@@ -42,9 +49,9 @@ def serve(connection: Connection) -> None:
     reward: Callable[..., Any] | None = None
     try:
         reward = imported(first["reward"])
-        reply: dict[str, Any] = {}
+        reply = Reply()
     except BaseException as error:  # noqa: BLE001 - the boundary to the user's own code; the reply says what it raised
-        reply = {"error": error_line(error)}
+        reply = Reply(error=error_line(error))
     connection.send_bytes(json.dumps(reply).encode())
     while reward is not None:
         asked = json.loads(connection.recv_bytes())
@@ -64,7 +71,7 @@ def imported(path: str) -> Callable[..., Any]:
     return reward  # type: ignore[no-any-return]
 
 
-def rewarded(reward: Callable[..., Any], response: str, references: list[str]) -> dict[str, Any]:
+def rewarded(reward: Callable[..., Any], response: str, references: list[str]) -> Reply:
     """The reply to one response: a finite number, or what went wrong."""
     try:
         returned = reward(response, references)
@@ -74,8 +81,8 @@ def rewarded(reward: Callable[..., Any], response: str, references: list[str]) -
         if not math.isfinite(number):
             raise ValueError(f"the reward must be finite, not {number}")
     except BaseException as error:  # noqa: BLE001 - the boundary to the user's own code; the reply says what it raised
-        return {"error": error_line(error)}
-    return {"reward": number}
+        return Reply(error=error_line(error))
+    return Reply(reward=number)
 
 
 def error_line(error: BaseException) -> str:
@@ -92,7 +99,7 @@ def end() -> None:
 
 def _end_with(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(POLL_SECONDS)
+        time.sleep(PARENT_SECONDS)
     end()
 
 

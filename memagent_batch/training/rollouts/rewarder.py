@@ -6,24 +6,21 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
 
 from memagent_batch.config import RolloutConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.rewards import BUILT_IN_REWARDS, built_in_reward
 from memagent_batch.errors import SettingsError
+from memagent_batch.logs import STDERR
 from memagent_batch.plugins import REWARDS
 from memagent_batch.training.rollouts import reward_server
 
 IMPORT_SECONDS = 120.0
 """Time in which the process of a user's function must have started and imported it."""
-
-STDERR = 2
-"""File descriptor to which the function's own output goes: stdout belongs to the command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +99,7 @@ class RewardProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", reward_server.__file__, str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
-                stdout=STDERR,
+                stdout=STDERR,  # the function's own output: stdout belongs to the command
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
@@ -140,12 +137,12 @@ class RewardProcess:
         self._process.wait()
         self._connection.close()
 
-    def _exchange(self, message: dict[str, Any], *, seconds: float) -> dict[str, Any]:
+    def _exchange(self, message: Mapping[str, object], *, seconds: float) -> reward_server.Reply:
         try:
             self._connection.send_bytes(json.dumps(message).encode())
             if not self._connection.poll(seconds):
                 raise _ProcessFailedError(f"took longer than {seconds:g} s")
-            reply: dict[str, Any] = json.loads(self._connection.recv_bytes())
+            reply: reward_server.Reply = json.loads(self._connection.recv_bytes())
         except (EOFError, ConnectionError) as error:
             raise _ProcessFailedError("its process died") from error
         return reply

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 
@@ -73,6 +73,19 @@ ROLLOUTS = pa.schema(
 """One row for each conversation (turn) of each sample; a failed sample without any turn has one row."""
 
 
+class RolloutsRecord(TypedDict):
+    """`rollouts.json`."""
+
+    format: str
+    run_id: str
+    counts: dict[str, int]
+    mean_reward: float | None
+    rollouts: dict[str, Any]
+    sampling: dict[str, Any]
+    files: list[str]
+    finished_at: str
+
+
 def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, run_id: str) -> Iterator[str]:
     """Writes the groups (tables of `ROLLOUTS`) in files of about `FILE_BYTES`; yields their names.
 
@@ -85,10 +98,10 @@ def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, r
         for rows in group.to_batches(max_chunksize=_rows_of_a_file(group)):
             held.append(pa.Table.from_batches([rows]))
             if sum(table.nbytes for table in held) >= FILE_BYTES:
-                yield _write(output, held, name=f"{name}-{number:04d}.parquet")
+                yield _write_file(output, held, name=f"{name}-{number:04d}.parquet")
                 held, number = [], number + 1
     if held:
-        yield _write(output, held, name=f"{name}-{number:04d}.parquet")
+        yield _write_file(output, held, name=f"{name}-{number:04d}.parquet")
 
 
 def write_record(
@@ -99,16 +112,15 @@ def write_record(
     sampling: SamplingConfig,
     rollouts: RolloutConfig,
     run_id: str,
-) -> dict[str, Any]:
-    """Writes `rollouts.json` into a place where nobody else writes, and returns what it says; see `rollouts_record`."""
+) -> None:
+    """Writes `rollouts.json` into a place where nobody else writes; see `rollouts_record`."""
     record = rollouts_record(counts, files, sampling=sampling, rollouts=rollouts, run_id=run_id)
     write_json(output / ROLLOUTS_FILE, record)
-    return record
 
 
 def rollouts_record(
     counts: Mapping[str, Any], files: Sequence[str], *, sampling: SamplingConfig, rollouts: RolloutConfig, run_id: str
-) -> dict[str, Any]:
+) -> RolloutsRecord:
     """What `rollouts.json` says, without which the table is not whole.
 
     Args:
@@ -120,23 +132,23 @@ def rollouts_record(
     """
     shown_counts = {name: count for name, count in counts.items() if name != "reward_sum"}
     num_rewarded = counts["samples"] - counts["failed_samples"] - counts["samples_without_reward"]
-    return {
-        "format": ROLLOUTS_FORMAT,
-        "run_id": run_id,
-        "counts": shown_counts,
-        "mean_reward": counts["reward_sum"] / num_rewarded if num_rewarded else None,
-        "rollouts": rollouts.model_dump(mode="json"),
-        "sampling": sampling.model_dump(mode="json"),
-        "files": list(files),
-        "finished_at": datetime.now(UTC).isoformat(),
-    }
+    return RolloutsRecord(
+        format=ROLLOUTS_FORMAT,
+        run_id=run_id,
+        counts=shown_counts,
+        mean_reward=counts["reward_sum"] / num_rewarded if num_rewarded else None,
+        rollouts=rollouts.model_dump(mode="json"),
+        sampling=sampling.model_dump(mode="json"),
+        files=list(files),
+        finished_at=datetime.now(UTC).isoformat(),
+    )
 
 
 def _rows_of_a_file(group: pa.Table) -> int:
     return max(int(FILE_BYTES * group.num_rows / max(group.nbytes, 1)), 1)
 
 
-def _write(output: Location, tables: list[pa.Table], *, name: str) -> str:
+def _write_file(output: Location, tables: list[pa.Table], *, name: str) -> str:
     place = f"{ROLLOUTS_FOLDER}/{name}"
     (output / place).write_bytes(parquet_bytes(pa.concat_tables(tables)))
     return place

@@ -21,14 +21,14 @@ from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.plan import PART_COLUMN
-from memagent_batch.training.rollouts.groups import COUNTS, Asked, GroupMaker, Sample
+from memagent_batch.training.rollouts.groups import GROUP_COUNTS, Asked, GroupMaker, Sample
 from memagent_batch.training.rollouts.table import write_rollouts
 from memagent_batch.wiring import ReaderIdentity, make_output
 
-REPORT = pa.schema(
+ROLLOUTS_REPORT = pa.schema(
     [pa.field("files", pa.list_(pa.string())), pa.field("missing", pa.list_(pa.string()))]
     + [pa.field("reward_sum", pa.float64())]
-    + [pa.field(name, pa.int64()) for name in COUNTS]
+    + [pa.field(name, pa.int64()) for name in GROUP_COUNTS]
 )
 """What a written part reports; `missing` names the samples that ended and could not be replayed."""
 
@@ -42,11 +42,11 @@ class RolloutTask:
     run_id: str
     """The run that was collected."""
     reader: ReaderIdentity
-    """Whose turns they are."""
+    """The reader that took the turns."""
 
 
 def project_rollouts(part: pa.Table, *, task: RolloutTask) -> pa.Table:
-    """Ray Data UDF: one part of the plan in, its files written, one row of `REPORT` out.
+    """Ray Data UDF: one part of the plan in, its files written, one row of `ROLLOUTS_REPORT` out.
 
     Raises:
         SupersededError: a newer attempt holds the claim; no file is left.
@@ -66,7 +66,7 @@ def project_rollouts(part: pa.Table, *, task: RolloutTask) -> pa.Table:
             (output / name).delete()
         raise
     report = {**projector.maker.counts, "files": files, "missing": projector.missing}
-    return pa.Table.from_pylist([report], schema=REPORT)
+    return pa.Table.from_pylist([report], schema=ROLLOUTS_REPORT)
 
 
 class Projector:
@@ -90,7 +90,7 @@ class Projector:
         outcomes = read_outcomes(self._output, files, reader_fingerprint=fingerprint)
         readable = part.filter(pc.is_null(part["error"]))
         for unread in part.filter(pc.is_valid(part["error"])).to_pylist():
-            yield from self._document(_unread(unread), {}, outcomes)
+            yield from self._document(_unread_document(unread), {}, outcomes)
         calls = tokenise(readable, agent=self._task.job.agent, sources=self._task.job)
         for document in chain.from_iterable(map(planned_documents, calls)):
             turns = read_turns(
@@ -178,7 +178,7 @@ class Projector:
         return f"{reading.error_type}: {reading.error_message}" if reading.error_type else None
 
 
-def _unread(row: Row) -> PlannedDocument:
+def _unread_document(row: Row) -> PlannedDocument:
     """A document that could not be read at all: its samples failed without a turn."""
     return PlannedDocument(
         document_id=row["document_id"],

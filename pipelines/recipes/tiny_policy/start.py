@@ -1,7 +1,7 @@
 """The weights that the tiny policy starts from: random, but for three layers of heads that together copy.
 
 Heads of the first layer look one to four tokens back and note what they see. Two of the second layer look further and
-note those notes. The third layer looks for a place whose last eight tokens are the last eight here, and copies the
+note those notes. The third layer looks for a place that follows the same eight tokens as this one, and copies the
 token that followed. The tokens right before a value do not depend on its key; only the tokens before those show which
 of several values the question asks for. Training from there takes minutes; from random weights alone a network of this
 size does not learn to copy, and with fewer tokens to look back on it does not learn which value belongs to which key.

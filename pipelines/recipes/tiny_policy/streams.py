@@ -1,4 +1,4 @@
-"""Running tokens of the training split, tokenised once, out of which chunks are sliced blindly, needles inside."""
+"""Running tokens of the training split, tokenised once. Chunks are cut from them at any place, needles inside."""
 
 import random
 from collections.abc import Iterable, Sequence

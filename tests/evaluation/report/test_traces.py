@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.evaluation.report.text_diff import Change
+from memagent_batch.evaluation.report.text_diff import WordChange
 from memagent_batch.evaluation.report.traces import MAX_MEMORY_CHARACTERS, MAX_STEPS, StepKind, Trace, make_trace
 
 
@@ -51,9 +51,9 @@ def test_make_trace_changed_turn_tells_words_and_references() -> None:
     first, second, third, _ = trace_of("key 42", "key 7", "key 42 again").steps
     assert (first.references_in, second.references_out, third.references_in) == (("42",), ("42",), ("42",))
     assert [(piece.change, piece.text) for piece in second.pieces] == [
-        (Change.KEPT, "key"),
-        (Change.REMOVED, " 42"),
-        (Change.ADDED, " 7"),
+        (WordChange.KEPT, "key"),
+        (WordChange.REMOVED, " 42"),
+        (WordChange.ADDED, " 7"),
     ]
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.evaluation.suites.ruler import Split, SplitPrompt, split_prompt
+from memagent_batch.evaluation.suites.ruler import Separation, SplitPrompt, split_prompt
 
 HAYSTACK = "Some special magic numbers are hidden in here.\nNoise.\nQuestion: is this noise? Yes.\n\nMore noise."
 ONE = "What is the special magic number for red-cat mentioned in the provided text?"
@@ -32,7 +32,7 @@ WHO = "Who wrote it: A, or B?"
 )
 def test_split_prompt_templates_of_ruler_are_known_by_their_question(tail: str, question: str) -> None:
     assert split_prompt(HAYSTACK + tail) == SplitPrompt(
-        document=HAYSTACK + tail[: tail.rstrip().rindex("\n")], question=question, split=Split.TEMPLATE
+        document=HAYSTACK + tail[: tail.rstrip().rindex("\n")], question=question, split=Separation.TEMPLATE
     )
 
 
@@ -40,7 +40,7 @@ def test_split_prompt_answer_prefix_is_no_part_of_either() -> None:
     parts = split_prompt(f"{HAYSTACK}\nTell me. It is", answer_prefix=" It is")
     assert parts is not None
     assert parts.question == "More noise.\nTell me."
-    assert parts.split is Split.LAST_PARAGRAPH
+    assert parts.split is Separation.LAST_PARAGRAPH
 
 
 def test_split_prompt_worked_example_before_the_real_question_stays_in_the_document() -> None:
@@ -48,13 +48,13 @@ def test_split_prompt_worked_example_before_the_real_question_stays_in_the_docum
     parts = split_prompt(f"{example}{'VAR B = 2. ' * 200}\nQuestion: {TRACKED}")
     assert parts is not None
     assert parts.document.startswith(example)
-    assert parts.split is Split.TEMPLATE
+    assert parts.split is Separation.TEMPLATE
 
 
 def test_split_prompt_question_in_the_middle_is_no_question() -> None:
     parts = split_prompt(f"Noise.\nQuestion: {WHO}\nMore noise.\n\nTell me all.")
     assert parts is not None
-    assert (parts.question, parts.split) == ("Tell me all.", Split.LAST_PARAGRAPH)
+    assert (parts.question, parts.split) == ("Tell me all.", Separation.LAST_PARAGRAPH)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_split_prompt_question_in_the_middle_is_no_question() -> None:
 def test_split_prompt_unknown_template_takes_the_last_paragraph_and_says_so(
     prompt: str, document: str, question: str
 ) -> None:
-    assert split_prompt(prompt) == SplitPrompt(document=document, question=question, split=Split.LAST_PARAGRAPH)
+    assert split_prompt(prompt) == SplitPrompt(document=document, question=question, split=Separation.LAST_PARAGRAPH)
 
 
 @pytest.mark.parametrize("prompt", ["", "one line", "\n\nonly", f"\n{ONE}", f"Question: {WHO}"])

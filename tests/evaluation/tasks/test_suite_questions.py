@@ -10,7 +10,7 @@ from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.evaluation.tasks.corpora import Corpus, read_hotpotqa, read_squad
 from memagent_batch.evaluation.tasks.lengths import TOLERANCE, Meter
 from memagent_batch.evaluation.tasks.make import SuitePlan, cells_of, sample_requests
-from memagent_batch.evaluation.tasks.sample import Materials, Sample
+from memagent_batch.evaluation.tasks.sample import Materials, SuiteSample
 from memagent_batch.evaluation.tasks.tasks import TASKS
 from memagent_batch.files.location import Location
 
@@ -60,7 +60,7 @@ def materials(tiny_tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactor
     return Materials(meter=Meter(tiny_tokenizer), texts=(), hotpotqa=read_hotpotqa(hotpot), squad=read_squad(squad))
 
 
-def make_cell(materials: Materials, *, task: str, length: int, samples: int = 8) -> list[Sample]:
+def make_cell(materials: Materials, *, task: str, length: int, samples: int = 8) -> list[SuiteSample]:
     plan = SuitePlan(tasks=(task,), lengths=(length,), num_documents=(length,), samples=samples, seed=0)
     (cell,) = cells_of(plan)
     return [TASKS[task].make(request, materials) for request in sample_requests(cell, plan)]

@@ -14,7 +14,7 @@ from memagent_batch.evaluation.tasks.haystacks import LONGEST_SENTENCE_CHARS, se
 from memagent_batch.evaluation.tasks.lengths import TOLERANCE, Meter
 from memagent_batch.evaluation.tasks.make import SuitePlan, cells_of, sample_requests
 from memagent_batch.evaluation.tasks.niah import FORMS, make_crowded_key
-from memagent_batch.evaluation.tasks.sample import Materials, Sample
+from memagent_batch.evaluation.tasks.sample import Materials, SuiteSample
 from memagent_batch.evaluation.tasks.tasks import TASKS
 from memagent_batch.evaluation.tasks.words import ALPHA, NUM_COMMON, ZETA
 
@@ -28,7 +28,9 @@ def materials(tiny_tokenizer: Tokenizer) -> Materials:
     return Materials(meter=Meter(tiny_tokenizer), texts=own_texts())
 
 
-def make_cell(materials: Materials, *, task: str, length: int = 2000, samples: int = 3, seed: int = 0) -> list[Sample]:
+def make_cell(
+    materials: Materials, *, task: str, length: int = 2000, samples: int = 3, seed: int = 0
+) -> list[SuiteSample]:
     plan = SuitePlan(tasks=(task,), lengths=(length,), num_documents=(), samples=samples, seed=seed)
     (cell,) = cells_of(plan)
     return [TASKS[task].make(request, materials) for request in sample_requests(cell, plan)]

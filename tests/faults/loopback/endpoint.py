@@ -7,13 +7,13 @@ requests, a fault proxy may stand before it.
 import asyncio
 import contextlib
 import json
-import threading
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.wiring import TINY_MODEL
+from tests.faults.loopback.server import LoopbackServer
 
 MODEL = "loopback"
 """Name under which it serves."""
@@ -32,35 +32,30 @@ class LoopbackEndpoint:
     """Completions so far."""
     num_refused: int = 0
     """Requests answered 503 while it was away."""
-    port: int = 0
-    """Where it listens."""
     _token_ids: list[int] = field(default_factory=list)
     _is_away: bool = False
-    _server: asyncio.Server | None = None
-    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
-    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
-    _thread: threading.Thread | None = None
+    _server: LoopbackServer = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing is served yet."""
+        self._server = LoopbackServer(self._serve)
 
     @property
     def url(self) -> str:
         """Its address, without `/v1`."""
-        return f"http://127.0.0.1:{self.port}"
+        return self._server.url
 
     def __enter__(self) -> Self:
         """Begins to serve."""
         self._token_ids = Tokenizer(str(TINY_MODEL)).encode(self.completion)
-        self._loop.run_until_complete(self._open())
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        self._server.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Serves no more."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        if self._thread is not None:
-            self._thread.join()
+        self._server.__exit__(kind, error, trace)
 
     def answer_503(self) -> None:
         """Goes away behind a gateway: every request is answered 503 until it comes back."""
@@ -69,28 +64,15 @@ class LoopbackEndpoint:
     def refuse(self) -> None:
         """Goes away: cuts all connections, and refuses new ones until it comes back."""
         self._is_away = True
-        self._loop.call_soon_threadsafe(self._close)
+        self._server.refuse(cut=True)
 
     def come_back(self) -> None:
         """Serves again, at the same port."""
-        if self._server is None:
-            asyncio.run_coroutine_threadsafe(self._open(), self._loop).result()
+        self._server.listen()
         self._is_away = False
-
-    async def _open(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    def _close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        for writer in self._writers:
-            writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Requests of one connection, one after another, until the client leaves."""
-        self._writers.add(writer)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -100,8 +82,6 @@ class LoopbackEndpoint:
                 await writer.drain()
                 if "connection: close" in head.lower():
                     break
-        self._writers.discard(writer)
-        writer.close()
 
     async def _reply(self, head: str, body: bytes) -> tuple[str, bytes]:
         if self._is_away:

@@ -9,13 +9,14 @@ import contextlib
 import random
 import socket
 import struct
-import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
+
+from tests.faults.loopback.server import LoopbackServer
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """SO_LINGER that makes a close a reset."""
@@ -70,31 +71,27 @@ class FaultProxy:
     """Time before a slow answer."""
     struck: Counter[RequestFault] = field(default_factory=Counter)
     """How often each did."""
-    port: int = 0
-    """Where it listens."""
-    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
-    _thread: threading.Thread | None = None
-    _server: asyncio.Server | None = None
+    _server: LoopbackServer = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing is served yet."""
+        self._server = LoopbackServer(self._serve)
 
     @property
     def url(self) -> str:
         """Its own URL."""
-        return f"http://127.0.0.1:{self.port}"
+        return self._server.url
 
     def __enter__(self) -> Self:
         """Begins to serve."""
-        self._loop.run_until_complete(self._open())
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        self._server.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Serves no more."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        if self._thread is not None:
-            self._thread.join()
+        self._server.__exit__(kind, error, trace)
 
     def strike(self, *faults: RequestFault, rate: float) -> None:
         """From now on, this share of requests meets one of these."""
@@ -102,19 +99,11 @@ class FaultProxy:
 
     def refuse(self) -> None:
         """From now on nothing listens at the port: every connection is refused."""
-        self._loop.call_soon_threadsafe(self._close)
+        self._server.refuse(cut=False)
 
     def listen(self) -> None:
         """Serves again, at the same port."""
-        asyncio.run_coroutine_threadsafe(self._open(), self._loop).result()
-
-    async def _open(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    def _close(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        self._server.listen()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
@@ -123,7 +112,6 @@ class FaultProxy:
             if fault is not None:
                 self.struck[fault] += 1
             await self._answer(fault, request, writer)
-        writer.close()
 
     async def _answer(self, fault: RequestFault | None, request: bytes, writer: asyncio.StreamWriter) -> None:
         if fault in STATUS_LINES:

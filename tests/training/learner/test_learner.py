@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,16 +14,9 @@ from memagent_batch.training.learner.batches import Conversation, to_batch
 from memagent_batch.training.learner.learner import Learner, load_learner
 from memagent_batch.training.learner.network import response_logprobs, write_model
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 GENTLE = LearnerConfig(learning_rate=1e-3, kl_weight=0.0, warmup_steps=0, device="cpu")
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Networks this small only wait for each other's threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,8 @@ from memagent_batch.config import LearnerConfig
 from memagent_batch.training.learner.batches import Conversation, batches, to_batch
 from memagent_batch.training.learner.learner import Learner
 from memagent_batch.training.learner.network import response_logprobs
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 VOCABULARY = 13
 
@@ -29,15 +31,6 @@ def network_of(seed: int) -> Any:
 
 
 NETWORK, REFERENCE = network_of(1), network_of(2)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Networks this small only wait for each other's threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def all_logprobs(network: Any, item: Conversation) -> torch.Tensor:

@@ -8,6 +8,8 @@ from pipelines.recipes.tiny_policy.examples import IGNORED, Example, PaddedExamp
 from pipelines.recipes.tiny_policy.network import build_network, logits_at
 from pipelines.recipes.tiny_policy.vocabulary import VOCABULARY_SIZE
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 NETWORK = build_network(seed=0, end_token_id=2, pad_token_id=0)
 
 

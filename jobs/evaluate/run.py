@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from jobs.cli import parse_options, run_command, settings_from
-from jobs.evaluate import add_suite_options
+from jobs.evaluate.suite_options import add_suite_options
 from jobs.options import INPUT, MODEL, Manual, OptionParser
 from jobs.settings import ReaderSettings, merged, read_yaml, readable
 from memagent_batch.config import RunConfig
@@ -40,7 +40,7 @@ SET_BY_SUITE = frozenset({"documents", "questions", "ask", "input", "output", "s
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the variants and prints their scores; returns the exit code."""
-    return run_command(partial(_run, sys.argv[1:] if arguments is None else arguments))
+    return run_command(partial(_run_variants, sys.argv[1:] if arguments is None else arguments))
 
 
 def read_variants(file: Path) -> dict[str, dict[str, Any]]:
@@ -82,11 +82,11 @@ def vary(base: ReaderSettings, knobs: Mapping[str, Any], *, name: str) -> Reader
         raise SettingsError(f"variant {name!r}: {error}") from error
 
 
-def _run(arguments: Sequence[str]) -> None:
+def _run_variants(arguments: Sequence[str]) -> None:
     for name in INPUT:
         if any(argument.split("=")[0] == f"--{name}" for argument in arguments):
             raise SettingsError(f"--{name}: the suite brings documents and questions; leave it out")
-    parser = _parser()
+    parser = _run_parser()
     options = parse_options(parser, arguments)
     base = settings_from(ReaderSettings, parser, options)
     listed = read_variants(options.variants) if options.variants else {}
@@ -117,7 +117,7 @@ def _run(arguments: Sequence[str]) -> None:
     require_variants(variants, output=output)
 
 
-def _parser() -> OptionParser:
+def _run_parser() -> OptionParser:
     parser = OptionParser(MANUAL)
     add_suite_options(parser)
     parser.add_argument("--policies", nargs="+", metavar="KIND", default=[], help="one variant for each kind of policy")

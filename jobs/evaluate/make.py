@@ -51,14 +51,14 @@ def parse_length(text: str) -> int:
 
 
 def _make(arguments: Sequence[str]) -> None:
-    options = _parser().parse_args(arguments)
-    from memagent_batch.evaluation.tasks.inputs import read_inputs
+    options = _make_parser().parse_args(arguments)
+    from memagent_batch.evaluation.tasks.inputs import read_suite_inputs
     from memagent_batch.evaluation.tasks.make import make_suite
     from memagent_batch.files.location import Location
 
-    plan = _plan(options)
+    plan = _suite_plan(options)
     storage_options = options.storage_options
-    inputs = read_inputs(
+    inputs = read_suite_inputs(
         model=options.model,
         essays=options.essays,
         hotpotqa=options.hotpotqa,
@@ -73,10 +73,14 @@ def _make(arguments: Sequence[str]) -> None:
         print(f"{output} holds this suite already; nothing to do")
 
 
-def _parser() -> OptionParser:
+def _make_parser() -> OptionParser:
     parser = OptionParser(MANUAL)
     parser.add_argument("--output", required=True, help="the suite's folder, or any fsspec URL")
-    parser.add_argument("--model", default="tiny", help="whose tokens count: `tiny`, a model folder or hub name")
+    parser.add_argument(
+        "--model",
+        default="tiny",
+        help="lengths are counted in tokens of this model: `tiny`, a model folder or hub name",
+    )
     parser.add_argument("--tasks", nargs="+", default=["all"], help="names, or all that have their file (default)")
     parser.add_argument("--lengths", nargs="+", default=[], help="tokens of a document: 4096, 8K (x1,024), 3.5M")
     parser.add_argument("--samples", type=int, default=20, help="documents of each task and length (default: 20)")
@@ -89,7 +93,7 @@ def _parser() -> OptionParser:
     return parser
 
 
-def _plan(options: argparse.Namespace) -> "SuitePlan":
+def _suite_plan(options: argparse.Namespace) -> "SuitePlan":
     from memagent_batch.evaluation.tasks.make import SuitePlan, all_tasks
     from memagent_batch.evaluation.tasks.tasks import TASKS
 

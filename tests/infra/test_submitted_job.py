@@ -1,7 +1,6 @@
 """`ray job submit` to a cluster of several nodes on loopback, with token authentication."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -15,18 +14,12 @@ from tests.faults.submitted_job import JobEnd, SubmittedJob, reading_node
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1500)]
 
-DOCUMENTS, CHUNKS = 20, 22
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LoopbackCluster]:
-    with LoopbackCluster(num_workers=2, worker_cpus=3) as cluster:
-        yield cluster
+DOCUMENTS, CHUNKS = 20, 12
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A job file: two replicas that need no model read it in some 25 s."""
+    """A job file: two replicas that need no model read it in some 15 s."""
     folder = tmp_path_factory.mktemp("job")
     corpus = make_corpus(folder, chunks=[CHUNKS] * DOCUMENTS)
     knobs = {

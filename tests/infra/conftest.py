@@ -1,0 +1,14 @@
+"""The cluster of several nodes that the tests of metrics and of submitted jobs share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults.loopback.cluster import LoopbackCluster
+
+
+@pytest.fixture(scope="package")
+def cluster() -> Iterator[LoopbackCluster]:
+    """A head without CPUs and two workers; test_submitted_job, which comes last, kills one of them."""
+    with LoopbackCluster(num_workers=2, worker_cpus=3) as cluster:
+        yield cluster
