@@ -86,6 +86,7 @@ async def test_reading_that_is_answered_is_ok_with_its_costs_in_a_row_of_the_out
     }
     assert (row["num_document_tokens"], row["num_chunks"], row["num_turns"], row["num_prompt_tokens"]) == (13, 3, 4, 12)
     assert (row["model"], row["error_type"]) == ("m", None)
+    assert row["started_at"] is not None
     assert row["started_at"] <= row["finished_at"]
 
 
