@@ -1,7 +1,6 @@
 """Window and budgets where none are given: what the model holds, shared out as the published 8,192 tokens are."""
 
 import os
-from typing import Any
 
 from memagent_batch.config import AgentConfig, PolicyConfig
 from memagent_batch.engines.window import model_window
@@ -39,7 +38,7 @@ def fitted(agent: AgentConfig) -> AgentConfig:
     return _with_policy(agent, _chunking(agent, chunk_tokens=chunk_tokens))
 
 
-def _with_policy(agent: AgentConfig, changes: dict[str, Any]) -> AgentConfig:
+def _with_policy(agent: AgentConfig, changes: dict[str, int]) -> AgentConfig:
     return agent.model_copy(update={"policy": agent.policy.model_copy(update=changes)})
 
 

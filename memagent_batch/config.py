@@ -117,7 +117,7 @@ class PolicyConfig(Section):
     """Budget of the memory, tokens; a memory cut there is counted in `memory_truncations`."""
     answer_tokens: Count = 1024
     """Budget of the answer, tokens; an answer cut there has finish_reason `length`."""
-    knobs: dict[str, Any] = Field(default_factory=dict)
+    knobs: dict[str, JsonValue] = Field(default_factory=dict)
     """Knobs of a policy of yours, beside those above that it has too."""
 
 
@@ -157,7 +157,7 @@ class VllmConfig(Section):
     """Guesses tokens ahead where decoding is greedy and no log-probabilities are kept; draws are never guessed."""
     turn_timeout_seconds: Seconds = 1800
     """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
-    engine_args: dict[str, Any] = Field(default_factory=dict, repr=False)
+    engine_args: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Further arguments of vLLM's AsyncEngineArgs, as they are. Of secrets such as `hf_token` a hash is recorded."""
 
 
@@ -181,7 +181,7 @@ class OpenAIConfig(Section):
     outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
     """Longest time that all readings wait for an endpoint that is away, restarts or is out of quota (429). What is left
     then is not read, and the next run reads it."""
-    extra_body: dict[str, Any] = Field(default_factory=dict, repr=False)
+    extra_body: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Further fields of every request body, as they are; they go before the neutral sampling fields of each request. A
     hash of them is recorded."""
 
@@ -235,7 +235,7 @@ class AgentConfig(Section):
     """What turns prompts into completions: `vllm` inside the actor, `openai` (an endpoint that takes token-id prompts
     at /v1/completions), or `simulated` (answers by rule, to measure everything else). Or one of yours: the name that an
     installed package gives it, or package.module:Class (with --allow-code)."""
-    engine_knobs: dict[str, Any] = Field(default_factory=dict, repr=False)
+    engine_knobs: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Knobs of an engine of yours."""
     vllm: VllmConfig = VllmConfig()
     """Knobs of engine `vllm`."""

@@ -1,9 +1,12 @@
 """An agent to what reads in a process: tokeniser, prompts, policy, engine, and the identity of them all."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from pydantic import JsonValue
 
 from memagent_batch.config import AgentConfig, RunConfig, SourceConfig
 from memagent_batch.domain.addresses import fingerprint
@@ -33,7 +36,7 @@ class ReaderIdentity:
 
     fingerprint: str
     """Hash of the parts, 64 hex digits."""
-    parts: dict[str, Any]
+    parts: Mapping[str, Any]
     """The parts, as the manifest shows them: a hash in place of each secret, which the fingerprint is made of."""
 
 
@@ -176,7 +179,7 @@ def require_window(agent: AgentConfig, *, prompts: PromptTokens) -> None:
             )
 
 
-def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, Any]:
+def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, JsonValue]:
     """What decides the results of a reasoning model; nothing for others, whose fingerprint stays as it always was."""
     tokenizer = make_tokenizer(agent)
     values = tokenizer.chat_template.values(agent.chat_template_kwargs)
@@ -184,7 +187,7 @@ def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, Any]:
     return ({"chat_template_kwargs": values} if values else {}) | ({"thoughts": "cut off"} if thinks else {})
 
 
-def _sampling(agent: AgentConfig) -> dict[str, Any]:
+def _sampling(agent: AgentConfig) -> dict[str, JsonValue]:
     """What of the sampling decides a result: nothing but its temperature where that is 0."""
     sampling = agent.sampling.model_dump(mode="json", exclude={"samples"})
     if agent.sampling.temperature > 0:

@@ -11,6 +11,7 @@ from typing import Any
 import ijson
 import ijson.backends.python as exact
 import ijson.utils
+from pydantic import JsonValue
 
 from memagent_batch.errors import InputError
 from memagent_batch.files.errors import input_errors
@@ -36,7 +37,7 @@ class JsonObject:
     """Its place among the objects of the file, from 0."""
     where: str
     """The same for a person: file, record, line."""
-    value: dict[str, Any]
+    value: dict[str, JsonValue]
 
 
 def read_objects(location: Location) -> Iterator[JsonObject]:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
 
+from pydantic import JsonValue
+
 from memagent_batch.errors import InputError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
@@ -176,7 +178,7 @@ def _json_values(
     return tuple(convert(item.get(column.name), column=column, where=where) for column in columns)
 
 
-def json_object(line: str, *, where: str) -> dict[str, Any]:
+def json_object(line: str, *, where: str) -> dict[str, JsonValue]:
     """The object that a line of JSONL holds.
 
     Raises:

@@ -219,7 +219,7 @@ def public_settings(task: AgentTask) -> dict[str, Any]:
 
 def _secrets(agent: AgentConfig) -> Any:
     """Knobs that no record holds, as pydantic leaves them out."""
-    secrets: dict[str, Any] = {kind: set(ENGINES.find(kind).secrets) for kind in ENGINES.built_in}
+    secrets: dict[str, set[str]] = {kind: set(ENGINES.find(kind).secrets) for kind in ENGINES.built_in}
     if agent.engine not in ENGINES.built_in:
         secrets["engine_knobs"] = set(engine_config(agent).secrets)
     return {"storage_options": True, "sources": {"storage_options"}, "agent": secrets}

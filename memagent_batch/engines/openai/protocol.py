@@ -1,9 +1,9 @@
 """The part of the OpenAI completions protocol that is used: the request's body, the responses' fields."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from memagent_batch.config import SamplingConfig
 from memagent_batch.domain.turns import Prompt
@@ -84,11 +84,11 @@ class ModelList(BaseModel):
     """What is served."""
 
 
-def request_body(prompt: Prompt, *, model: str, sampling: SamplingConfig, seed: int) -> dict[str, Any]:
+def request_body(prompt: Prompt, *, model: str, sampling: SamplingConfig, seed: int) -> dict[str, JsonValue]:
     """Body of `POST /completions` with the fields that every endpoint knows."""
-    body: dict[str, Any] = {
+    body: dict[str, JsonValue] = {
         "model": model,
-        "prompt": list(prompt.token_ids),
+        "prompt": [*prompt.token_ids],
         "max_tokens": prompt.max_tokens,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -102,7 +102,7 @@ def request_body(prompt: Prompt, *, model: str, sampling: SamplingConfig, seed: 
     return body
 
 
-def extension_fields(sampling: SamplingConfig) -> dict[str, Any]:
+def extension_fields(sampling: SamplingConfig) -> dict[str, JsonValue]:
     """Fields that some endpoints refuse, and that may be left out there: none of them is a knob that the user set."""
     fields = NEUTRAL | {RETURN_TOKEN_IDS: True}
     return {name: value for name, value in fields.items() if name != "top_k" or sampling.top_k <= 0}
