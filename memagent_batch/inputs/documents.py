@@ -5,10 +5,9 @@ A text is in memory only while it is hashed, and later while it is tokenised (`t
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -78,7 +77,7 @@ class IndexRow:
     question: str | None = None
     error: str | None = None
     error_type: str | None = None
-    carried: Mapping[str, str | None] = MappingProxyType({})
+    carried: Mapping[str, str | None] = field(default_factory=dict)
     """Values of the carried columns."""
 
     @property
