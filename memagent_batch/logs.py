@@ -29,7 +29,7 @@ CLEAR_LINE = "\r\x1b[K"
 OWN_LOGGERS = ("memagent_batch", "pipelines", "jobs")
 """Loggers of this project."""
 
-STDERR = 2
+STDERR_NUMBER = 2
 """File descriptor of stderr."""
 
 PIPE_SECONDS = 1.0
@@ -121,9 +121,9 @@ def rewritten_stderr(rewrite: Callable[[bytes], bytes]) -> Iterator[None]:
     That includes child processes, and libraries in C that write to the file descriptor.
     """
     reader, writer = os.pipe()
-    stderr = os.dup(STDERR)
+    stderr = os.dup(STDERR_NUMBER)
     sys.stderr.flush()
-    os.dup2(writer, STDERR)
+    os.dup2(writer, STDERR_NUMBER)
     os.close(writer)
     thread = Thread(target=_rewrite, args=(rewrite, reader, os.dup(stderr)), daemon=True, name="stderr")
     thread.start()
@@ -132,7 +132,7 @@ def rewritten_stderr(rewrite: Callable[[bytes], bytes]) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):  # nobody reads stderr any more
             sys.stderr.flush()
-        os.dup2(stderr, STDERR)
+        os.dup2(stderr, STDERR_NUMBER)
         thread.join(PIPE_SECONDS)
         os.close(stderr)
 

@@ -40,11 +40,6 @@ class ReaderIdentity:
     """The parts, as the manifest shows them: a hash in place of each secret, which the fingerprint is made of."""
 
 
-def model_folder(agent: AgentConfig) -> str:
-    """The model's folder or hub name."""
-    return resolve_model(agent.model)
-
-
 def resolve_model(name: str) -> str:
     """The folder of a policy that comes with the project, where it is named; else the name: a folder or hub name."""
     return str(SHIPPED_MODELS.get(name, name))
@@ -90,7 +85,7 @@ def make_engine(agent: AgentConfig) -> Engine:
     """
     config = engine_config(agent)
     context = EngineContext(
-        model=model_folder(agent) if config.has_weights else agent.model,
+        model=resolve_model(agent.model) if config.has_weights else agent.model,
         tokenizer=agent.tokenizer and resolve_model(agent.tokenizer),
         window_tokens=agent.window_tokens,
         sampling=agent.sampling,
@@ -132,7 +127,7 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
     policy, engine = make_policy(agent), engine_config(agent)
     parts = {
         "model": agent.model,
-        "model_sha256": model_sha256(model_folder(agent)) if engine.has_weights else "",
+        "model_sha256": model_sha256(resolve_model(agent.model)) if engine.has_weights else "",
         "weights_version": agent.weights_version,
         "tokenizer_sha256": tokenizer.sha256,
         "chat_template_sha256": tokenizer.chat_template.sha256,
@@ -180,7 +175,7 @@ def require_window(agent: AgentConfig, *, prompts: PromptTokens) -> None:
 
 
 def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, JsonValue]:
-    """What decides the results of a reasoning model; nothing for others, whose fingerprint stays as it always was."""
+    """What decides the results of a reasoning model; empty for others, so that their fingerprints have no such part."""
     tokenizer = make_tokenizer(agent)
     values = tokenizer.chat_template.values(agent.chat_template_kwargs)
     thinks = opens_thought or tokenizer.has_thought_tags

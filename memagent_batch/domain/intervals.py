@@ -11,7 +11,7 @@ Z_95 = 1.959963984540054
 NUM_RESAMPLES = 1_000
 """Bootstrap samples: the ends then move by less than a hundredth of the interval's width from seed to seed."""
 
-SEED = 0
+RESAMPLING_SEED = 0
 """Of the bootstrap: the same scores have the same interval."""
 
 
@@ -25,7 +25,7 @@ class Interval:
     """Upper end, from 0 to 1."""
 
 
-def mean_interval(scores: Sequence[float], *, seed: int = SEED) -> Interval:
+def mean_interval(scores: Sequence[float], *, seed: int = RESAMPLING_SEED) -> Interval:
     """Interval of the mean of scores from 0 to 1: Wilson's where each is 0 or 1, else the bootstrap's.
 
     Scores that are all alike tell the bootstrap nothing. They get Wilson's, which is too wide then rather than too

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import (
-    GAP,
+    PASSAGE_GAP,
     AnswerForm,
     Memory,
-    Piece,
+    PromptPiece,
     PromptSet,
     PromptTokens,
     Slot,
@@ -42,7 +42,7 @@ CONTEXT_TOKENS = 8
 """Tokens of a prompt that are decoded before what follows it: more than the control tokens that end a chat template."""
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")
-"""Files of which a model folder has at least one."""
+"""A model folder has at least one of these files."""
 
 SLOT_MARKS = {slot: f"\ue000{slot.value}\ue001" for slot in Slot}
 """Private-use text that stands for a slot while the chat template is rendered."""
@@ -158,7 +158,7 @@ class Tokenizer:
             control_token_ids=self._control,
             encode=PlainText(model=self.model),
             decode=TokenText(model=self.model),
-            gap=tuple(self.encode(GAP)),
+            gap=tuple(self.encode(PASSAGE_GAP)),
             keep_word=prompts.keep_word,
             opens_thought=ends_in_thought(self.chat_template.render(mark, values=values).rpartition(mark)[2]),
         )
@@ -320,10 +320,10 @@ def _begins_character(text: str, place: int) -> bool:
     return not (ends_hangul_syllable or unicodedata.combining(character))
 
 
-def _split_marks(rendered: str) -> list[Piece]:
-    pieces: list[Piece] = [rendered]
+def _split_marks(rendered: str) -> list[PromptPiece]:
+    pieces: list[PromptPiece] = [rendered]
     for slot, mark in SLOT_MARKS.items():
-        split: list[Piece] = []
+        split: list[PromptPiece] = []
         for piece in pieces:
             if isinstance(piece, Slot):
                 split.append(piece)

@@ -198,7 +198,7 @@ class Location:
                 self.fs.pipe_file(self.path, data)
 
     def create(self, data: bytes) -> bool:
-        """Writes the file whole, unless one is there; tells whether this very file is there now.
+        """Writes the file whole, unless one is there; returns whether this very file is there now.
 
         Of several that try, one succeeds: by a hard link on a disk, by a conditional PUT on S3 and Google's store. On
         other file systems and mounted buckets, two that try in the same moment may both believe that they did.
@@ -220,7 +220,7 @@ class Location:
         return True
 
     def version(self) -> str | None:
-        """What tells this content of the file from others that stood here before; None where there is no file.
+        """An id of the file's present content, which differs from those of earlier content; None without a file.
 
         An object store's ETag, elsewhere a hash of the content.
 
@@ -235,7 +235,7 @@ class Location:
         return None
 
     def replace(self, data: bytes, *, version: str | None) -> bool:
-        """Writes the file whole if `version` is still there; tells whether this very file is there now.
+        """Writes the file whole if `version` is still there; returns whether this very file is there now.
 
         Of several that replace the same version, one succeeds: under a lock on a disk, by a PUT with `If-Match` on S3.
         Other file systems only compare before they write. Where `version` is None, it is as `create`.

@@ -32,7 +32,7 @@ CARRY_PREFIX = "carry:"
 """Goes before the names of carried columns in the index, so that they can't collide with its own."""
 _CHECKED_CHARS = 1024 * 1024
 """Text of the first file that is read before a run starts, about, characters: some milliseconds."""
-READ_THREADS = 16
+TEXT_THREADS = 16
 """Text files of a store that are read at once."""
 
 
@@ -105,7 +105,7 @@ def index_table(rows: Sequence[IndexRow], *, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-MISSING = DocumentMissingError.__name__
+MISSING_DOCUMENT = DocumentMissingError.__name__
 """`error_type` of rows that stand for documents which are not there."""
 BAD_FILE = BadFileError.__name__
 """`error_type` of rows that stand for files or records which can't be read."""
@@ -185,18 +185,18 @@ def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
 
 def with_missing(index: pa.Table, document_ids: Sequence[str]) -> pa.Table:
     """The index with a row for each document that questions are bound to and that is not there."""
-    rows = [IndexRow(document_id=name, error=_MISSING_ERROR, error_type=MISSING) for name in document_ids]
+    rows = [IndexRow(document_id=name, error=_MISSING_ERROR, error_type=MISSING_DOCUMENT) for name in document_ids]
     return pa.concat_tables([index, index_table(rows, schema=index.schema)]).combine_chunks()
 
 
 def is_there(table: pa.Table) -> pa.ChunkedArray:
     """Which rows of an index, or of a plan made of it, stand for what was found: all but documents that are missing."""
-    return pc.not_equal(pc.fill_null(table["error_type"], ""), MISSING)
+    return pc.not_equal(pc.fill_null(table["error_type"], ""), MISSING_DOCUMENT)
 
 
 def is_document(table: pa.Table) -> pa.ChunkedArray:
     """Which rows stand for documents: not for missing ones, nor for files that can't be read."""
-    return pc.invert(pc.is_in(table["error_type"], pa.array([MISSING, BAD_FILE])))
+    return pc.invert(pc.is_in(table["error_type"], pa.array([MISSING_DOCUMENT, BAD_FILE])))
 
 
 def require_readable(index: pa.Table) -> None:
@@ -293,7 +293,7 @@ def _index_rows(documents: Location, shard: Shard, *, settings: InputConfig) -> 
     if documents.is_local or shard.format is not Format.TEXT:
         yield from chain.from_iterable(map(read, shard.paths, shard.names))
         return
-    with ThreadPoolExecutor(READ_THREADS) as threads:
+    with ThreadPoolExecutor(TEXT_THREADS) as threads:
         yield from chain.from_iterable(threads.map(lambda path, name: list(read(path, name)), shard.paths, shard.names))
 
 

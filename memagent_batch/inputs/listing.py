@@ -17,7 +17,7 @@ from memagent_batch.inputs.lake_tables import refuse_listed_tables, refuse_table
 _MAGIC = frozenset("*?[")
 _HIDDEN = (".", "_")
 _VERSION = "?versionid="
-"""Clients of object stores cut a key here, whatever the user asked for."""
+"""Clients of object stores always cut a key here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,7 @@ def _asked_rows(location: Location | None, *, ask: Sequence[str]) -> Iterator[tu
         if not question.strip():
             raise InputError(f"--ask, question {number}: it is empty; write one or leave it out")
         where = f"--ask, question {number}"
-        yield where, _question_row((None, None, convert(question, column=_QUESTION, where=where), None))
+        yield where, _listed_question((None, None, convert(question, column=_QUESTION, where=where), None))
 
 
 def _read_question_files(location: Location) -> Iterator[tuple[str, QuestionRow]]:
@@ -120,7 +120,7 @@ def _read_question_files(location: Location) -> Iterator[tuple[str, QuestionRow]
             yield from _read_text(place)
             continue
         for record in READERS[format_].read(place, columns=_COLUMNS, groups=None):
-            yield record.where, _question_row(record.values)
+            yield record.where, _listed_question(record.values)
 
 
 def _read_text(location: Location) -> Iterator[tuple[str, QuestionRow]]:
@@ -132,10 +132,10 @@ def _read_text(location: Location) -> Iterator[tuple[str, QuestionRow]]:
             raise InputError(f"{location.uri}: {text.reason}; write the file as UTF-8")
         for number, line in enumerate(str(text).split("\n"), start=1):
             if line.strip():
-                yield f"{location.uri}, line {number}", _question_row((None, None, line.strip(), None))
+                yield f"{location.uri}, line {number}", _listed_question((None, None, line.strip(), None))
 
 
-def _question_row(values: Sequence[Value]) -> QuestionRow:
+def _listed_question(values: Sequence[Value]) -> QuestionRow:
     """The row of a record with the values of `_COLUMNS`."""
     question_id, document_id, question, references = values
     if isinstance(references, str):

@@ -10,7 +10,7 @@ from memagent_batch.config import InputConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import READ_THREADS
+from memagent_batch.inputs.documents import TEXT_THREADS
 from memagent_batch.inputs.formats import READERS, Format
 from memagent_batch.inputs.records import Column, Kind, Place, Presence, Unreadable, Value
 
@@ -76,7 +76,7 @@ class _Wanted:
 def _fetch_files(
     files: Sequence[_Wanted], *, sizes: Sequence[int], settings: InputConfig
 ) -> Iterator[tuple[_Wanted, Place, Value]]:
-    with ThreadPoolExecutor(READ_THREADS) as threads:
+    with ThreadPoolExecutor(TEXT_THREADS) as threads:
         for window in _windows(files, sizes=sizes):
             if len(window) == 1:
                 yield from ((window[0], place, value) for place, value in _fetch_file(window[0], settings=settings))

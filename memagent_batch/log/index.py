@@ -20,7 +20,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG, OutcomeRow, TurnRow
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER
 
-READ_THREADS = 16
+LOG_THREADS = 16
 """Log files read at once, in a request each: enough to keep a core busy where a store answers in 50 ms."""
 
 ReadingKey = tuple[str, str, int]
@@ -92,7 +92,7 @@ def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
 
 
 def scan_turn_files(output: Location, *, reader_fingerprint: str, begins: str = "") -> dict[str, list[str]]:
-    """Turn files by document hash; of all files, or of those whose names begin so: with a run's id, or a writer's name.
+    """Turn files by document hash: of all files, or of files that a run or a writer wrote.
 
     Raises:
         OutputError: a log file can't be read; names it.
@@ -277,7 +277,7 @@ def _read_log_files(
         reader_fingerprint=reader_fingerprint,
         document_hashes=document_hashes,
     )
-    with ThreadPoolExecutor(READ_THREADS) as threads:
+    with ThreadPoolExecutor(LOG_THREADS) as threads:
         yield from threads.map(read, files)
 
 

@@ -87,7 +87,7 @@ class TurnLogWriter:
         """Takes a reading's end and returns when it is durable.
 
         Raises:
-            LogRowError: the outcome does not fit the log; `require_outcome` tells so before.
+            LogRowError: the outcome does not fit the log; `require_outcome` checks that before.
         """
         row = outcome_row(address, result, run_id=self._run_id)
         self._require_writable(row, schema=OUTCOME_LOG)
@@ -161,7 +161,7 @@ class TurnLogWriter:
         if self._error is None:  # after a failed flush an outcome would be kept without its turns
             try:
                 self._error = await self._failure_at_last(rows, self._number)
-            except Exception as error:  # noqa: BLE001 - whatever ends a flush, nobody may wait for it for ever
+            except Exception as error:  # noqa: BLE001 - nobody may wait for ever for a flush that failed
                 self._error = StorageError(f"the log of {self._name} can't be written: {type(error).__name__}: {error}")
         self._flushing_bytes = 0
         self._open_or_close_room()

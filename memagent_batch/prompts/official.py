@@ -50,7 +50,7 @@ CHECKPOINTS = ("RL-MemoryAgent-7B", "RL-MemoryAgent-14B")
 """Checkpoints that were trained on update, boxed answer and first memory. The official evaluator alone uses the
 sentence answer; the trainer showed the boxed one as the constant stands, its braces doubled."""
 
-BOX = "\\boxed"
+OFFICIAL_BOX = "\\boxed"
 """Stands in every text that asks for a boxed answer."""
 
 CONSTANTS: Mapping[str, OfficialText] = {
@@ -166,7 +166,7 @@ def _texts_of(path: Path, *, published: Mapping[OfficialText, str]) -> dict[Offi
 def _text_by_name(constant: StringConstant) -> OfficialText | None:
     """Which text a constant holds that is none of the published ones."""
     text = CONSTANTS.get(constant.name)
-    return OfficialText.BOXED if text is OfficialText.SENTENCE and BOX in constant.value else text
+    return OfficialText.BOXED if text is OfficialText.SENTENCE and OFFICIAL_BOX in constant.value else text
 
 
 def _require_texts(constants: Mapping[OfficialText, StringConstant], *, path: Path) -> None:

@@ -132,7 +132,7 @@ def handling(number: signal.Signals, handler: Handler | signal.Handlers) -> Iter
 
 
 def heed_actor_sigterm(handler: Callable[[], None]) -> bool:
-    """Calls `handler` when this actor's process gets SIGTERM, as when its node is taken away; tells whether it will.
+    """Calls `handler` when this actor's process gets SIGTERM, as when its node is taken away; returns whether it will.
 
     In a process that is no actor, or outside its main thread, nothing changes.
     """

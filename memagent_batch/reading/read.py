@@ -11,7 +11,7 @@ from memagent_batch.domain.turns import FinishReason
 from memagent_batch.errors import MemagentError, NotReadError, ReadingError
 from memagent_batch.log.schemas import ResultRow
 from memagent_batch.log.writer import require_outcome
-from memagent_batch.reading.agent import Agent
+from memagent_batch.reading.agent import LoadedAgent
 from memagent_batch.reading.turns import ReadingTurns, TurnCounts
 
 
@@ -70,7 +70,7 @@ class Reading:
         }
 
 
-async def read(document: Document, question: Question, *, agent: Agent, turns: ReadingTurns) -> Reading:
+async def read(document: Document, question: Question, *, agent: LoadedAgent, turns: ReadingTurns) -> Reading:
     """Reads a document for a question. The one place where an exception becomes the end of a reading.
 
     Raises:
@@ -96,7 +96,7 @@ async def read(document: Document, question: Question, *, agent: Agent, turns: R
     return reading
 
 
-async def _outcome(document: Document, tokens: QuestionTokens, *, agent: Agent, turns: ReadingTurns) -> Outcome:
+async def _outcome(document: Document, tokens: QuestionTokens, *, agent: LoadedAgent, turns: ReadingTurns) -> Outcome:
     """What the policy returns. Of the errors of turns that it runs side by side, the most serious is raised."""
     try:
         return await agent.policy.read(document, tokens, prompts=agent.prompts, turns=turns)
@@ -126,7 +126,7 @@ def _rank(error: Exception) -> int:
 def _reading(
     document: Document,
     *,
-    agent: Agent,
+    agent: LoadedAgent,
     turns: ReadingTurns,
     started_at: datetime,
     status: Status,

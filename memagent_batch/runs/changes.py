@@ -41,7 +41,7 @@ class ReadingCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What a run found otherwise than the last finished run; the first run finds everything added."""
+    """What changed since the last finished run; in the first run everything is added."""
 
     since: str | None
     """That run; None for the first."""

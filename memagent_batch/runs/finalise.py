@@ -124,7 +124,7 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
 
 
 def _claim(output: Location, record: RunRecord) -> str:
-    """Writes `run.json` under an id that sorts behind the one that it replaces, whatever the clocks say."""
+    """Writes `run.json` under an id that sorts behind the one that it replaces, on any clock."""
     place = output / RUN_FILE
     for _ in range(CLAIM_TRIES):
         with storage_errors(place.uri):

@@ -17,7 +17,7 @@ from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded, shown
 from memagent_batch.plugins import ENGINES, engine_config
-from memagent_batch.runs.schemas import PartReport, ReasonRow, TokenSums
+from memagent_batch.runs.schemas import AnswerSums, PartReport, ReasonRow
 
 RUN_FILE = "run.json"
 MANIFEST_FILE = "manifest.json"
@@ -56,7 +56,7 @@ class Manifest(TypedDict):
     counts: RunCounts
     reasons: dict[str, list[ReasonRow]]
     """The most frequent ones, by status."""
-    totals: TokenSums
+    totals: AnswerSums
     reader_fingerprint: str
     reader: Mapping[str, Any]
     """`ReaderIdentity.parts`."""
@@ -235,7 +235,7 @@ def package_versions() -> dict[str, str]:
 
 
 def write_run_record(output: Location, record: RunRecord, *, version: str | None) -> bool:
-    """Writes `run.json`, the first file of a run, if `version` is still there; tells whether it did.
+    """Writes `run.json`, the first file of a run, if `version` is still there; returns whether it did.
 
     Raises:
         OutputError: nothing can be written here.

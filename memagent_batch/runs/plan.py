@@ -1,5 +1,6 @@
-"""The plan of a run: which readings are asked for, which of them the log already answers, in what order to read them,
-and which documents go to a reader in one call: long ones alone, small ones together, since each call has its cost.
+"""The plan of a run: the readings that are asked for, the ones that the log answers already, and the order of the rest.
+
+It also groups documents into calls of a reader: long ones alone, small ones together, since each call has its cost.
 
 Holds ids, hashes and places of documents, and the questions; never texts.
 """
@@ -49,7 +50,7 @@ _PART_COLUMNS = pa.schema(
 )
 
 CALL_COLUMN = "call"
-"""Of a bundle whose documents are grouped: those of one number go to a reader together."""
+"""Number of the call in which a document goes to a reader: documents of one number go together."""
 
 CALLS_PER_READING = 2
 """Calls that a group leaves for each reading in flight: of what is left to do it takes a fraction of this many."""

@@ -21,7 +21,7 @@ from memagent_batch.log.schemas import (
     ResultRow,
     TurnRow,
 )
-from memagent_batch.runs.causes import Cause, Change
+from memagent_batch.runs.causes import AnswerChange, Cause
 
 DOCUMENT_ID = column("document_id", pa.string(), "unique id of the document")
 QUESTION_ID = column("question_id", pa.string(), "id of the question")
@@ -137,7 +137,7 @@ DIFFERENCES = pa.schema(
         DOCUMENT_ID,
         QUESTION_ID,
         SAMPLE,
-        column("change", pa.string(), "what became of the row of `answers`: " + ", ".join(Change)),
+        column("change", pa.string(), "what became of the row of `answers`: " + ", ".join(AnswerChange)),
         column("why", pa.list_(pa.string()), "what is new, other or gone: " + ", ".join(Cause)),
         *[
             field.with_name(f"{field.name}_{side}").with_nullable(True)
@@ -182,7 +182,7 @@ class ReasonRow(TypedDict):
     num_readings: int
 
 
-class TokenSums(TypedDict):
+class AnswerSums(TypedDict):
     """Columns of `answers`, summed up."""
 
     num_document_tokens: int
@@ -192,7 +192,7 @@ class TokenSums(TypedDict):
     num_completion_tokens: int
 
 
-class PartReport(TokenSums):
+class PartReport(AnswerSums):
     """A row of `PART_REPORT`."""
 
     key: str | None

@@ -56,7 +56,7 @@ class Usage(BaseModel):
     prompt_tokens: TokenCount | None = None
     """Tokens of the prompt."""
     prompt_tokens_details: PromptTokensDetails | None = None
-    """Present where the server tells."""
+    """Present where the server sends it."""
 
 
 class CompletionResponse(BaseModel):

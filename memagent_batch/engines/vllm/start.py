@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from memagent_batch.config import SamplingConfig, Speculation, VllmConfig
 from memagent_batch.engines.vllm import orphan_guard
-from memagent_batch.engines.vllm.outputs import cause
+from memagent_batch.engines.vllm.outputs import inner_message
 from memagent_batch.engines.weights import WEIGHT_ENDINGS, names_folder
 from memagent_batch.errors import EngineDeadError, EngineStartError
 
@@ -124,7 +124,7 @@ def engine_environment() -> dict[str, str]:
     """Environment of the engine's processes.
 
     They are spawned, not forked, so that each loads its plug-ins itself. On CPU each uses all cores it may, unbound:
-    two replicas on one machine would otherwise bind to the same core, and Ray allots one thread to an actor by default.
+    without that, two replicas on one machine bind to the same core, and Ray allots one thread to an actor by default.
     A passive wait keeps the threads of one replica from spinning while another's work. A user's own
     VLLM_CPU_OMP_THREADS_BIND goes before all that.
     """
@@ -152,7 +152,7 @@ def _start(arguments: Mapping[str, Any], *, failure_file: Path) -> "AsyncLLM":
     except Exception as error:
         if not failure_file.exists() and _is_death(error):
             raise EngineDeadError("vLLM's engine process was killed while it started") from error
-        reason = failure_file.read_text(encoding="utf-8") if failure_file.exists() else cause(error)
+        reason = failure_file.read_text(encoding="utf-8") if failure_file.exists() else inner_message(error)
         raise EngineStartError(
             f"vLLM can't start with model {arguments['model']}: {reason.strip()}\n"
             "Check model, window_tokens and the vllm knobs (dtype, memory, engine_args)."
@@ -160,7 +160,7 @@ def _start(arguments: Mapping[str, Any], *, failure_file: Path) -> "AsyncLLM":
 
 
 def _is_death(error: Exception) -> bool:
-    """Whether the engine process is gone; of a start, vLLM tells it by the words of a RuntimeError alone."""
+    """Whether the engine process is gone; at a start, only the text of vLLM's RuntimeError shows it."""
     return type(error).__name__ == "EngineDeadError" or str(error).startswith("Engine core initialization failed")
 
 
