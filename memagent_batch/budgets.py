@@ -49,9 +49,7 @@ def _window(agent: AgentConfig) -> int:
     has_weights = engine_config(agent).has_weights
     if is_given and (not has_weights or _is_stretched(agent)):
         return window
-    own = model_window(
-        resolve_model(agent.tokenizer) if agent.tokenizer and not has_weights else resolve_model(agent.model)
-    )
+    own = model_window(resolve_model(agent.model if has_weights else agent.tokenizer or agent.model))
     if own is None or own >= window:
         return window
     if is_given:

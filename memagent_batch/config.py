@@ -427,8 +427,8 @@ class LearnerConfig(Section):
     """Largest norm of a step's gradient."""
     sure_above: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Leaves out of the network the turns in which every token was drawn with a higher probability than this: such
-    tokens have next to no gradient. They count as if their probability had not changed. 1 leaves out none; a lower value
-    needs `kl_weight` 0, since a sure turn may still be far from the reference."""
+    tokens have next to no gradient. They count as if their probability had not changed. 1 leaves out none; a lower
+    value needs `kl_weight` 0, since a sure turn may still be far from the reference."""
     batch_tokens: Count = 16384
     """Tokens that go through the network at once, padding included; bounds memory, and changes no gradient. A
     conversation that is longer goes alone."""

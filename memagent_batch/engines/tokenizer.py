@@ -41,9 +41,6 @@ SIGN_CHARS = 1024
 CONTEXT_TOKENS = 8
 """Tokens of a prompt that are decoded before what follows it: more than the control tokens that end a chat template."""
 
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")
-"""A model folder has at least one of these files."""
-
 SLOT_MARKS = {slot: f"\ue000{slot.value}\ue001" for slot in Slot}
 """Private-use text that stands for a slot while the chat template is rendered."""
 
