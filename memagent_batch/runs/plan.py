@@ -9,7 +9,6 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 from typing import TypedDict
 
@@ -109,6 +108,9 @@ class Plan:
             self._list_hashes = [hashes[name] for name in self.questions["document_id"].to_pylist()]
             pairs = zip(self._list_hashes, self._hashes, strict=True)
             self._hashes = [text_hash(f"{of_list} {own}") for of_list, own in pairs]
+        self._hashed = self.questions.append_column("question_hash", pa.array(self._hashes, pa.large_string()))
+        if as_lists:
+            self._hashed = self._hashed.append_column(LIST_HASH, pa.array(self._list_hashes, pa.large_string()))
         self._shared: list[int] = []
         self._bound: dict[str, list[int]] = defaultdict(list)
         for row, document_id in enumerate(self.questions["document_id"].to_pylist()):
@@ -132,13 +134,6 @@ class Plan:
     def hashed_questions(self) -> pa.Table:
         """The question list with the hashes of the addresses; `readings` name its rows."""
         return self._hashed
-
-    @cached_property
-    def _hashed(self) -> pa.Table:
-        hashed = self.questions.append_column("question_hash", pa.array(self._hashes, pa.large_string()))
-        if not self._list_hashes:
-            return hashed
-        return hashed.append_column(LIST_HASH, pa.array(self._list_hashes, pa.large_string()))
 
     def question_rows(self, document_id: str) -> list[int]:
         """Rows of the question list that are asked of a document; of one that is not there, those bound to it."""
