@@ -356,7 +356,7 @@ class RunConfig(Storage):
     """Where a run writes and how it goes: everything but its inputs and the agent."""
 
     output: Text
-    """Where log, tables and manifest go: a folder or any fsspec URL. The same output again goes on where it stopped."""
+    """Where log, tables and manifest go: a folder or any fsspec URL. A run with the same output continues there."""
     pool: PoolConfig = PoolConfig()
     """The actor pool."""
     log: LogConfig = LogConfig()

@@ -1,4 +1,4 @@
-"""What of a value may be shown or kept: URLs without secrets, secrets as hashes, texts without control characters.
+"""Makes values fit to be shown or kept: URLs without secrets, secrets as hashes, texts without control characters.
 
 Every error message, log line, table and manifest goes through here. Lowest layer, so that the errors can use it.
 """
@@ -16,7 +16,7 @@ SECRET_NAME = re.compile(r"token(?!i[sz])|key|secret|passw|credential|auth|signa
 """Names of arguments and query parameters that hold secrets. `tokenizer` is none."""
 
 NUMBER_NAME = re.compile(r"secret|passw|credential", re.IGNORECASE)
-"""The same where the value is a number, which under names such as `max_num_batched_tokens` is none."""
+"""Names of secrets that are numbers: numbers under names such as `max_num_batched_tokens` are no secrets."""
 
 SECRET_FIELDS = frozenset({"extra_body", "headers"})
 """Knobs that are sent to a service as they are: all that they hold may be secret."""

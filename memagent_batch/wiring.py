@@ -107,7 +107,7 @@ def make_renewable_engine(agent: AgentConfig) -> RenewableEngine:
 
 
 def make_documents(sources: SourceConfig) -> list[Location]:
-    """Where the documents are. All places are on one file system, so that each leads to the files of all."""
+    """The places of the documents. All are on one file system, so that each can open the files of all."""
     return [Location(uri=uri, storage_options=sources.storage_options) for uri in sources.documents]
 
 

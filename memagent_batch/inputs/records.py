@@ -52,7 +52,7 @@ class Column:
     kind: Kind
     """What its values are."""
     presence: Presence
-    """Where it must have values."""
+    """Which records must have a value."""
     knob: str = ""
     """Setting that names the column, for the remedy in messages; empty where the name is fixed."""
 

@@ -1,4 +1,4 @@
-"""Reads the turn log: what is done, what was begun, and where it stands. Holds keys and file numbers, never texts."""
+"""Reads the turn log: which readings have ended or begun, and in which files. Holds keys and file names, no texts."""
 
 import sys
 from collections import defaultdict
@@ -33,14 +33,14 @@ Row = dict[str, Any]
 """A row of a table by column name."""
 
 OutcomeRank = tuple[bool, str, float]
-"""Order among outcomes of one address, the one that stands last: a class, the run's id, seconds inside the run."""
+"""Order among outcomes of one address: a class, the run's id, seconds inside the run. The highest one counts."""
 
 TurnRank = tuple[bool, str, bool, float]
-"""The same among turns: a class, the run's id, whether its writer ended the reading, seconds inside the run."""
+"""Order among turns of one path: a class, the run's id, whether its writer ended the reading, seconds in the run."""
 
 
 class StandingOutcome(OutcomeRow):
-    """The row of the outcome log that stands for a reading."""
+    """The row of the outcome log that counts for a reading."""
 
     line: str
     """Run and writer of its file."""
@@ -48,7 +48,7 @@ class StandingOutcome(OutcomeRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedOutcome:
-    """Where the outcome that stands for a reading is kept."""
+    """Where the outcome of a reading is kept."""
 
     status: Status
     """How the reading ended."""
@@ -63,7 +63,7 @@ class TurnIndex:
     """What a log holds under one reader fingerprint."""
 
     reader_fingerprint: str
-    """The reader that is asked about; other readers' turns are passed over."""
+    """The reader; turns of other readers are left out."""
     outcomes: dict[ReadingKey, LoggedOutcome] = field(default_factory=dict)
     """Readings that ended."""
     turn_files: dict[TurnsKey, list[str]] = field(default_factory=dict)
@@ -151,7 +151,7 @@ def read_outcomes(
     reader_fingerprint: str,
     document_hashes: Sequence[str] | None = None,
 ) -> dict[ReadingKey, StandingOutcome]:
-    """The outcome rows in these files that stand, one for each reading; see `_outcome_rank`.
+    """The outcome rows in these files that count, one for each reading; see `_outcome_rank`.
 
     Args:
         output: The run's location.
@@ -193,7 +193,7 @@ def read_turns(
         files: log files of turns.
         reader_fingerprint: the reader.
         document_hashes: the documents.
-        ended_by: the `line` of the outcome that ended a reading, where one did; later runs' turns had no part in it.
+        ended_by: the `line` of the outcome that ended a reading; turns of later runs had no part in it.
         with_tokens: whether token_ids and logprobs are read.
     """
     readings: dict[ReadingKey, dict[str, TurnRow]] = defaultdict(dict)
@@ -226,9 +226,9 @@ def reading_key(address: ReadingAddress) -> ReadingKey:
 
 
 def _outcome_rank(row: OutcomeRow) -> OutcomeRank:
-    """The highest stands: `ok` before `failed`; of several runs the last one's; inside a run the first `ok`.
+    """The rank of an outcome: `ok` above `failed`, then the last run; in a run the first `ok`, or the last failure.
 
-    What an attempt that was superseded writes late changes nothing so. Of failures of one run, the last one stands.
+    So a late write of an attempt that was superseded changes nothing.
     """
     finished_at = row["finished_at"].timestamp()
     is_ok = row["status"] == Status.OK
@@ -236,13 +236,13 @@ def _outcome_rank(row: OutcomeRow) -> OutcomeRank:
 
 
 def _turn_rank(row: TurnRow, *, line: str, ended_by: str | None) -> TurnRank:
-    """The highest stands: the last run's, up to the one that ended the reading; in it its writer's, then the first.
+    """The rank of a turn: the last run up to the one that ended the reading; in it that writer, then the first turn.
 
     A run replays what earlier runs logged and asks for the rest, and so does a reader that replaces one which was cut
-    off: these are the turns that the reading really went by.
+    off. The turns of highest rank are the ones that the reading used.
     """
-    is_of_then = ended_by is None or row["run_id"] <= ended_by  # a line begins with its run's id
-    return (is_of_then, row["run_id"], line == ended_by, -row["finished_at"].timestamp())
+    had_part = ended_by is None or row["run_id"] <= ended_by  # a line begins with its run's id
+    return (had_part, row["run_id"], line == ended_by, -row["finished_at"].timestamp())
 
 
 def _log_line(file: str) -> str:

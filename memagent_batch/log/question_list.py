@@ -18,7 +18,7 @@ from memagent_batch.files.parquet import parquet_bytes, read_parquet
 
 ASKED_FOLDER = "log/questions"
 ASKED_COLUMN = "asked"
-"""Of a part of the tables: the questions that no earlier document of it brought, with their rows of the list."""
+"""Column of a part: the questions that no earlier document of the part has brought, with their rows of the list."""
 _ROW = "row"
 LIST_HASH = "list_hash"
 """Column with the hash of the list that a question is read with; there only where lists are read in one pass."""

@@ -18,7 +18,7 @@ KEYS = (*REQUIRED_KEYS, "direct", "keep_word", "note")
 """Keys that a prompt set file may have."""
 
 FORM_KEYS = frozenset({"answers", "direct"})
-"""Of these, the ones that hold a text for each answer form."""
+"""Keys that hold a text for each answer form."""
 
 HOW_TO_IMPORT = "`memagent prompts import FILE` makes a prompt set file from the official MemAgent code"
 """The remedy that errors name."""

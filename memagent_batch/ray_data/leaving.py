@@ -115,7 +115,7 @@ def _exit_by_force(cause: KeyboardInterrupt) -> None:
 
 
 EXIT_CODES: dict[type[MemagentError] | type[None], int] = {SupersededError: 3, TerminatedError: 143}
-"""As the command would have ended; SIGINT is 130."""
+"""Exit codes of the command for these errors; 130 for SIGINT."""
 
 
 @contextlib.contextmanager

@@ -29,13 +29,13 @@ class TurnCounts:
     num_prompt_tokens: int = 0
     """Prompt tokens of all turns."""
     num_cached_prompt_tokens: int = 0
-    """Of these, held by the engine's prefix cache."""
+    """Prompt tokens that the engine's prefix cache held."""
     num_completion_tokens: int = 0
     """Completion tokens of all turns."""
     engine_seconds: float = 0.0
     """Time inside the engine, summed over turns."""
     memory_truncations: int = 0
-    """Turns that write the memory and were cut at their budget; turns of a list always among them."""
+    """Turns that write the memory and were cut at their budget; shared turns of a list are always counted."""
 
     def with_cut(self, prompt: Prompt, completion: Completion) -> "TurnCounts":
         """These counts and a memory that was cut at its budget, if the turn wrote one."""

@@ -29,7 +29,7 @@ class Cause(StrEnum):
     EXTRACTION = "extraction"
     """How answers are taken out of responses."""
     SAME_INPUTS = "same inputs"
-    """Nothing of these: a reading that failed or was not read was read again, or the engine did not repeat itself."""
+    """None of these: a reading that failed or was not read was read again, or the engine gave another answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ class ReadingCounts:
     kept: int
     """Read before it."""
     unreadable: int
-    """Of documents whose text can't be read, or that are not there."""
+    """Readings of documents whose text can't be read, or that are not there."""
     not_read: int
     """Not read for a cause that passes; the next run reads them."""
 

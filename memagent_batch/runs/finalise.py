@@ -78,7 +78,7 @@ class Run:
     started_at: datetime
     """When it began, UTC."""
     began_seconds: float
-    """The same on the monotonic clock of this process, which no correction of the wall clock moves."""
+    """When it began on the monotonic clock, which corrections of the wall clock don't move; seconds."""
     projection: Projection
     """How rows are made of the log."""
 

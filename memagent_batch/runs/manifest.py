@@ -63,7 +63,7 @@ class Manifest(TypedDict):
     settings: Mapping[str, Any]
     """All knobs, without secrets."""
     versions: dict[str, str]
-    """Of packages."""
+    """Versions of packages."""
     started_at: str
     finished_at: str
     seconds: float
@@ -202,7 +202,7 @@ def asked_questions(sources: SourceConfig) -> list[str]:
 
 
 def canonical(uri: str, sources: SourceConfig) -> str:
-    """The same text for the same place, however it is written; without credentials."""
+    """One text for each place, in whichever form it is written; without credentials."""
     place = Location(uri=uri, storage_options=sources.storage_options)
     try:
         return shown(place.fs.unstrip_protocol(place.path))

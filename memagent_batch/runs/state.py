@@ -64,7 +64,7 @@ class RunState(LogSums, LifeSign):
     outcomes_ok: int
     outcomes_failed: int
     counts: RunCounts | None
-    """Of the manifest; None before it is written, as `changes`."""
+    """Counts of the manifest; None before it is written, as `changes`."""
     changes: Mapping[str, Any] | None
 
 

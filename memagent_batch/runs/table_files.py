@@ -1,4 +1,4 @@
-"""Where the tables of an output lie now, for those who read them with a tool of their own."""
+"""The files of an output's tables, for users who read them with their own tools."""
 
 from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import output_errors

@@ -109,7 +109,7 @@ def extension_fields(sampling: SamplingConfig) -> dict[str, JsonValue]:
 
 
 def refused_fields(status: int, body: bytes, fields: Iterable[str]) -> list[str]:
-    """Of these fields, the ones that a refusal names."""
+    """The fields that a refusal names."""
     return [name for name in fields if status in (400, 422) and name.encode() in body]
 
 
@@ -119,7 +119,7 @@ def holds_choices(body: bytes) -> bool:
 
 
 def first_error(error: ValidationError) -> str:
-    """Where a body departs from the protocol, and how; without the value, which may be long."""
+    """Where and how a body breaks the protocol; without the value, which may be long."""
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
