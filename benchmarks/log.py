@@ -38,7 +38,7 @@ from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.documents import INDEX_SCHEMA
 from memagent_batch.inputs.questions import QUESTION_SCHEMA
 from memagent_batch.log.index import read_turns, scan_log
-from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
+from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG, ResultRow
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWriter, new_run_id
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.tables import Projection, project
@@ -320,11 +320,19 @@ def _completion(token_ids: list[int]) -> Completion:
     return Completion(token_ids=token_ids, text=text, finish_reason=FinishReason.STOP, num_prompt_tokens=PROMPT_TOKENS)
 
 
-def _result(reading_turns: int) -> dict[str, Any]:
+def _result(reading_turns: int) -> ResultRow:
     now = datetime.now(UTC)
-    zeros = ["memory_truncations", "num_replayed_turns", "num_prompt_tokens", "num_cached_prompt_tokens"]
     return {
-        **dict.fromkeys([*zeros, "num_completion_tokens", "engine_seconds"], 0),
+        "memory_truncations": 0,
+        "num_document_tokens": None,
+        "num_chunks": None,
+        "num_replayed_turns": 0,
+        "num_prompt_tokens": 0,
+        "num_cached_prompt_tokens": 0,
+        "num_completion_tokens": 0,
+        "engine_seconds": 0,
+        "error_type": None,
+        "error_message": None,
         "status": Status.OK,
         "response": "blue",
         "memory": "the sky is blue",

@@ -22,7 +22,7 @@ from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Question
 from memagent_batch.ray_data.session import ray_session
-from memagent_batch.reading.agent import Agent, make_agent
+from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.wiring import make_engine, make_tokenizer
@@ -74,7 +74,7 @@ async def _read_all(job: JobConfig, document: Document, num_documents: int) -> N
     await asyncio.gather(*[_read(job, document, agent, number, slots) for number in range(num_documents)])
 
 
-async def _read(job: JobConfig, document: Document, agent: Agent, number: int, slots: asyncio.Semaphore) -> None:
+async def _read(job: JobConfig, document: Document, agent: LoadedAgent, number: int, slots: asyncio.Semaphore) -> None:
     address = ReadingAddress(document_hash=str(number), question_hash="", sample=0, reader_fingerprint="")
     turns = ReadingTurns(engine=make_engine(job.agent), address=address, seed=0)
     async with slots:

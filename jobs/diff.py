@@ -17,7 +17,7 @@ from jobs.screen import cut
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import StorageOptions
-from memagent_batch.runs.causes import Change
+from memagent_batch.runs.causes import AnswerChange
 from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import LATEST, PREVIOUS, PastRun, find_run
 from memagent_batch.runs.schemas import DIFFERENCES
@@ -148,7 +148,7 @@ def _change_summary(before: PastRun, after: PastRun, counts: Counter[str]) -> di
         "after": after.run_id,
         "asked_before": before.manifest["counts"]["asked"],
         "asked_after": after.manifest["counts"]["asked"],
-        **{change.value: counts[change] for change in Change},
+        **{change.value: counts[change] for change in AnswerChange},
     }
 
 

@@ -23,7 +23,7 @@ from memagent_batch.config import (
     RunConfig,
     Section,
     SourceConfig,
-    Texts,
+    TextOrTexts,
     TrainConfig,
     TrainLoopConfig,
 )
@@ -98,7 +98,7 @@ class JobSettings(ReaderSettings, SourceConfig):
     """Knobs of a job over documents."""
 
     documents: Annotated[
-        Texts, NoDecode, Field(min_length=1, description=SourceConfig.model_fields["documents"].description)
+        TextOrTexts, NoDecode, Field(min_length=1, description=SourceConfig.model_fields["documents"].description)
     ]
 
     def job(self) -> JobConfig:

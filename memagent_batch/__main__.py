@@ -20,7 +20,7 @@ def main() -> int:
 
 
 def import_own_packages() -> None:
-    """Imports the packages beside this one from their own folder, whatever the current folder and PYTHONPATH hold.
+    """Imports the packages beside this one from their own folder, and not from the current folder or PYTHONPATH.
 
     `sys.path` stays as it is: moving the installed packages to its front would let them shadow the standard library,
     and modules of the user's, such as rewards, must still be found.

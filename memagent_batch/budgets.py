@@ -1,13 +1,12 @@
 """Window and budgets where none are given: what the model holds, shared out as the published 8,192 tokens are."""
 
 import os
-from typing import Any
 
 from memagent_batch.config import AgentConfig, PolicyConfig
 from memagent_batch.engines.window import model_window
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import engine_config, knob_names, make_policy, policy_class
-from memagent_batch.wiring import make_prompt_tokens, make_tokenizer, model_folder, resolve_model
+from memagent_batch.wiring import make_prompt_tokens, make_tokenizer, resolve_model
 
 WINDOW_TOKENS: int = AgentConfig.model_fields["window_tokens"].default
 """The window that the defaults of all budgets are made for, tokens."""
@@ -39,7 +38,7 @@ def fitted(agent: AgentConfig) -> AgentConfig:
     return _with_policy(agent, _chunking(agent, chunk_tokens=chunk_tokens))
 
 
-def _with_policy(agent: AgentConfig, changes: dict[str, Any]) -> AgentConfig:
+def _with_policy(agent: AgentConfig, changes: dict[str, int]) -> AgentConfig:
     return agent.model_copy(update={"policy": agent.policy.model_copy(update=changes)})
 
 
@@ -50,7 +49,7 @@ def _window(agent: AgentConfig) -> int:
     has_weights = engine_config(agent).has_weights
     if is_given and (not has_weights or _is_stretched(agent)):
         return window
-    own = model_window(resolve_model(agent.tokenizer) if agent.tokenizer and not has_weights else model_folder(agent))
+    own = model_window(resolve_model(agent.model if has_weights else agent.tokenizer or agent.model))
     if own is None or own >= window:
         return window
     if is_given:

@@ -39,7 +39,7 @@ def _as_tuple(value: Any) -> Any:
 
 Text = Annotated[str, Field(min_length=1)]
 """A text that is not empty."""
-Texts = Annotated[tuple[Text, ...], BeforeValidator(_as_tuple)]
+TextOrTexts = Annotated[tuple[Text, ...], BeforeValidator(_as_tuple)]
 """One text or several."""
 
 
@@ -82,7 +82,7 @@ class Reread(StrEnum):
 
 
 class OnBadFile(StrEnum):
-    """What becomes of a file that can't be read: malformed, or with an ending that is not known."""
+    """How a run treats a file that can't be read: malformed, or with an ending that is not known."""
 
     FAIL = "fail"
     """The run is refused, and the file named."""
@@ -103,7 +103,7 @@ class Section(BaseModel):
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         """The knobs for `repr` and `str`; URLs without secrets."""
-        return [(name, _shown(value)) for name, value in super().__repr_args__()]
+        return [(name, _masked_value(value)) for name, value in super().__repr_args__()]
 
 
 class PolicyConfig(Section):
@@ -132,7 +132,7 @@ class PolicyConfig(Section):
     reread: Reread = Reread.ALL
     """Chunks that a round after the first reads again, for `parallel`: `all`, or `nominated` (those that had a note,
     and the nearest others by BM25)."""
-    knobs: dict[str, Any] = Field(default_factory=dict)
+    knobs: dict[str, JsonValue] = Field(default_factory=dict)
     """Knobs of a policy of yours, beside those above that it has too."""
 
 
@@ -172,7 +172,7 @@ class VllmConfig(Section):
     """Guesses tokens ahead where decoding is greedy and no log-probabilities are kept; draws are never guessed."""
     turn_timeout_seconds: Seconds = 1800
     """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
-    engine_args: dict[str, Any] = Field(default_factory=dict, repr=False)
+    engine_args: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Further arguments of vLLM's AsyncEngineArgs, as they are. Of secrets such as `hf_token` a hash is recorded."""
 
 
@@ -196,7 +196,7 @@ class OpenAIConfig(Section):
     outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
     """Longest time that all readings wait for an endpoint that is away, restarts or is out of quota (429). What is left
     then is not read, and the next run reads it."""
-    extra_body: dict[str, Any] = Field(default_factory=dict, repr=False)
+    extra_body: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Further fields of every request body, as they are; they go before the neutral sampling fields of each request. A
     hash of them is recorded."""
 
@@ -250,7 +250,7 @@ class AgentConfig(Section):
     """What turns prompts into completions: `vllm` inside the actor, `openai` (an endpoint that takes token-id prompts
     at /v1/completions), or `simulated` (answers by rule, to measure everything else). Or one of yours: the name that an
     installed package gives it, or package.module:Class (with --allow-code)."""
-    engine_knobs: dict[str, Any] = Field(default_factory=dict, repr=False)
+    engine_knobs: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Knobs of an engine of yours."""
     vllm: VllmConfig = VllmConfig()
     """Knobs of engine `vllm`."""
@@ -275,14 +275,14 @@ class InputConfig(Section):
     """Column with the text of a document."""
     question_column: str | None = None
     """Column of the documents that holds a question beside each text; none by default."""
-    carry_columns: Texts = ()
+    carry_columns: TextOrTexts = ()
     """Columns of the documents to carry into `answers`, as text."""
     format: Literal["auto", "parquet", "jsonl", "csv", "arrow", "text"] = "auto"
     """File format of the documents; `auto` goes by the file ending, and leaves out text files beside files with
     columns unless `documents` names them."""
     on_bad_file: OnBadFile = OnBadFile.FAIL
-    """What becomes of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows of
-    it. A store that does not answer stops the run either way."""
+    """Treatment of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows of it.
+    A store that does not answer stops the run either way."""
 
 
 class Storage(Section):
@@ -296,13 +296,13 @@ class Storage(Section):
 class SourceConfig(Storage):
     """The documents and the questions, and how to open them."""
 
-    documents: Annotated[Texts, Field(min_length=1)]
+    documents: Annotated[TextOrTexts, Field(min_length=1)]
     """Documents: one or several files, folders or globs of Parquet, JSONL, CSV, Arrow or text files; paths or any
     fsspec URLs, all on one file system. Ids of text files are their paths below the folder that holds all of them."""
     questions: str | None = None
     """Question list: a Parquet, JSONL, CSV, Arrow or text file (one question a line). Rows with a `document_id` are
     bound to that document, the others are asked of every document."""
-    ask: Texts = ()
+    ask: TextOrTexts = ()
     """A question for every document, given here; can be repeated."""
     input: InputConfig = InputConfig()
     """Where texts and questions stand in the input."""
@@ -360,7 +360,7 @@ class RolloutConfig(Section):
     advantage: Advantage = Advantage.CENTRED
     """How rewards become advantages."""
     overlong: Overlong = Overlong.KEEP
-    """What becomes of a sample that has a turn cut at its budget."""
+    """Reward of a sample with a turn that was cut at its budget: as any other, 0, or none."""
     drop_equal: bool = False
     """Leave out groups whose rewards are all equal, which teach nothing (dynamic sampling); they are counted."""
     data_source: str = ""
@@ -371,7 +371,7 @@ class RunConfig(Storage):
     """Where a run writes and how it goes: everything but its inputs and the agent."""
 
     output: Text
-    """Where log, tables and manifest go: a folder or any fsspec URL. The same output again goes on where it stopped."""
+    """Where log, tables and manifest go: a folder or any fsspec URL. A run with the same output continues there."""
     pool: PoolConfig = PoolConfig()
     """The actor pool."""
     log: LogConfig = LogConfig()
@@ -441,9 +441,9 @@ class LearnerConfig(Section):
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     """Largest norm of a step's gradient."""
     sure_above: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Turns whose every token was drawn with a higher probability than this do not go through the network, since such
-    tokens have next to no gradient; they count as ones whose probability has not changed. 1 leaves out none; less asks
-    for `kl_weight` 0, since a sure turn may be far from the reference all the same."""
+    """Leaves out of the network the turns in which every token was drawn with a higher probability than this: such
+    tokens have next to no gradient. They count as if their probability had not changed. 1 leaves out none; a lower
+    value needs `kl_weight` 0, since a sure turn may still be far from the reference."""
     batch_tokens: Count = 16384
     """Tokens that go through the network at once, padding included; bounds memory, and changes no gradient. A
     conversation that is longer goes alone."""
@@ -479,7 +479,7 @@ class LoopConfig(Section):
     evaluate_every: Count = 10
     """Steps between two readings of the held-out questions."""
     keep_every: Count | None = None
-    """Keep the model of every n-th step; the last one is always kept."""
+    """Steps between two models that are kept; the last one is always kept."""
     seed: int = 0
     """Source of the order in which questions are taken."""
 
@@ -494,7 +494,7 @@ class TrainConfig(Section):
     model: str
     """Folder of the model that the rollouts were drawn with; `tiny` is the policy that comes with the project."""
     reference: str | None = None
-    """Folder of the model from which the policy must not stray; by default `model`."""
+    """Folder of the reference model, for the divergence of the policy; by default `model`."""
     output: str
     """Folder for the new model; must not be there."""
     weights_version: str | None = None
@@ -526,8 +526,8 @@ class TrainLoopConfig(AgentTask):
     """How run start and end, progress, failed readings and engine deaths are written on stderr."""
 
 
-def _shown(value: Any) -> Any:
+def _masked_value(value: Any) -> Any:
     """A knob for `repr`: a URL without its secrets."""
     if isinstance(value, tuple):
-        return tuple(map(_shown, value))
+        return tuple(map(_masked_value, value))
     return shown(value) if type(value) is str else value

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from threading import Thread
+from types import MappingProxyType
 from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
@@ -25,13 +26,13 @@ from memagent_batch.masking import CONTROL, printable, shown_text
 CLEAR_LINE = "\r\x1b[K"
 """Takes a terminal's cursor to the start of the line, and empties it."""
 
-PACKAGES = ("memagent_batch", "pipelines", "jobs")
+OWN_LOGGERS = ("memagent_batch", "pipelines", "jobs")
 """Loggers of this project."""
 
-STDERR = 2
+STDERR_NUMBER = 2
 """File descriptor of stderr."""
 
-LAST_LINE_SECONDS = 1.0
+PIPE_SECONDS = 1.0
 """Longest wait for the last line of a pipe. A process that inherited the pipe may keep it open for longer."""
 
 LINE_BYTES = 1 << 20
@@ -90,7 +91,7 @@ def begin_log(*, as_json: bool) -> None:
     handler = _Stderr()
     handler.setFormatter(_JsonLines() if as_json else _TextLines())
     logging.getLogger().addHandler(handler)
-    for name in PACKAGES:
+    for name in OWN_LOGGERS:
         logging.getLogger(name).setLevel(logging.INFO)
 
 
@@ -120,9 +121,9 @@ def rewritten_stderr(rewrite: Callable[[bytes], bytes]) -> Iterator[None]:
     That includes child processes, and libraries in C that write to the file descriptor.
     """
     reader, writer = os.pipe()
-    stderr = os.dup(STDERR)
+    stderr = os.dup(STDERR_NUMBER)
     sys.stderr.flush()
-    os.dup2(writer, STDERR)
+    os.dup2(writer, STDERR_NUMBER)
     os.close(writer)
     thread = Thread(target=_rewrite, args=(rewrite, reader, os.dup(stderr)), daemon=True, name="stderr")
     thread.start()
@@ -131,8 +132,8 @@ def rewritten_stderr(rewrite: Callable[[bytes], bytes]) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):  # nobody reads stderr any more
             sys.stderr.flush()
-        os.dup2(stderr, STDERR)
-        thread.join(LAST_LINE_SECONDS)
+        os.dup2(stderr, STDERR_NUMBER)
+        thread.join(PIPE_SECONDS)
         os.close(stderr)
 
 
@@ -143,9 +144,9 @@ def as_json(line: bytes) -> bytes:
         return b""
     try:
         fields = json.loads(text)
-        shown = _dumped(_completed(fields, text) if isinstance(fields, dict) else _other(text))
+        shown = _completed_line(fields, text) if isinstance(fields, dict) else _other_line(text)
     except Exception:  # noqa: BLE001 - a line of any library: malformed, too deep, with numbers too long
-        shown = _dumped(_other(text))
+        shown = _other_line(text)
     return f"{shown}\n".encode()
 
 
@@ -235,7 +236,7 @@ class _JsonLines(JsonFormatter):
         log_data.update(_merged(own, fields, message))
 
     def jsonify_log_record(self, log_data: dict[str, Any]) -> str:
-        return _dumped(log_data)
+        return _json_line(log_data)
 
 
 def _of_every_record() -> set[str]:
@@ -255,20 +256,23 @@ def _bare(record: logging.LogRecord, error: Exception) -> logging.LogRecord:
     return logging.makeLogRecord({**fields, "msg": text, "event": kind_of(record)})
 
 
-def _other(text: str) -> dict[str, Any]:
-    return _merged(_own_of_other(), {}, text)
-
-
-def _completed(fields: dict[str, Any], text: str) -> dict[str, Any]:
+def _completed_line(fields: Mapping[str, Any], text: str) -> str:
     """An object of a line: one of this program as it is, one of a library with what each line has."""
     own = [fields.get(name) for name in ("time", "level", "event", "message")]
     if all(isinstance(value, str) for value in own) and fields["event"] in list(EventKind):
-        return fields
-    message = fields.pop("message") if isinstance(fields.get("message"), str) else text
-    return _merged(_own_of_other(), fields, message)
+        return _json_line(fields)
+    if not isinstance(fields.get("message"), str):
+        return _other_line(text, fields)
+    others = {name: value for name, value in fields.items() if name != "message"}
+    return _other_line(fields["message"], others)
 
 
-def _own_of_other() -> dict[str, Any]:
+def _other_line(message: str, fields: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """A line that was written past `logging`."""
+    return _json_line(_merged(_own_of_other(), fields, message))
+
+
+def _own_of_other() -> dict[str, str]:
     return {"time": _time(time.time()), "level": "warning", "event": EventKind.OTHER, "logger": "stderr"}
 
 
@@ -278,7 +282,7 @@ def _merged(own: Mapping[str, Any], fields: Mapping[str, Any], message: object) 
     return {**own, **{f"other_{name}" if name in taken else name: fields[name] for name in fields}, "message": message}
 
 
-def _dumped(fields: Mapping[str, Any]) -> str:
+def _json_line(fields: Mapping[str, Any]) -> str:
     line = json.dumps(_shown_value(fields), ensure_ascii=False, allow_nan=False)
     return CONTROL.sub(lambda match: json.dumps(match[0])[1:-1], line)
 

@@ -1,4 +1,4 @@
-"""What of a value may be shown or kept: URLs without secrets, secrets as hashes, texts without control characters.
+"""Makes values fit to be shown or kept: URLs without secrets, secrets as hashes, texts without control characters.
 
 Every error message, log line, table and manifest goes through here. Lowest layer, so that the errors can use it.
 """
@@ -16,10 +16,10 @@ SECRET_NAME = re.compile(r"token(?!i[sz])|key|secret|passw|credential|auth|signa
 """Names of arguments and query parameters that hold secrets. `tokenizer` is none."""
 
 NUMBER_NAME = re.compile(r"secret|passw|credential", re.IGNORECASE)
-"""The same where the value is a number, which under names such as `max_num_batched_tokens` is none."""
+"""Names of secrets that are numbers: numbers under names such as `max_num_batched_tokens` are no secrets."""
 
 SECRET_FIELDS = frozenset({"extra_body", "headers"})
-"""Knobs that are sent to a service as they are: whatever they hold may be secret."""
+"""Knobs that are sent to a service as they are: all that they hold may be secret."""
 
 WEB = frozenset({"http", "https"})
 """Schemes whose `?` begins a query. In the paths of others it is a wildcard, or part of a name."""
@@ -71,7 +71,7 @@ def printable(text: str) -> str:
 
 def recorded(knobs: Mapping[str, Any]) -> dict[str, Any]:
     """Knobs, JSON values, as a run records them: URLs as `shown`, and in place of a secret its hash."""
-    return {name: _recorded(name, value) for name, value in knobs.items()}
+    return {name: _recorded_value(name, value) for name, value in knobs.items()}
 
 
 def digest(value: object) -> str:
@@ -114,12 +114,12 @@ def _shown_match(match: re.Match[str]) -> str:
     return shown(match[0][:start]) + match[0][start:]
 
 
-def _recorded(name: str, value: object) -> object:
+def _recorded_value(name: str, value: object) -> object:
     pattern = NUMBER_NAME if isinstance(value, int | float) else SECRET_NAME
     if value and not isinstance(value, bool) and (name in SECRET_FIELDS or pattern.search(name)):
         return digest(value)
     if isinstance(value, Mapping):
         return recorded(value)
     if isinstance(value, list):
-        return [_recorded("", item) for item in value]
+        return [_recorded_value("", item) for item in value]
     return shown(value) if isinstance(value, str) else value

@@ -24,7 +24,7 @@ LENGTHS = (0, 1, 2, 7, 12, 13, 40)
 """Documents that policies are tried with, tokens."""
 CHUNKS = (1, 2, 5, 12)
 """Chunks that policies are tried with, tokens."""
-QUESTION = QuestionTokens(token_ids=(50, 51, 52), list_token_ids=(53, 54, 55))
+ASKED_TOKENS = QuestionTokens(token_ids=(50, 51, 52), list_token_ids=(53, 54, 55))
 """A question of three tokens, out of a list of as many."""
 PROMPTS = PromptTokens(
     update=TokenTemplate(pieces=((1,), Slot.QUESTION, (2,), Slot.MEMORY, (3,), Slot.CHUNK, (4,))),
@@ -64,8 +64,8 @@ class PolicyContract(ABC):
     def test_policy_asked_twice_asks_for_the_same_turns_each_with_a_path_of_its_own(self) -> None:
         """Replay finds each turn by its path."""
         for num_tokens, chunk_tokens in product(LENGTHS, CHUNKS):
-            first, prompts = read(self.policy(chunk_tokens), document_of(num_tokens))
-            second, others = read(self.policy(chunk_tokens), document_of(num_tokens))
+            first, prompts = run_policy(self.policy(chunk_tokens), document_of(num_tokens))
+            second, others = run_policy(self.policy(chunk_tokens), document_of(num_tokens))
             assert first == second
             assert sorted(prompts, key=str) == sorted(others, key=str)
             assert len({prompt.path for prompt in prompts}) == len(prompts) > 0
@@ -74,10 +74,10 @@ class PolicyContract(ABC):
         """`largest_turns` and `cost` bound what comes."""
         for num_tokens, chunk_tokens in product(LENGTHS, CHUNKS):
             policy = self.policy(chunk_tokens)
-            _, prompts = read(policy, document_of(num_tokens))
+            _, prompts = run_policy(policy, document_of(num_tokens))
             largest = policy.largest_turns(PROMPTS)
             for prompt in prompts:
-                assert len(prompt.token_ids) + prompt.max_tokens - len(QUESTION.token_ids) <= largest[prompt.kind]
+                assert len(prompt.token_ids) + prompt.max_tokens - len(ASKED_TOKENS.token_ids) <= largest[prompt.kind]
                 assert prompt.max_tokens > 0
             cost = policy.cost(PROMPTS, num_tokens=num_tokens)
             assert cost.num_turns >= len(prompts)
@@ -85,7 +85,7 @@ class PolicyContract(ABC):
 
     def test_policy_answers_a_document_without_tokens(self) -> None:
         """There is a row for every reading."""
-        outcome, _ = read(self.policy(max(CHUNKS)), document_of(0))
+        outcome, _ = run_policy(self.policy(max(CHUNKS)), document_of(0))
         assert outcome.response.startswith("text ")
 
     def test_policy_whose_model_fails_lets_the_error_through(self) -> None:
@@ -95,7 +95,7 @@ class PolicyContract(ABC):
             raise TimeoutError(prompt.path)
 
         try:
-            asyncio.run(self.policy(5).read(document_of(9), QUESTION, prompts=PROMPTS, turns=fail))
+            asyncio.run(self.policy(5).read(document_of(9), ASKED_TOKENS, prompts=PROMPTS, turns=fail))
         except TimeoutError:
             return
         except ExceptionGroup as group:  # of turns side by side
@@ -183,10 +183,10 @@ class EngineContract(ABC):
             await engine.stop()
 
 
-def read(policy: Policy, document: Document) -> tuple[Outcome, list[Prompt]]:
+def run_policy(policy: Policy, document: Document) -> tuple[Outcome, list[Prompt]]:
     """The outcome of a reading by the fake model, and the prompts that it saw."""
     model = FakeModel()
-    outcome = asyncio.run(policy.read(document, QUESTION, prompts=PROMPTS, turns=model.complete))
+    outcome = asyncio.run(policy.read(document, ASKED_TOKENS, prompts=PROMPTS, turns=model.complete))
     return outcome, model.prompts
 
 

@@ -1,9 +1,12 @@
 """An agent to what reads in a process: tokeniser, prompts, policy, engine, and the identity of them all."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from pydantic import JsonValue
 
 from memagent_batch.config import AgentConfig, RunConfig, SourceConfig
 from memagent_batch.domain.addresses import fingerprint
@@ -30,13 +33,8 @@ class ReaderIdentity:
 
     fingerprint: str
     """Hash of the parts, 64 hex digits."""
-    parts: dict[str, Any]
+    parts: Mapping[str, Any]
     """The parts, as the manifest shows them: a hash in place of each secret, which the fingerprint is made of."""
-
-
-def model_folder(agent: AgentConfig) -> str:
-    """The model's folder or hub name."""
-    return resolve_model(agent.model)
 
 
 def resolve_model(name: str) -> str:
@@ -85,7 +83,7 @@ def make_engine(agent: AgentConfig) -> Engine:
     """
     config = engine_config(agent)
     context = EngineContext(
-        model=model_folder(agent) if config.has_weights else agent.model,
+        model=resolve_model(agent.model) if config.has_weights else agent.model,
         tokenizer=agent.tokenizer and resolve_model(agent.tokenizer),
         window_tokens=agent.window_tokens,
         sampling=agent.sampling,
@@ -107,7 +105,7 @@ def make_renewable_engine(agent: AgentConfig) -> RenewableEngine:
 
 
 def make_documents(sources: SourceConfig) -> list[Location]:
-    """Where the documents are. All places are on one file system, so that each leads to the files of all."""
+    """The places of the documents. All are on one file system, so that each can open the files of all."""
     return [Location(uri=uri, storage_options=sources.storage_options) for uri in sources.documents]
 
 
@@ -127,7 +125,7 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
     policy, engine = make_policy(agent), engine_config(agent)
     parts = {
         "model": agent.model,
-        "model_sha256": model_sha256(model_folder(agent)) if engine.has_weights else "",
+        "model_sha256": model_sha256(resolve_model(agent.model)) if engine.has_weights else "",
         "weights_version": agent.weights_version,
         "tokenizer_sha256": tokenizer.sha256,
         "chat_template_sha256": tokenizer.chat_template.sha256,
@@ -174,15 +172,15 @@ def require_window(agent: AgentConfig, *, prompts: PromptTokens) -> None:
             )
 
 
-def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, Any]:
-    """What decides the results of a reasoning model; nothing for others, whose fingerprint stays as it always was."""
+def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, JsonValue]:
+    """What decides the results of a reasoning model; empty for others, so that their fingerprints have no such part."""
     tokenizer = make_tokenizer(agent)
     values = tokenizer.chat_template.values(agent.chat_template_kwargs)
     thinks = opens_thought or tokenizer.has_thought_tags
     return ({"chat_template_kwargs": values} if values else {}) | ({"thoughts": "cut off"} if thinks else {})
 
 
-def _sampling(agent: AgentConfig) -> dict[str, Any]:
+def _sampling(agent: AgentConfig) -> dict[str, JsonValue]:
     """What of the sampling decides a result: nothing but its temperature where that is 0."""
     sampling = agent.sampling.model_dump(mode="json", exclude={"samples"})
     if agent.sampling.temperature > 0:

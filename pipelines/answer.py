@@ -1,7 +1,6 @@
 """The main job: read -> plan -> tokenise -> read documents -> write. Every reading asked for gets exactly one row."""
 
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import ray
@@ -18,18 +17,20 @@ from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.stop import noted_stop
 from memagent_batch.ray_data.tokenise import tokenise
-from memagent_batch.ray_data.write import REPORT, write_tables
+from memagent_batch.ray_data.write import write_tables
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.finalise import Run, begin_run, close_run
 from memagent_batch.runs.history import keep_last_run, recorded_plan
+from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.runs.plan import Plan, count_pending, group_documents
+from memagent_batch.runs.schemas import PartReport
 from memagent_batch.wiring import make_output
 from pipelines.check import Checked, check
 from pipelines.plan import make_plan
 
 
-def answer(job: JobConfig) -> dict[str, Any]:
+def answer(job: JobConfig) -> Manifest:
     """Reads every document for its questions and returns the manifest.
 
     Raises:
@@ -40,13 +41,13 @@ def answer(job: JobConfig) -> dict[str, Any]:
     return answer_checked(check(job))
 
 
-def answer_checked(checked: Checked) -> dict[str, Any]:
+def answer_checked(checked: Checked) -> Manifest:
     """The same for a run that was checked, which takes no Ray; see `answer`."""
     with ray_session():
         return answer_plan(make_plan(checked.job, inputs=checked.inputs), checked)
 
 
-def answer_plan(plan: Plan, checked: Checked) -> dict[str, Any]:
+def answer_plan(plan: Plan, checked: Checked) -> Manifest:
     """The same for the plan of a run that was checked, inside a `ray_session`."""
     job, reader = checked.job, checked.reader
     output = make_output(job)
@@ -105,12 +106,12 @@ def read_documents(bundles: list[pa.Table], *, job: JobConfig, run: Run, progres
         return collect_not_read(rows.iter_batches(batch_size=None, batch_format="pyarrow"))
 
 
-def write(plan: Plan, index: TurnIndex, *, run: Run, not_read: pa.Table) -> list[dict[str, Any]]:
+def write(plan: Plan, index: TurnIndex, *, run: Run, not_read: pa.Table) -> list[PartReport]:
     """Projects plan and log into the tables, beside those that are shown; returns a report for each part.
 
     Parts that are as they were in the last finished run keep their files.
     """
-    kept = kept_parts(run.output, columns=set(REPORT.names) - {"missing"})
+    kept = kept_parts(run.output)
     remove_leftovers(run.output, tables=ANSWER_TABLES, run_id=run.run_id)
     with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
         rows = ray.data.from_arrow(list(attach_not_read(plan.parts(index), not_read))).map_batches(

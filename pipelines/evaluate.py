@@ -28,11 +28,10 @@ from memagent_batch.evaluation.suites.conversion import convert_suite
 from memagent_batch.evaluation.suites.foreign import ForeignFormat, detect_format
 from memagent_batch.evaluation.suites.reader import is_suite, read_description, read_suite_questions
 from memagent_batch.evaluation.suites.schemas import DOCUMENTS_FOLDER, QUESTIONS_FILE, SUITE_FILE
-from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.logs import EventKind
-from memagent_batch.runs.manifest import MANIFEST_FILE, public_settings
+from memagent_batch.runs.manifest import public_settings, read_manifest, require_manifest
 from memagent_batch.runs.verdict import require_read, require_success
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_output
 from pipelines.answer import answer
@@ -130,9 +129,9 @@ def require_variants(variants: Sequence[Variant], *, output: Location) -> None:
         TooManyFailedError: one did; names it.
     """
     for variant in variants:
-        manifest = read_json(output / VARIANT_RUNS_FOLDER / variant.name / MANIFEST_FILE)
+        manifest = require_manifest(output / VARIANT_RUNS_FOLDER / variant.name)
         with naming(variant):
-            require_success(manifest or {}, max_failed_share=variant.run.max_failed_share)
+            require_success(manifest, max_failed_share=variant.run.max_failed_share)
 
 
 @contextmanager
@@ -188,7 +187,7 @@ def place_variant(variant: Variant, *, suite: Suite, output: Location) -> Varian
 
 def is_finished(record: VariantRecord, variant: VariantJob, *, fingerprint: str, suite: Suite) -> bool:
     """Whether a variant has been read just so: same suite, reader and knobs, and nothing to be tried again."""
-    manifest = read_json(make_output(variant.job) / MANIFEST_FILE)
+    manifest = read_manifest(make_output(variant.job))
     return (
         manifest is not None
         and manifest["run_id"] == record.run_id

@@ -14,7 +14,7 @@ from memagent_batch.evaluation.needles.taught import warn_of_untaught
 from memagent_batch.inputs.documents import (
     index_schema,
     require_readable,
-    require_said,
+    require_reported,
     require_unique_ids,
     with_missing,
 )
@@ -56,7 +56,7 @@ def make_plan(job: JobConfig, *, inputs: Inputs | None = None) -> Plan:
     inputs = inputs or read_inputs(job)
     questions, index = inputs.questions, index_documents(inputs.found.shards, sources=job)
     require_readable(index)
-    require_said(index, questions=questions, settings=job.input)
+    require_reported(index, questions=questions, settings=job.input)
     require_unique_ids(index, documents=make_documents(job)[0])
     missing = missing_documents(questions, index)
     plan = Plan(

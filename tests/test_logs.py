@@ -13,7 +13,16 @@ import pytest
 import ray
 import yaml
 
-from memagent_batch.logs import CLEAR_LINE, LINE_BYTES, STDERR, EventKind, as_json, begin_log, rewritten_stderr, step
+from memagent_batch.logs import (
+    CLEAR_LINE,
+    LINE_BYTES,
+    STDERR_NUMBER,
+    EventKind,
+    as_json,
+    begin_log,
+    rewritten_stderr,
+    step,
+)
 from memagent_batch.ray_data import progress
 from memagent_batch.ray_data.board import KEPT_EVENTS, Event, ProgressBoard, Report
 from memagent_batch.runs.plan import PendingWork
@@ -270,15 +279,15 @@ def test_step_elsewhere_is_a_line_or_an_object_as_others(
 
 def test_rewritten_stderr_takes_lines_of_this_process_and_of_its_children(capfd: pytest.CaptureFixture[str]) -> None:
     with rewritten_stderr(lambda line: b"" if b"notice" in line else line):
-        os.write(STDERR, b"[I] a notice\nother words\n")
+        os.write(STDERR_NUMBER, b"[I] a notice\nother words\n")
         subprocess.run([sys.executable, "-c", "import os; os.write(2, b'a child')"], check=True)
-    os.write(STDERR, b", and afterwards\n")
+    os.write(STDERR_NUMBER, b", and afterwards\n")
     assert capfd.readouterr().err == "other words\na child, and afterwards\n"
 
 
 def test_json_log_holds_what_is_written_past_logging(capfd: pytest.CaptureFixture[str]) -> None:
     with rewritten_stderr(as_json):
-        os.write(STDERR, b"\ncore: \xff\x1b[2J http://svc:hunter2@host/v1\n17\n")
+        os.write(STDERR_NUMBER, b"\ncore: \xff\x1b[2J http://svc:hunter2@host/v1\n17\n")
         subprocess.run([sys.executable, "-c", "import sys; sys.exit('a child failed')"], check=False)
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     assert {(line["event"], line["logger"], line["level"]) for line in lines} == {("other", "stderr", "warning")}
@@ -289,12 +298,12 @@ def test_json_log_shows_each_state_of_a_progress_bar_and_cuts_a_line_without_end
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with rewritten_stderr(as_json):
-        os.write(STDERR, b"\r1%\r2%")
+        os.write(STDERR_NUMBER, b"\r1%\r2%")
         begun = time.monotonic()
         while not (shown := capfd.readouterr().err) and time.monotonic() - begun < 10:
             time.sleep(0.01)
         assert json.loads(shown)["message"] == "1%"
-        os.write(STDERR, b"\r" + b"x" * 3 * LINE_BYTES)
+        os.write(STDERR_NUMBER, b"\r" + b"x" * 3 * LINE_BYTES)
     lengths = [len(json.loads(line)["message"]) for line in capfd.readouterr().err.splitlines()]
     assert sum(lengths) == len("2%") + 3 * LINE_BYTES
     assert max(lengths) <= 2 * LINE_BYTES
@@ -304,8 +313,8 @@ def test_child_that_keeps_stderr_open_holds_nothing_up(capfd: pytest.CaptureFixt
     begun = time.monotonic()
     with rewritten_stderr(as_json):
         child = subprocess.Popen(["sleep", "60"])
-        os.write(STDERR, b"first\n")
-    os.write(STDERR, b"second\n")
+        os.write(STDERR_NUMBER, b"first\n")
+    os.write(STDERR_NUMBER, b"second\n")
     assert time.monotonic() - begun < 20
     child.kill()
     child.wait()
@@ -343,14 +352,14 @@ def test_last_look_takes_what_was_reported_after_a_look_that_timed_out(
 ) -> None:
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(progress, "BOARD_SECONDS", 0.1)
+    monkeypatch.setattr(progress, "BOARD_ANSWER_SECONDS", 0.1)
     board = ray.remote(num_cpus=0)(SlowBoard).remote()
     ray.get(board.put.remote(Report(counts={"turns": 2})))
     pending = PendingWork(readings=1, num_bytes=1)
     with progress.Progress(run_id="r", asked=1, model="m", policy="p").shown(board, pending=pending, starting=""):
         time.sleep(0.5)
         ray.get(board.put.remote(Report(counts={"turns": 3})))
-        monkeypatch.setattr(progress, "BOARD_SECONDS", 10.0)
+        monkeypatch.setattr(progress, "BOARD_ANSWER_SECONDS", 10.0)
     assert caplog.records[-1].__dict__["turns"] == 5
 
 

@@ -27,7 +27,7 @@ from jobs.settings import job_of
 from memagent_batch.config import JobConfig, PolicyConfig, PoolConfig, VllmConfig
 from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.engines.vllm.start import engine_arguments, engine_environment
-from memagent_batch.wiring import model_folder
+from memagent_batch.wiring import resolve_model
 from pipelines.answer import answer
 
 
@@ -161,7 +161,7 @@ def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[Speed, i
 
     arguments = engine_arguments(
         job.agent.vllm,
-        model=model_folder(job.agent),
+        model=resolve_model(job.agent.model),
         tokenizer=job.agent.tokenizer,
         window_tokens=job.agent.window_tokens,
         sampling=job.agent.sampling,

@@ -13,6 +13,7 @@ from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Question
 from memagent_batch.domain.turns import Prompt
 from memagent_batch.log.index import reading_key
+from memagent_batch.log.schemas import TurnRow
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
@@ -36,7 +37,7 @@ class RecordedTurn:
 
 def recorded_turns(job: JobConfig) -> list[RecordedTurn]:
     """All turns of a run over one Parquet file with a question for each document, in the order of their start."""
-    logged: dict[str, dict[str, Any]] = {}
+    logged: dict[str, dict[str, TurnRow]] = {}
     for row in pq.read_table(f"{job.output}/log/turns").to_pylist():
         logged.setdefault(row["document_hash"], {})[row["path"]] = row
     questions = {row["document_id"]: row["question"] for row in pq.read_table(job.questions).to_pylist()}
@@ -50,7 +51,7 @@ def recorded_turns(job: JobConfig) -> list[RecordedTurn]:
     return sorted(turns, key=lambda turn: turn.began_at)
 
 
-async def _asked(agent: AgentConfig, text: str, question: str, *, rows: Mapping[str, dict[str, Any]]) -> list[Prompt]:
+async def _asked(agent: AgentConfig, text: str, question: str, *, rows: Mapping[str, TurnRow]) -> list[Prompt]:
     """Prompts of one reading."""
     prompts: list[Prompt] = []
     address = ReadingAddress(document_hash="", question_hash="", sample=0, reader_fingerprint="")

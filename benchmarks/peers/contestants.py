@@ -21,7 +21,7 @@ from jobs.cli import parse_settings
 from jobs.settings import JobSettings
 from memagent_batch.config import AgentConfig, JobConfig
 from memagent_batch.engines.vllm.start import GIB_BYTES, engine_arguments, engine_environment
-from memagent_batch.wiring import model_folder
+from memagent_batch.wiring import resolve_model
 
 ROOT = Path(__file__).parent.parent.parent
 CONFIG = ROOT / "jobs" / "configs" / "tiny.yaml"
@@ -130,9 +130,9 @@ def make_server(mode: Mode, *, folder: Path) -> VllmServer:
         kv_cache = job.agent.vllm.cpu_kv_cache_gib * GIB_BYTES
         arguments = {"max_model_len": job.agent.window_tokens, "kv_cache_memory_bytes": kv_cache}
         environment = {}
-    arguments |= {"tokenizer": _bare_tokenizer(model_folder(job.agent), folder / "tokenizer")}
+    arguments |= {"tokenizer": _bare_tokenizer(resolve_model(job.agent.model), folder / "tokenizer")}
     return VllmServer(
-        model=model_folder(job.agent), arguments=arguments, environment=environment, log=folder / "server.log"
+        model=resolve_model(job.agent.model), arguments=arguments, environment=environment, log=folder / "server.log"
     )
 
 
@@ -148,7 +148,7 @@ def engine_of(agent: AgentConfig) -> tuple[dict[str, Any], Mapping[str, str]]:
     """Arguments and environment of the job's engine, from the engine itself, so that they can't drift apart."""
     arguments = engine_arguments(
         agent.vllm,
-        model=model_folder(agent),
+        model=resolve_model(agent.model),
         tokenizer=agent.tokenizer,
         window_tokens=agent.window_tokens,
         sampling=agent.sampling,

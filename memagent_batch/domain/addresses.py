@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingAddress:
-    """Where the turn log keeps a reading. Equal inputs have equal addresses, whatever their ids."""
+    """Where the turn log keeps a reading. Equal inputs have equal addresses, under any ids."""
 
     document_hash: str
     """SHA-256 of the document's text in UTF-8, 64 hex digits."""
@@ -37,7 +37,7 @@ def text_hash(text: str) -> str:
 
 
 def token_hash(token_ids: Sequence[int]) -> str:
-    """Short hash of a prompt, 16 hex digits: tells a replay that its prompt is the one that was logged."""
+    """Short hash of a prompt, 16 hex digits. A replay compares it with the hash in the log."""
     return hashlib.sha256(struct.pack(f">{len(token_ids)}I", *token_ids)).hexdigest()[:16]
 
 

@@ -37,10 +37,10 @@ def extract_answer(response: str, *, extraction: Extraction) -> str | None:
         case Extraction.BOXED:
             return _boxed(text)
         case Extraction.SENTENCE:
-            return _sentence(text)
+            return _answer_sentence(text)
         case Extraction.AUTO:
             boxed = _boxed(text)
-            return _sentence(text) if boxed is None else boxed
+            return _answer_sentence(text) if boxed is None else boxed
         case Extraction.RAW:
             return text.strip() or None
 
@@ -66,7 +66,7 @@ def _boxed(response: str) -> str | None:
     return None
 
 
-def _sentence(response: str) -> str | None:
+def _answer_sentence(response: str) -> str | None:
     """The answer of the last such sentence that has one."""
     end = len(response)
     for found in reversed(list(SENTENCE.finditer(response))):

@@ -59,7 +59,7 @@ class Document:
         return list(self.token_ids[start:end])
 
     def chunks(self, size_tokens: int, *, overlap_tokens: int = 0) -> "Chunks":
-        """The document cut into chunks of this size, each of which shares `overlap_tokens` with the one before.
+        """The document cut into chunks of this size. Each chunk shares `overlap_tokens` with the one before.
 
         Raises:
             ValueError: `size_tokens` is not above `overlap_tokens`, or one of them is negative.

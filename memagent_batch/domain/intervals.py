@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 Z_95 = 1.959963984540054
-"""Standard deviations of the normal distribution, to both sides, that hold 95 % of it."""
+"""Standard deviations on both sides of the mean that hold 95 % of a normal distribution."""
 
 NUM_RESAMPLES = 1_000
-"""Bootstrap samples: the ends then move by less than a hundredth of the interval's width from seed to seed."""
+"""Bootstrap samples. With so many, the ends move by less than a hundredth of the interval's width between seeds."""
 
-SEED = 0
-"""Of the bootstrap: the same scores have the same interval."""
+RESAMPLING_SEED = 0
+"""Seed of the bootstrap, so that the same scores always have the same interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Interval:
     """Upper end, from 0 to 1."""
 
 
-def mean_interval(scores: Sequence[float], *, seed: int = SEED) -> Interval:
+def mean_interval(scores: Sequence[float], *, seed: int = RESAMPLING_SEED) -> Interval:
     """Interval of the mean of scores from 0 to 1: Wilson's where each is 0 or 1, else the bootstrap's.
 
     Scores that are all alike tell the bootstrap nothing. They get Wilson's, which is too wide then rather than too

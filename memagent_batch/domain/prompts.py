@@ -61,13 +61,13 @@ DIRECT_TEXTS: Mapping[AnswerForm, str] = {
 }
 """The project's own wording of the turn that answers from the document itself."""
 
-GAP = "\n[...]\n"
+PASSAGE_GAP = "\n[...]\n"
 """Stands between two parts of a document in one prompt."""
 
 QUOTES = " \t\r\n.\"'`*"
 """What may stand around the keep word without changing what it says."""
 
-Piece = str | Slot
+PromptPiece = str | Slot
 """A fixed text, or a slot."""
 
 Encode = Callable[[str], Sequence[int]]
@@ -154,13 +154,13 @@ class PromptSet:
         return texts[form]
 
 
-def split_slots(text: str) -> list[Piece]:
+def split_slots(text: str) -> list[PromptPiece]:
     """Fixed pieces and slots of a prompt text, in order; doubled braces are single ones in the pieces.
 
     Raises:
         PromptSetError: a brace is not closed, or a slot is unknown.
     """
-    pieces: list[Piece] = []
+    pieces: list[PromptPiece] = []
     try:
         for literal, name, spec, conversion in Formatter().parse(text):
             if literal:

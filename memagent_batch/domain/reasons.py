@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 COMPARED_CHARS = 500
-"""How much of a message tells its reason."""
+"""Characters of a message that are compared."""
 
 SHOWN_CHARS = 300
 """Longest message in a line that sums up."""
@@ -28,7 +28,7 @@ class Reason:
 
     @property
     def key(self) -> str:
-        """The same text for all messages of one reason, whatever document they are about."""
+        """The same text for all messages of one reason, for any document."""
         return f"{self.error_type}: {VARIABLE.sub('…', self.error_message[:COMPARED_CHARS])}"
 
 
@@ -44,9 +44,9 @@ def most_frequent(reasons: Iterable[Reason], *, limit: int) -> list[Reason]:
 
 def sum_up(reasons: Iterable[Reason]) -> str:
     """The reasons in one line, each with its count."""
-    return "; ".join(f"{reason.num_readings} x {reason.error_type}: {_shown(reason)}" for reason in reasons)
+    return "; ".join(f"{reason.num_readings} x {reason.error_type}: {_one_line_message(reason)}" for reason in reasons)
 
 
-def _shown(reason: Reason) -> str:
+def _one_line_message(reason: Reason) -> str:
     line = " ".join(reason.error_message.split())
     return line if len(line) <= SHOWN_CHARS else f"{line[: SHOWN_CHARS - 1]}…"

@@ -41,17 +41,17 @@ _LATEX_RULES = (
     ("{.", "{0."),
     (" ", ""),
 )
-"""What `boxed` replaces by what before it compares, one after another: line feeds and thin spaces, doubled backslashes,
+"""Replacements that `boxed` makes before it compares, in this order: line feeds and thin spaces, doubled backslashes,
 forms of fractions, sizes of brackets, degrees, escaped dollar and per cent signs, decimals without a 0, spaces."""
 
 
 class Overlong(StrEnum):
-    """What becomes of a sample of which a turn was cut at its budget."""
+    """How a sample is rewarded when one of its turns was cut at its budget."""
 
     KEEP = "keep"
     """It is rewarded like any other."""
     ZERO = "zero"
-    """Its reward is 0, whatever it answered."""
+    """Its reward is 0."""
     MASK = "mask"
     """It has no reward and no advantage, and its tokens are masked out (DAPO's overlong filtering)."""
 

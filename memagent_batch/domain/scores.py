@@ -16,7 +16,7 @@ from enum import StrEnum
 ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 
 INVISIBLE = "Cf"
-"""Unicode category of what has no width, such as soft hyphens and marks of direction."""
+"""Unicode category of characters without width, such as soft hyphens and marks of direction."""
 
 
 class Metric(StrEnum):
@@ -35,7 +35,7 @@ class Metric(StrEnum):
     SUB_EM = "sub_em"
     """Whether it contains one of them, both normalised."""
     SUB_EM_EITHER = "sub_em_either"
-    """As `sub_em`, or is contained in one: the official evaluator's, by which an empty answer is right."""
+    """As `sub_em`, or is contained in one: the official evaluator's metric, which accepts an empty answer."""
 
 
 class ScoreOn(StrEnum):
@@ -53,17 +53,17 @@ RULER_METRICS = (Metric.ALL, Metric.ANY)
 """Metrics whose authors score the whole response."""
 
 CLOSED_ANSWERS = ("yes", "no", "noanswer")
-"""Answers that HotpotQA's F1 takes whole or not at all."""
+"""Answers that HotpotQA's F1 compares as a whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredText:
-    """What of a reading a metric scores."""
+    """The text of a reading that a metric scores."""
 
     basis: ScoreOn
     """`response` or `answer`."""
     text: str | None
-    """It; None where there is none."""
+    """The text; None where there is none."""
 
 
 def score(metric: Metric, answer: str | None, references: Sequence[str]) -> float:

@@ -76,7 +76,7 @@ class Completion:
     num_prompt_tokens: int = 0
     """Tokens of the prompt."""
     num_cached_prompt_tokens: int = 0
-    """Of these, the ones that the engine's prefix cache held."""
+    """Prompt tokens that the engine's prefix cache held."""
     engine_seconds: float = 0.0
     """Seconds from asking the engine to its last token."""
     replayed: bool = False

@@ -1,12 +1,13 @@
-"""Where the tokens of a byte-level vocabulary stand in their text, reckoned from their lengths.
+"""Where the tokens of a byte-level vocabulary stand in their text, computed from their lengths.
 
 The tokeniser's own offsets cost more than half of its time. In a byte-level vocabulary each letter of a token stands
 for one byte of the text, so that lengths say it all.
 """
 
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,20 +23,12 @@ class BytePlaces:
     """Whether texts are brought to Unicode's form NFC first."""
 
     @classmethod
-    def of(cls, backend: dict[str, Any]) -> Self | None:
-        """The vocabulary of a tokenizer.json without added tokens, if its tokens are bytes."""
-        normalizer = backend.get("normalizer") or {"type": ""}
-        if (
-            backend["model"]["type"] != "BPE"
-            or (backend.get("decoder") or {}).get("type") != "ByteLevel"
-            or normalizer["type"] not in ("", "NFC")
-        ):
-            return None
-        vocabulary = backend["model"]["vocab"]
+    def of(cls, vocabulary: Mapping[str, int], *, to_nfc: bool) -> Self:
+        """The places in a vocabulary without added tokens."""
         num_bytes = np.zeros(max(vocabulary.values()) + 1, np.int64)
         for token, token_id in vocabulary.items():
             num_bytes[token_id] = len(token)
-        return cls(num_bytes=num_bytes, to_nfc=normalizer["type"] == "NFC")
+        return cls(num_bytes=num_bytes, to_nfc=to_nfc)
 
     def token_chars(self, token_ids: npt.NDArray[np.int32], text: str) -> npt.NDArray[np.int64] | None:
         """First character of each token in the text, or None where lengths can't say it.

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import JsonValue
+
 from memagent_batch.errors import SettingsError
 
-DEFAULT_VALUES: Mapping[str, Any] = {"enable_thinking": False}
+DEFAULT_VALUES: Mapping[str, JsonValue] = {"enable_thinking": False}
 """What a template is given that knows these words: thoughts would use up the budget of the memory."""
 
 OWN_VALUES = frozenset({"messages", "add_generation_prompt"})
@@ -29,7 +31,7 @@ class ChatTemplate:
         """Hash of the template's text, as 64 hex digits."""
         return hashlib.sha256(self._text.encode()).hexdigest()
 
-    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def values(self, given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """What the template is given beside the message: the user's values, and the defaults for words that it knows.
 
         Raises:
@@ -44,7 +46,7 @@ class ChatTemplate:
         defaults = {name: value for name, value in DEFAULT_VALUES.items() if self._has_word(name)}
         return {**defaults, **given}
 
-    def render(self, content: str, *, values: Mapping[str, Any]) -> str:
+    def render(self, content: str, *, values: Mapping[str, JsonValue]) -> str:
         """One user message as the template shows it, up to where the model begins to write."""
         from jinja2 import TemplateError
 

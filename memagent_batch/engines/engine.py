@@ -73,7 +73,7 @@ class RenewableEngine(Engine, Protocol):
         """
 
     def with_sampling(self, sampling: SamplingConfig) -> Engine:
-        """The same running engine for requests that draw their tokens otherwise."""
+        """The same running engine for requests with other sampling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

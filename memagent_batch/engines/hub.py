@@ -13,7 +13,7 @@ ANSWER_SECONDS = 5.0
 
 @lru_cache(maxsize=1)
 def hub_failure() -> str | None:
-    """Why the hub can't be reached, found out once in a process; None where it answers, whatever it says.
+    """Why the hub can't be reached, checked once in a process; None where it answers, with any status.
 
     Asked with the hub's own client, which knows the proxies, certificates and offline mode that the user has set.
     """

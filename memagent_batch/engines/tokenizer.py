@@ -3,39 +3,34 @@
 Runs in CPU tasks for documents and in the actor for prompt pieces; never on the engine's event loop for long texts.
 """
 
-import hashlib
-import json
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import (
-    GAP,
+    PASSAGE_GAP,
     AnswerForm,
     Memory,
-    Piece,
+    PromptPiece,
     PromptSet,
     PromptTokens,
     Slot,
     TokenTemplate,
     split_slots,
 )
-from memagent_batch.domain.thoughts import CLOSING, OPENING, ends_in_thought
-from memagent_batch.engines.byte_places import BytePlaces
+from memagent_batch.domain.thoughts import ends_in_thought
 from memagent_batch.engines.chat_template import ChatTemplate
 from memagent_batch.engines.hub import hub_failure
+from memagent_batch.engines.tokenizer_json import TokenizerJson
 from memagent_batch.engines.weights import names_folder
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
-
-if TYPE_CHECKING:
-    import tokenizers
 
 SEGMENT_CHARS = 65_536
 """Characters tokenised in one call; bounds what the tokeniser's per-token records take (some 100 bytes a token)."""
@@ -45,9 +40,6 @@ SIGN_CHARS = 1024
 
 CONTEXT_TOKENS = 8
 """Tokens of a prompt that are decoded before what follows it: more than the control tokens that end a chat template."""
-
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")
-"""Files of which a model folder has at least one."""
 
 SLOT_MARKS = {slot: f"\ue000{slot.value}\ue001" for slot in Slot}
 """Private-use text that stands for a slot while the chat template is rendered."""
@@ -73,16 +65,16 @@ class Tokenizer:
     def __init__(self, model: str) -> None:
         """Loads from a local folder, or a hub name that `transformers` can resolve."""
         self.model = model
-        self._full = _load(model)
-        backend = json.loads(self._full.backend_tokenizer.to_str())
-        self.sha256 = hashlib.sha256(json.dumps(backend, sort_keys=True).encode()).hexdigest()
+        self._full = _load_pretrained(model)
+        content = TokenizerJson.of(self._full.backend_tokenizer)
+        self.sha256 = content.sha256
         self.chat_template = ChatTemplate(tokenizer=self._full, model=model)
-        self._plain = _plain_tokenizer(backend)
-        self._places = BytePlaces.of(backend)
-        self._inner = _inner_tokenizer(backend)
-        self._control = _control_token_ids(backend, self._plain)
-        self._textless = _textless_token_ids(backend, self._control)
-        self.has_thought_tags = any(token["content"] in (OPENING, CLOSING) for token in backend["added_tokens"])
+        self._plain = content.plain_tokenizer()
+        self._places = content.byte_places()
+        self._inner = content.inner_tokenizer()
+        self._control = content.control_token_ids(self._plain)
+        self._textless = content.textless_token_ids(self._control)
+        self.has_thought_tags = content.has_thought_tags
 
     @property
     def control_token_ids(self) -> frozenset[int]:
@@ -164,7 +156,7 @@ class Tokenizer:
             control_token_ids=self._control,
             encode=PlainText(model=self.model),
             decode=TokenText(model=self.model),
-            gap=tuple(self.encode(GAP)),
+            gap=tuple(self.encode(PASSAGE_GAP)),
             keep_word=prompts.keep_word,
             opens_thought=ends_in_thought(self.chat_template.render(mark, values=values).rpartition(mark)[2]),
         )
@@ -238,7 +230,7 @@ def load_tokenizer(model: str) -> Tokenizer:
     return Tokenizer(model)
 
 
-def _load(model: str) -> Any:
+def _load_pretrained(model: str) -> Any:
     folder = Path(model)
     if folder.exists() and not (folder / "tokenizer.json").exists() and not (folder / "tokenizer_config.json").exists():
         raise SettingsError(
@@ -293,51 +285,6 @@ def _has_tokenizer_json(model: str, *, local_files_only: bool) -> bool:
     return True
 
 
-def _plain_tokenizer(backend: dict[str, Any]) -> "tokenizers.Tokenizer":
-    """The same tokeniser without added tokens, so that it knows no markers; and without trimmed offsets."""
-    return _inner_tokenizer({**backend, "added_tokens": [], "post_processor": None})
-
-
-def _inner_tokenizer(backend: dict[str, Any]) -> "tokenizers.Tokenizer":
-    """The same tokeniser for text from the middle of a prompt: it puts no space of its own before the first word."""
-    from tokenizers import Tokenizer as BackendTokenizer
-
-    inner = {**backend, "truncation": None, "padding": None}
-    inner |= {part: _without_prefix(backend.get(part)) for part in ("normalizer", "pre_tokenizer")}
-    return BackendTokenizer.from_str(json.dumps(inner))
-
-
-def _without_prefix(part: Any) -> Any:
-    """A normaliser or pre-tokeniser, as tokenizer.json writes it, that adds nothing at the start of a text."""
-    if not isinstance(part, dict) or part.get("type") == "Prepend":
-        return None
-    for steps in ("normalizers", "pretokenizers"):
-        if steps in part:
-            kept = [_without_prefix(step) for step in part[steps]]
-            return {**part, steps: [step for step in kept if step is not None]}
-    changes = {"add_prefix_space": False, "prepend_scheme": "never"}
-    return {**part, **{knob: value for knob, value in changes.items() if knob in part}}
-
-
-def _control_token_ids(backend: dict[str, Any], plain: "tokenizers.Tokenizer") -> frozenset[int]:
-    """Added tokens, but for the ones that plain text is written with too, such as line breaks in some vocabularies."""
-    return frozenset(
-        int(token["id"])
-        for token in backend["added_tokens"]
-        if token["special"] or plain.encode(token["content"], add_special_tokens=False).ids != [token["id"]]
-    )
-
-
-def _textless_token_ids(backend: dict[str, Any], control: frozenset[int]) -> frozenset[int]:
-    """Control tokens that no text shows: all but the tags of thoughts, and white space."""
-    shown = {
-        token["id"]
-        for token in backend["added_tokens"]
-        if token["content"] in (OPENING, CLOSING) or (not token["special"] and token["content"].isspace())
-    }
-    return control - shown
-
-
 def _segments(text: str) -> Iterator[tuple[int, str]]:
     """Pieces of at most SEGMENT_CHARS with their first character, cut where the tokeniser cuts words anyway."""
     start = 0
@@ -371,10 +318,10 @@ def _begins_character(text: str, place: int) -> bool:
     return not (ends_hangul_syllable or unicodedata.combining(character))
 
 
-def _split_marks(rendered: str) -> list[Piece]:
-    pieces: list[Piece] = [rendered]
+def _split_marks(rendered: str) -> list[PromptPiece]:
+    pieces: list[PromptPiece] = [rendered]
     for slot, mark in SLOT_MARKS.items():
-        split: list[Piece] = []
+        split: list[PromptPiece] = []
         for piece in pieces:
             if isinstance(piece, Slot):
                 split.append(piece)

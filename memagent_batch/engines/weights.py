@@ -29,7 +29,7 @@ BLOCK_BYTES = 64 * 1024
 
 @lru_cache(maxsize=8)
 def model_sha256(model: str) -> str:
-    """Hash that tells one set of weights from another, as 64 hex digits; worked out once in a process.
+    """Hash of a set of weights, 64 hex digits; computed once in a process.
 
     A folder is hashed by its config files and by name, size and content of every weight file at its top, so a copy has
     the same hash. Of a weight file over 64 MiB the content is sampled: the first and last MiB and 64 blocks between.

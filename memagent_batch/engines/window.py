@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 from memagent_batch.engines.hub import hub_failure
 
@@ -25,8 +24,9 @@ def model_window(model: str) -> int | None:
         return None
     text = config.get("text_config")
     parts = [part for part in (text, config) if isinstance(part, dict)]
-    if any(_is_stretched(part) for part in parts):
-        return None
+    scalings = [part.get("rope_scaling") or part.get("rope_parameters") for part in parts]
+    if any(isinstance(scaling, dict) and "factor" in scaling for scaling in scalings):
+        return None  # positions beyond the trained ones are scaled into them: the window is longer than it says
     windows = (part.get(key) for part in parts for key in WINDOW_KEYS)
     return next((window for window in windows if type(window) is int and window > 0), None)
 
@@ -41,9 +41,3 @@ def _config_file(model: str) -> Path | None:
         return Path(hf_hub_download(model, "config.json", local_files_only=hub_failure() is not None))
     except (OSError, ValueError):
         return None
-
-
-def _is_stretched(config: dict[str, Any]) -> bool:
-    """Whether positions beyond the trained ones are scaled into them, so that the window is longer than it says."""
-    scaling = config.get("rope_scaling") or config.get("rope_parameters")
-    return isinstance(scaling, dict) and "factor" in scaling

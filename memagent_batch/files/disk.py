@@ -4,11 +4,18 @@ import contextlib
 import errno
 import fcntl
 import os
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 UNSYNCABLE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EBADF, errno.EACCES})
 """What a file system says that can't sync a folder."""
+
+TEMPORARY = ".tmp-"
+"""Names of half-written files begin so."""
+
+LOCK_NAME = f"{TEMPORARY}lock"
+"""File beside the one that is replaced under its lock."""
 
 
 def files_below(path: Path) -> list[str]:
@@ -46,6 +53,42 @@ def sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def synced_temporary(place: Path, data: bytes) -> Iterator[Path]:
+    """The data in a synced file beside the place; gone when the block ends."""
+    make_folder(place.parent)
+    temporary = place.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def rename(temporary: Path, place: Path) -> None:
+    """Gives the file its name, over one that is there; syncs the folder, since a name may be lost with the power."""
+    temporary.replace(place)
+    sync_folder(place.parent)
+
+
+def link(temporary: Path, place: Path) -> None:
+    """Gives the file its name, durably.
+
+    Raises:
+        OSError: a file of this name is there.
+    """
+    try:
+        os.link(temporary, place)
+    except OSError:  # it is there, or this disk knows no hard links, as buckets that are mounted like a disk
+        if os.path.lexists(place):
+            raise
+        temporary.replace(place)
+    sync_folder(place.parent)
 
 
 @contextlib.contextmanager

@@ -69,7 +69,7 @@ def storage_errors(
 
 @contextmanager
 def output_errors(uri: str) -> Iterator[None]:
-    """The first touch of an output: whatever its file system raises becomes an OutputError.
+    """The first access to an output: every error of its file system becomes an OutputError.
 
     Raises:
         OutputError: there is no such file system, or it can't be reached with these options.
@@ -110,7 +110,7 @@ def table_errors(
         raise kind(f"{path} can't be read: {_one_line(error)}; {remedy}") from error
 
 
-def cause(error: Exception, *, uri: str) -> Exception | None:
+def public_cause(error: Exception, *, uri: str) -> Exception | None:
     """What a message about `uri` is raised `from`: nothing if a traceback of `error` could show a secret of the URI."""
     return error if shown(uri) == uri else None
 
@@ -140,7 +140,7 @@ def _translated(uri: str, translate: Callable[[Exception], MemagentError | None]
         own = translate(error)
         if own is None:
             raise
-        raise own from cause(error, uri=uri)
+        raise own from public_cause(error, uri=uri)
 
 
 def _input_error(error: Exception, *, path: str) -> InputError:

@@ -2,9 +2,7 @@
 
 import contextlib
 import errno
-import os
-import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,7 +14,16 @@ from typing import IO, Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from memagent_batch.files.disk import files_below, locked, make_folder, sync_folder, without_parents
+from memagent_batch.files.disk import (
+    LOCK_NAME,
+    TEMPORARY,
+    files_below,
+    link,
+    locked,
+    rename,
+    synced_temporary,
+    without_parents,
+)
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.options import Options, StorageOptions
 from memagent_batch.masking import shown
@@ -33,9 +40,6 @@ UNCACHED_PROTOCOLS = ("s3://", "s3a://", "gs://", "gcs://")
 
 CONFLICTS = frozenset({HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED})
 """What S3 answers to a conditional PUT when another object is there, or in the making."""
-
-TEMPORARY = ".tmp-"
-"""Names of half-written files on a disk begin so, and that of the lock under which a file is replaced."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -192,13 +196,13 @@ class Location:
         """
         with storage_errors(self.uri, done="written"):
             if self.is_local:
-                with self._temporary(data) as temporary:
-                    self._rename(temporary)
+                with synced_temporary(Path(self.path), data) as temporary:
+                    rename(temporary, Path(self.path))
             else:
                 self.fs.pipe_file(self.path, data)
 
     def create(self, data: bytes) -> bool:
-        """Writes the file whole, unless one is there; tells whether this very file is there now.
+        """Writes the file whole, unless one is there; returns whether this very file is there now.
 
         Of several that try, one succeeds: by a hard link on a disk, by a conditional PUT on S3 and Google's store. On
         other file systems and mounted buckets, two that try in the same moment may both believe that they did.
@@ -209,8 +213,8 @@ class Location:
         with storage_errors(self.uri, done="written"):
             try:
                 if self.is_local:
-                    with self._temporary(data) as temporary:
-                        self._link(temporary)
+                    with synced_temporary(Path(self.path), data) as temporary:
+                        link(temporary, Path(self.path))
                 else:
                     self.fs.pipe_file(self.path, data, mode="create")
             except OSError as error:  # of stores that refuse a conditional PUT, not all say FileExistsError
@@ -220,7 +224,7 @@ class Location:
         return True
 
     def version(self) -> str | None:
-        """What tells this content of the file from others that stood here before; None where there is no file.
+        """An id of the file's present content, which differs from those of earlier content; None without a file.
 
         An object store's ETag, elsewhere a hash of the content.
 
@@ -235,7 +239,7 @@ class Location:
         return None
 
     def replace(self, data: bytes, *, version: str | None) -> bool:
-        """Writes the file whole if `version` is still there; tells whether this very file is there now.
+        """Writes the file whole if `version` is still there; returns whether this very file is there now.
 
         Of several that replace the same version, one succeeds: under a lock on a disk, by a PUT with `If-Match` on S3.
         Other file systems only compare before they write. Where `version` is None, it is as `create`.
@@ -261,10 +265,11 @@ class Location:
         return True
 
     def _replace_on_disk(self, data: bytes, *, version: str) -> bool:
-        with self._temporary(data) as temporary, locked(Path(self.path).parent / f"{TEMPORARY}lock"):
+        place = Path(self.path)
+        with synced_temporary(place, data) as temporary, locked(place.parent / LOCK_NAME):
             if self.version() != version:
                 return self._holds(data)
-            self._rename(temporary)
+            rename(temporary, place)
         return True
 
     def _compare_and_write(self, data: bytes, *, version: str) -> bool:
@@ -279,34 +284,6 @@ class Location:
     @property
     def _is_s3(self) -> bool:
         return "s3" in self.fs.protocol
-
-    def _link(self, temporary: Path) -> None:
-        try:
-            os.link(temporary, self.path)
-        except OSError:  # it is there, or this disk knows no hard links, as buckets that are mounted like a disk
-            if self.exists():
-                raise
-            temporary.replace(self.path)
-        sync_folder(temporary.parent)
-
-    def _rename(self, temporary: Path) -> None:
-        temporary.replace(self.path)
-        sync_folder(temporary.parent)  # else the name may be lost with the power, though the content is there
-
-    @contextlib.contextmanager
-    def _temporary(self, data: bytes) -> Iterator[Path]:
-        """The data in a synced file beside the place; gone when the block ends."""
-        folder = Path(self.path).parent
-        make_folder(folder)
-        temporary = folder / f"{TEMPORARY}{uuid.uuid4().hex}"
-        try:
-            with temporary.open("wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            yield temporary
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def delete(self) -> None:
         """Removes the file, or the folder with all below it; nothing where nothing is there.
@@ -340,7 +317,7 @@ class Location:
 
 
 def _is_wanted(name: str, *, temporary: bool) -> bool:
-    return not name.startswith(TEMPORARY) or (temporary and name != f"{TEMPORARY}lock")
+    return not name.startswith(TEMPORARY) or (temporary and name != LOCK_NAME)
 
 
 def _http_status(error: OSError) -> int | None:

@@ -50,7 +50,7 @@ Options = StorageOptions | Mapping[str, Any]
 """What code that opens files takes."""
 
 
-def _plain(value: object) -> object:
+def _as_mapping(value: object) -> object:
     return {**value} if isinstance(value, StorageOptions) else value
 
 
@@ -63,6 +63,6 @@ if TYPE_CHECKING:
 else:
     # A dict for the parsers of environment and command line, which read JSON where one is asked for.
     StorageKnob = Annotated[
-        dict[str, Any], BeforeValidator(_plain), AfterValidator(StorageOptions), PlainSerializer(_dumped)
+        dict[str, Any], BeforeValidator(_as_mapping), AfterValidator(StorageOptions), PlainSerializer(_dumped)
     ]
     """The knob `storage_options` in settings."""

@@ -51,14 +51,14 @@ def bundles(documents: pa.Table) -> Iterator[pa.Int64Array]:
     powers, sizes = _numbers(power.take(order)), _numbers(documents["num_bytes"].take(order))
     places = _places(documents)[order.to_numpy()]
     limits = _limits(documents, sizes=_numbers(documents["num_bytes"]), small=_numbers(power) == SMALL_POWER)
-    edges = _cut(powers.tolist(), places.tolist(), sizes.tolist(), limits[order.to_numpy()].tolist())
+    edges = _bundle_edges(powers.tolist(), places.tolist(), sizes.tolist(), limits[order.to_numpy()].tolist())
     start = 0
     for stop in edges:
         yield order.slice(start, stop - start)
         start = stop
 
 
-def _cut(powers: list[int], places: list[int], sizes: list[int], limits: list[int]) -> Iterator[int]:
+def _bundle_edges(powers: list[int], places: list[int], sizes: list[int], limits: list[int]) -> Iterator[int]:
     """The row after the last one of each bundle.
 
     A bundle inside one place holds up to the place's own limit, one over several up to `BUNDLE_BYTES`.

@@ -36,7 +36,7 @@ _BATCH_ROWS = 16
 """Most rows of a batch: bounds it where dictionary encoding hides how large the texts are."""
 _READ_BYTES = 1024 * 1024
 """Buffer of a Parquet column chunk, bytes; the chunk itself is never held."""
-_BLOCK_BYTES = 4 * 1024 * 1024
+_ROWS_BLOCK_BYTES = 4 * 1024 * 1024
 """Size of one request to an object store, bytes."""
 _ARROW_MAGIC = b"ARROW1"
 
@@ -68,7 +68,7 @@ class ColumnarReader:
     ) -> Iterator[Record]:
         """See `RecordReader`. A place is (row group or record batch, row in it)."""
         with open_grouped(location) as file:
-            names = _names(file.schema, columns=columns, where=location.uri)
+            names = _present_columns(file.schema, columns=columns, where=location.uri)
             for group in range(*(groups or (0, len(file.group_bytes)))):
                 first_row = 0
                 for batch in file.batches(group, names=names):
@@ -80,7 +80,7 @@ class ColumnarReader:
     def fetch(self, location: Location, *, column: Column, places: Sequence[Place]) -> Iterator[tuple[Place, Value]]:
         """See `RecordReader`. Reads each row group once, and no further than its last row that is wanted."""
         with open_grouped(location) as file:
-            names = _names(file.schema, columns=(column,), where=location.uri)
+            names = _present_columns(file.schema, columns=(column,), where=location.uri)
             for group, group_places in groupby(places, key=attrgetter("start")):
                 if group < len(file.group_bytes):
                     rows = [place.stop for place in group_places]
@@ -110,7 +110,7 @@ def open_grouped(location: Location) -> Iterator[GroupedFile]:
 def _open_native(location: Location) -> pa.NativeFile:
     if location.is_local:
         return pa.OSFile(location.path)
-    return pa.PythonFile(location.fs.open(location.path, "rb", block_size=_BLOCK_BYTES), mode="r")
+    return pa.PythonFile(location.fs.open(location.path, "rb", block_size=_ROWS_BLOCK_BYTES), mode="r")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +162,7 @@ class _ArrowFile:
         yield batch
 
 
-def _names(schema: pa.Schema, *, columns: Sequence[Column], where: str) -> tuple[str, ...]:
+def _present_columns(schema: pa.Schema, *, columns: Sequence[Column], where: str) -> tuple[str, ...]:
     """Names of the columns to read, each once; those that are optional and absent left out."""
     names = []
     for column in columns:
@@ -208,7 +208,7 @@ def _records(
     batch: pa.RecordBatch, *, columns: Sequence[Column], places: Sequence[Place], prefix: str, keep_bad: bool
 ) -> Iterator[Record]:
     there = batch.schema.names
-    arrays = [_plain(batch.column(column.name)) if column.name in there else None for column in columns]
+    arrays = [_plain_array(batch.column(column.name)) if column.name in there else None for column in columns]
     for index, place in enumerate(places):
         where = f"{prefix}, row {place.stop + 1}"
         values = partial(_values, arrays, index, columns=columns, where=where)
@@ -219,7 +219,7 @@ def _values(
     arrays: Sequence[pa.Array | None], index: int, *, columns: Sequence[Column], where: str
 ) -> tuple[Value, ...]:
     return tuple(
-        convert(_cell(array, index), column=column, where=where) for array, column in zip(arrays, columns, strict=True)
+        convert(_item(array, index), column=column, where=where) for array, column in zip(arrays, columns, strict=True)
     )
 
 
@@ -231,32 +231,32 @@ def _fetch_group(
     for batch in file.batches(group, names=names):
         next_row = first_row + batch.num_rows
         wanted = rows[bisect_left(rows, first_row) : bisect_left(rows, next_row)]
-        array = _plain(batch.column(column.name)) if wanted else None
+        array = _plain_array(batch.column(column.name)) if wanted else None
         for row in wanted:
             yield (
                 Place(start=group, stop=row),
-                convert(_cell(array, row - first_row), column=column, where=f"row {row + 1}"),
+                convert(_item(array, row - first_row), column=column, where=f"row {row + 1}"),
             )
         first_row = next_row
         if first_row > rows[-1]:
             return
 
 
-def _plain(array: pa.Array) -> pa.Array:
+def _plain_array(array: pa.Array) -> pa.Array:
     """Values without extension and dictionary; texts as bytes, since Arrow does not promise that they are UTF-8."""
     if isinstance(array.type, pa.BaseExtensionType):
-        return _plain(array.storage)
+        return _plain_array(array.storage)
     if types.is_dictionary(array.type):
-        return _plain(array.dictionary_decode())
+        return _plain_array(array.dictionary_decode())
     if types.is_string(array.type):
         return array.view(pa.binary())  # the same bytes; a cast would copy them
     if _is_text(array.type):
         return array.cast(pa.large_binary())
     if types.is_nested(array.type) or types.is_integer(array.type):
         return array
-    return _plain(array.cast(pa.string()))
+    return _plain_array(array.cast(pa.string()))
 
 
-def _cell(array: pa.Array | None, index: int) -> Any:
+def _item(array: pa.Array | None, index: int) -> Any:
     value = None if array is None else array[index].as_py()
     return decode(value) if isinstance(value, bytes) else value

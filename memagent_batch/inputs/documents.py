@@ -1,11 +1,11 @@
-"""The documents of a run: indexed once without their texts, then fetched one by one where they are read.
+"""The index of the documents: what the plan needs of each (id, hash, size, place), without its text.
 
-The index holds what the plan needs (id, hash, size, place); a text is in memory only while it is hashed or tokenised.
+A text is in memory only while it is hashed, and later while it is tokenised (`texts.py`).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -15,14 +15,7 @@ import pyarrow.compute as pc
 
 from memagent_batch.config import InputConfig, OnBadFile
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.errors import (
-    BadFileError,
-    DocumentError,
-    DocumentMissingError,
-    InputError,
-    InputUnreachableError,
-    TextUnavailableError,
-)
+from memagent_batch.errors import BadFileError, DocumentMissingError, InputError, InputUnreachableError
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
 from memagent_batch.inputs.formats import READERS, Format
@@ -33,21 +26,17 @@ from memagent_batch.masking import shown_text
 
 _INDEX_ROWS = 1024
 """Most rows of an index table."""
-_INDEX_BYTES = 4 * 1024 * 1024
-"""Most bytes of questions and carried values in an index table, about."""
+_INDEX_CHARS = 4 * 1024 * 1024
+"""Most characters of questions and carried values in an index table, about."""
 CARRY_PREFIX = "carry:"
 """Goes before the names of carried columns in the index, so that they can't collide with its own."""
-_LONG = ("question", CARRY_PREFIX)
-"""How the columns begin that may hold long values."""
 _CHECKED_CHARS = 1024 * 1024
 """Text of the first file that is read before a run starts, about, characters: some milliseconds."""
-_READ_THREADS = 16
+TEXT_THREADS = 16
 """Text files of a store that are read at once."""
-_WINDOW_BYTES = 1024 * 1024
-"""Text of the files that are read at once, about, bytes."""
 
 
-def _described(name: str, type_: pa.DataType, *, nullable: bool, description: str) -> pa.Field:
+def _column(name: str, type_: pa.DataType, *, nullable: bool, description: str) -> pa.Field:
     return pa.field(name, type_, nullable=nullable, metadata={"description": description})
 
 
@@ -56,22 +45,67 @@ _TEXT = pa.large_string()
 
 INDEX_SCHEMA = pa.schema(
     [
-        _described("document_id", _TEXT, nullable=False, description="unique id of the document"),
-        _described("document_hash", _TEXT, nullable=True, description="SHA-256 of the text, null on error"),
-        _described("path", _TEXT, nullable=False, description="path of the file on the documents' file system"),
-        _described("format", pa.string(), nullable=False, description="format of the file"),
-        _described("start", pa.int64(), nullable=False, description="row group, from 0; or first byte"),
-        _described("stop", pa.int64(), nullable=False, description="row in the group, from 0; or byte after the last"),
-        _described("num_bytes", pa.int64(), nullable=False, description="size of the text in UTF-8, bytes; 0 on error"),
-        _described("question", _TEXT, nullable=True, description="question beside the text, where asked for"),
-        _described("error", _TEXT, nullable=True, description="why the text can't be read"),
-        _described("error_type", _TEXT, nullable=True, description="kind of that error; null for a `DocumentError`"),
+        _column("document_id", _TEXT, nullable=False, description="unique id of the document"),
+        _column("document_hash", _TEXT, nullable=True, description="SHA-256 of the text, null on error"),
+        _column("path", _TEXT, nullable=False, description="path of the file on the documents' file system"),
+        _column("format", pa.string(), nullable=False, description="format of the file"),
+        _column("start", pa.int64(), nullable=False, description="row group, from 0; or first byte"),
+        _column("stop", pa.int64(), nullable=False, description="row in the group, from 0; or byte after the last"),
+        _column("num_bytes", pa.int64(), nullable=False, description="size of the text in UTF-8, bytes; 0 on error"),
+        _column("question", _TEXT, nullable=True, description="question beside the text, where asked for"),
+        _column("error", _TEXT, nullable=True, description="why the text can't be read"),
+        _column("error_type", _TEXT, nullable=True, description="kind of that error; null for a `DocumentError`"),
     ]
 )
 """One row for each document. Carried columns follow, as text, named `carry:<name>`."""
 
 
-MISSING = DocumentMissingError.__name__
+_NO_PLACE = Place(start=0, stop=0)
+"""The place of a row that stands for no document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRow:
+    """A row of the index."""
+
+    document_id: str
+    path: str = ""
+    format: Format = Format.UNKNOWN
+    place: Place = _NO_PLACE
+    document_hash: str | None = None
+    num_bytes: int = 0
+    question: str | None = None
+    error: str | None = None
+    error_type: str | None = None
+    carried: Mapping[str, str | None] = field(default_factory=dict)
+    """Values of the carried columns."""
+
+    @property
+    def long_chars(self) -> int:
+        """Characters of the values that may be long."""
+        return sum(len(value) for value in (self.question, *self.carried.values()) if value)
+
+
+def index_table(rows: Sequence[IndexRow], *, schema: pa.Schema) -> pa.Table:
+    """The rows as a table of `index_schema`."""
+    columns = {
+        "document_id": [row.document_id for row in rows],
+        "document_hash": [row.document_hash for row in rows],
+        "path": [row.path for row in rows],
+        "format": [row.format.value for row in rows],
+        "start": [row.place.start for row in rows],
+        "stop": [row.place.stop for row in rows],
+        "num_bytes": [row.num_bytes for row in rows],
+        "question": [row.question for row in rows],
+        "error": [row.error for row in rows],
+        "error_type": [row.error_type for row in rows],
+    }
+    for name in schema.names[len(INDEX_SCHEMA) :]:
+        columns[name] = [row.carried.get(name.removeprefix(CARRY_PREFIX)) for row in rows]
+    return pa.table(columns, schema=schema)
+
+
+MISSING_DOCUMENT = DocumentMissingError.__name__
 """`error_type` of rows that stand for documents which are not there."""
 BAD_FILE = BadFileError.__name__
 """`error_type` of rows that stand for files or records which can't be read."""
@@ -79,22 +113,6 @@ _MISSING_ERROR = (
     "a question is bound to this document_id, and no document has it; correct the id, put the document back, or take "
     "the question off the list"
 )
-
-
-_NOWHERE = {"path": "", "format": Format.UNKNOWN.value, "start": 0, "stop": 0, "num_bytes": 0}
-"""The place of a row that stands for no document."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedText:
-    """The text of one row of an index, or why it can't be had."""
-
-    row: int
-    """Row in the table that was given, from 0."""
-    text: str | None = None
-    """The text; None on error."""
-    error: DocumentError | TextUnavailableError | None = None
-    """What went wrong, with the text or with fetching it; None where the text is there."""
 
 
 def index_schema(settings: InputConfig) -> pa.Schema:
@@ -113,18 +131,18 @@ def index_shard(shard: Shard, *, settings: InputConfig, storage_options: Options
             gone or its store does not answer.
     """
     schema = index_schema(settings)
-    rows: list[dict[str, Any]] = []
-    num_bytes = 0
+    rows: list[IndexRow] = []
+    num_chars = 0
     num_tables = 0
     documents = Location(uri=shard.documents, storage_options=storage_options)
     for row in _index_rows(documents, shard, settings=settings):
         rows.append(row)
-        num_bytes += sum(len(value) for name, value in row.items() if value and name.startswith(_LONG))
-        if len(rows) >= _INDEX_ROWS or num_bytes >= _INDEX_BYTES:
-            yield pa.Table.from_pylist(rows, schema=schema)
-            rows, num_bytes, num_tables = [], 0, num_tables + 1
+        num_chars += row.long_chars
+        if len(rows) >= _INDEX_ROWS or num_chars >= _INDEX_CHARS:
+            yield index_table(rows, schema=schema)
+            rows, num_chars, num_tables = [], 0, num_tables + 1
     if rows or not num_tables:
-        yield pa.Table.from_pylist(rows, schema=schema)
+        yield index_table(rows, schema=schema)
 
 
 def require_first_records(shard: Shard, *, settings: InputConfig, storage_options: Options) -> None:
@@ -139,37 +157,6 @@ def require_first_records(shard: Shard, *, settings: InputConfig, storage_option
         num_chars += sum(len(value) for value in record.values if isinstance(value, str))
         if num_chars > _CHECKED_CHARS:
             return
-
-
-def fetch_texts(table: pa.Table, *, documents: Location, settings: InputConfig) -> Iterator[FetchedText]:
-    """Streams the texts of the rows of an index, each row exactly once, in the order in which the files hold them.
-
-    Each row group is read once, and one batch of it is held; of a store, some small text files are read at once. What
-    can't be read is an error of its rows only: a DocumentError where the index has it, else a TextUnavailableError,
-    since the text could be read then.
-
-    Args:
-        table: Rows of `INDEX_SCHEMA`; the columns document_hash, path, format, start, stop, num_bytes and error are
-            used.
-        documents: The documents, as they were indexed: its file system holds the paths.
-        settings: Where the texts stand in the files; as they were for the index.
-    """
-    wanted: dict[tuple[str, str], dict[Place, list[int]]] = {}
-    columns = table.select(["path", "format", "start", "stop", "error"]).to_pylist()
-    sizes = table["num_bytes"].to_pylist()
-    for row, values in enumerate(columns):
-        if values["error"] is not None:
-            yield FetchedText(row=row, error=DocumentError(values["error"]))
-            continue
-        places = wanted.setdefault((values["path"], values["format"]), {})
-        places.setdefault(Place(start=values["start"], stop=values["stop"]), []).append(row)
-    hashes = table["document_hash"].to_pylist()
-    files = [
-        _Wanted(place=documents.at(path), format=Format(of), rows=rows) for (path, of), rows in sorted(wanted.items())
-    ]
-    for file, place, value in _fetch_files(files, sizes=sizes, settings=settings):
-        for row in file.rows[place]:
-            yield _fetched(value, row=row, document_hash=hashes[row], path=file.place.uri)
 
 
 def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
@@ -198,19 +185,18 @@ def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
 
 def with_missing(index: pa.Table, document_ids: Sequence[str]) -> pa.Table:
     """The index with a row for each document that questions are bound to and that is not there."""
-    row = {**_NOWHERE, "error": _MISSING_ERROR, "error_type": MISSING}
-    rows = [{**row, "document_id": document_id} for document_id in document_ids]
-    return pa.concat_tables([index, pa.Table.from_pylist(rows, schema=index.schema)]).combine_chunks()
+    rows = [IndexRow(document_id=name, error=_MISSING_ERROR, error_type=MISSING_DOCUMENT) for name in document_ids]
+    return pa.concat_tables([index, index_table(rows, schema=index.schema)]).combine_chunks()
 
 
 def is_there(table: pa.Table) -> pa.ChunkedArray:
     """Which rows of an index, or of a plan made of it, stand for what was found: all but documents that are missing."""
-    return pc.not_equal(pc.fill_null(table["error_type"], ""), MISSING)
+    return pc.not_equal(pc.fill_null(table["error_type"], ""), MISSING_DOCUMENT)
 
 
 def is_document(table: pa.Table) -> pa.ChunkedArray:
     """Which rows stand for documents: not for missing ones, nor for files that can't be read."""
-    return pc.invert(pc.is_in(table["error_type"], pa.array([MISSING, BAD_FILE])))
+    return pc.invert(pc.is_in(table["error_type"], pa.array([MISSING_DOCUMENT, BAD_FILE])))
 
 
 def require_readable(index: pa.Table) -> None:
@@ -224,8 +210,8 @@ def require_readable(index: pa.Table) -> None:
         raise InputError(f"documents: none of the {index.num_rows} files or rows can be read: {index['error'][0]}")
 
 
-def require_said(index: pa.Table, *, questions: pa.Table, settings: InputConfig) -> None:
-    """Refuses bad files that no row could tell of: where questions stand beside the texts, theirs are lost with them.
+def require_reported(index: pa.Table, *, questions: pa.Table, settings: InputConfig) -> None:
+    """Refuses bad files that no row would report: where questions stand beside the texts, theirs are lost with them.
 
     Args:
         index: The index.
@@ -301,120 +287,54 @@ def _document_records(location: Location, *, name: str, shard: Shard, settings: 
         yield Record(place=record.place, where=record.where, values=(document_id, *record.values))
 
 
-def _index_rows(documents: Location, shard: Shard, *, settings: InputConfig) -> Iterator[dict[str, Any]]:
+def _index_rows(documents: Location, shard: Shard, *, settings: InputConfig) -> Iterator[IndexRow]:
     """Rows of the index; text files of a store are read some at once, since each takes the time of a request."""
     read = partial(_file_rows, documents, shard=shard, settings=settings)
     if documents.is_local or shard.format is not Format.TEXT:
         yield from chain.from_iterable(map(read, shard.paths, shard.names))
         return
-    with ThreadPoolExecutor(_READ_THREADS) as threads:
+    with ThreadPoolExecutor(TEXT_THREADS) as threads:
         yield from chain.from_iterable(threads.map(lambda path, name: list(read(path, name)), shard.paths, shard.names))
 
 
-def _file_rows(
-    documents: Location, path: str, name: str, *, shard: Shard, settings: InputConfig
-) -> Iterator[dict[str, Any]]:
+def _file_rows(documents: Location, path: str, name: str, *, shard: Shard, settings: InputConfig) -> Iterator[IndexRow]:
     place = documents.at(path)
-    bad = {**_NOWHERE, "path": path, "format": shard.format.value, "error_type": BAD_FILE}
+    bad = partial(IndexRow, path=path, format=shard.format, error_type=BAD_FILE)
     try:
         for record in _document_records(place, name=name, shard=shard, settings=settings):
             if record.error is None:
                 yield _index_row(record, path=path, format_=shard.format, settings=settings)
                 continue
             in_file = record.where.removeprefix(place.uri).partition(" (")[0]
-            yield {**bad, "document_id": f"{name}{in_file}", "error": shown_text(str(record.error))}
+            yield bad(document_id=f"{name}{in_file}", error=shown_text(str(record.error)))
     except InputUnreachableError:
         raise
     except InputError as error:
         if settings.on_bad_file == OnBadFile.FAIL:
             raise
         groups = f", row groups {shard.groups[0]} to {shard.groups[1] - 1}" if shard.groups else ""
-        yield {**bad, "document_id": f"{name}{groups}", "error": shown_text(str(error))}
+        yield bad(document_id=f"{name}{groups}", error=shown_text(str(error)))
 
 
-def _index_row(record: Record, *, path: str, format_: Format, settings: InputConfig) -> dict[str, Any]:
+def _index_row(record: Record, *, path: str, format_: Format, settings: InputConfig) -> IndexRow:
     document_id, text, *others = record.values
-    row = {
-        "document_id": document_id,
-        "path": path,
-        "format": format_.value,
-        "start": record.place.start,
-        "stop": record.place.stop,
-        "num_bytes": 0,
-    }
-    if settings.question_column is not None:
-        row["question"] = others.pop(0)
-    row |= dict(zip((CARRY_PREFIX + name for name in settings.carry_columns), others, strict=True))
-    if isinstance(text, str):
-        return row | {"document_hash": text_hash(text), "num_bytes": len(text.encode())}
+    question = None if settings.question_column is None else _text_or_null(others.pop(0))
     reason = text.reason if isinstance(text, Unreadable) else "the text is null"
-    return row | {"error": shown_text(f"{record.where}: {reason}")}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """What is wanted of a file."""
-
-    place: Location
-    """The file."""
-    format: Format
-    """Its format."""
-    rows: dict[Place, list[int]]
-    """Rows of the table that was given, by their place in the file."""
-
-
-def _fetch_files(
-    files: Sequence[_Wanted], *, sizes: Sequence[int], settings: InputConfig
-) -> Iterator[tuple[_Wanted, Place, Value]]:
-    with ThreadPoolExecutor(_READ_THREADS) as threads:
-        for window in _windows(files, sizes=sizes):
-            if len(window) == 1:
-                yield from ((window[0], place, value) for place, value in _fetch_file(window[0], settings=settings))
-                continue
-            texts = threads.map(lambda file: list(_fetch_file(file, settings=settings)), window)
-            for file, found in zip(window, texts, strict=True):
-                yield from ((file, place, value) for place, value in found)
-
-
-def _windows(files: Sequence[_Wanted], *, sizes: Sequence[int]) -> Iterator[list[_Wanted]]:
-    """Files to read at once: one, or text files of a store that are small together."""
-    window: list[_Wanted] = []
-    num_bytes = 0
-    for file in files:
-        size = max(sizes[row] for rows in file.rows.values() for row in rows)
-        alone = file.place.is_local or file.format is not Format.TEXT
-        if window and (alone or num_bytes + size > _WINDOW_BYTES):
-            yield window
-            window, num_bytes = [], 0
-        window.append(file)
-        num_bytes += _WINDOW_BYTES if alone else size
-    if window:
-        yield window
-
-
-def _fetch_file(file: _Wanted, *, settings: InputConfig) -> Iterator[tuple[Place, Value]]:
-    """Values at all `places`; those of a file that can't be read any more are `Unreadable`."""
-    column = Column(name=settings.text_column, kind=Kind.DOCUMENT, presence=Presence.SOME)
-    left = set(file.rows)
-    reason = "its row is gone"
-    try:
-        for place, value in READERS[file.format].fetch(file.place, column=column, places=sorted(file.rows)):
-            left.remove(place)
-            yield place, value
-    except InputError as error:
-        reason = str(error)
-    for place in sorted(left):
-        yield place, Unreadable(reason=reason)
-
-
-def _fetched(value: Value, *, row: int, document_hash: str, path: str) -> FetchedText:
-    if isinstance(value, str) and text_hash(value) == document_hash:
-        return FetchedText(row=row, text=value)
-    reason = f" ({value.reason})" if isinstance(value, Unreadable) else ""
-    error = TextUnavailableError(
-        f"{path}: the text can't be fetched, or changed since the plan was made{reason}; the next run reads it"
+    return IndexRow(
+        document_id=str(document_id),
+        path=path,
+        format=format_,
+        place=record.place,
+        document_hash=text_hash(text) if isinstance(text, str) else None,
+        num_bytes=len(text.encode()) if isinstance(text, str) else 0,
+        question=question,
+        error=None if isinstance(text, str) else shown_text(f"{record.where}: {reason}"),
+        carried=dict(zip(settings.carry_columns, map(_text_or_null, others), strict=True)),
     )
-    return FetchedText(row=row, error=error)
+
+
+def _text_or_null(value: Value) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _place_of(row: Mapping[str, Any], *, file: Location) -> str:

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 SHOWN_NAMES = 5
 """Files or documents that a line names."""
-NAMES = {Format.PARQUET: "Parquet", Format.JSONL: "JSONL", Format.CSV: "CSV", Format.ARROW: "Arrow"}
+FORMAT_NAMES = {Format.PARQUET: "Parquet", Format.JSONL: "JSONL", Format.CSV: "CSV", Format.ARROW: "Arrow"}
 """Formats of many documents a file, as people write them."""
 LEFT_OUT = (
     "a text file beside Parquet, JSONL, CSV or Arrow files is read only where --documents names it, by its path or a "
@@ -41,14 +41,14 @@ def describe(index: pa.Table, found: FoundShards) -> str:
     parts = [
         _plural(counts[format_], "text file")
         if format_ is Format.TEXT
-        else f"{counts[format_]:,} from {_plural(found.num_files(format_), f'{NAMES[format_]} file')}"
+        else f"{counts[format_]:,} from {_plural(found.num_files(format_), f'{FORMAT_NAMES[format_]} file')}"
         for format_ in Format
         if format_ in counts
     ]
     line = f"{_plural(sum(counts.values()), 'document')}: {', '.join(parts)}"
     if not found.left_out:
         return line
-    return f"{line}; left out: {_names(found.left_out)} ({LEFT_OUT})"
+    return f"{line}; left out: {_quoted(found.left_out)} ({LEFT_OUT})"
 
 
 def warn_of_bad_files(index: pa.Table) -> None:
@@ -56,7 +56,7 @@ def warn_of_bad_files(index: pa.Table) -> None:
     bad = index.filter(pc.equal(index["error_type"], BAD_FILE))["document_id"].to_pylist()
     if not bad:
         return
-    message = f"files, lines or rows that can't be read: {_names(bad)}; each has a failed row for each question that "
+    message = f"files, lines or rows that can't be read: {_quoted(bad)}; each has a failed row for each question that "
     fields = {"num_files": len(bad), "names": bad[:SHOWN_NAMES]}
     log.warning(f"{message}is asked of every document", extra={"event": EventKind.FILES_UNREADABLE, **fields})
 
@@ -65,7 +65,7 @@ def warn_of_missing(document_ids: Sequence[str]) -> None:
     """Names the first documents that questions are bound to and that are not there."""
     if not document_ids:
         return
-    message = f"documents that questions are bound to and that are not there: {_names(document_ids)}; their rows are "
+    message = f"documents that questions are bound to and that are not there: {_quoted(document_ids)}; their rows are "
     fields = {"num_documents": len(document_ids), "document_ids": list(document_ids[:SHOWN_NAMES])}
     log.warning(f"{message}failed", extra={"event": EventKind.DOCUMENTS_MISSING, **fields})
 
@@ -75,7 +75,7 @@ def _documents(index: pa.Table) -> pa.ChunkedArray:
     return index.filter(pc.not_equal(pc.fill_null(index["error_type"], ""), BAD_FILE))["format"]
 
 
-def _names(names: Sequence[str]) -> str:
+def _quoted(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:SHOWN_NAMES])
     return shown if len(names) <= SHOWN_NAMES else f"{shown} and {len(names) - SHOWN_NAMES:,} more"
 

@@ -104,7 +104,7 @@ class TextReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoReader:
-    """Stands for the reader of a file of which the format is not known."""
+    """Stands for the reader of a file in an unknown format."""
 
     def read(
         self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False

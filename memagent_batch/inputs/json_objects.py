@@ -11,6 +11,7 @@ from typing import Any
 import ijson
 import ijson.backends.python as exact
 import ijson.utils
+from pydantic import JsonValue
 
 from memagent_batch.errors import InputError
 from memagent_batch.files.errors import input_errors
@@ -18,7 +19,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.inputs.lines import json_object, open_lines
 from memagent_batch.inputs.records import BOM
 
-_BLOCK_BYTES = 1024 * 1024
+_PARSED_BYTES = 1024 * 1024
 """Most of a line that is parsed at once, where no text is longer."""
 
 _CONSTANTS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -36,7 +37,7 @@ class JsonObject:
     """Its place among the objects of the file, from 0."""
     where: str
     """The same for a person: file, record, line."""
-    value: dict[str, Any]
+    value: dict[str, JsonValue]
 
 
 def read_objects(location: Location) -> Iterator[JsonObject]:
@@ -46,7 +47,7 @@ def read_objects(location: Location) -> Iterator[JsonObject]:
         InputError: the file can't be read, or is malformed; names file, line and record.
     """
     with input_errors(location.uri), location.fs.open(location.path, "rb") as stream:
-        start = stream.read(_BLOCK_BYTES).removeprefix(BOM).lstrip()
+        start = stream.read(_PARSED_BYTES).removeprefix(BOM).lstrip()
     if start.startswith(b"["):
         yield from _array_objects(location)
         return
@@ -107,7 +108,7 @@ def _events(lines: "_Lines") -> Iterator[tuple[str, Any]]:
 
 def _blocks(lines: "_Lines") -> Iterator[bytes]:
     """The file in blocks, then an empty one, which ends the parser."""
-    yield from iter(partial(lines.read, _BLOCK_BYTES), b"")
+    yield from iter(partial(lines.read, _PARSED_BYTES), b"")
     yield b""
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
 
+from pydantic import JsonValue
+
 from memagent_batch.errors import InputError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
@@ -27,7 +29,7 @@ from memagent_batch.inputs.records import (
     refuse_missing,
 )
 
-_BLOCK_BYTES = 4 * 1024 * 1024
+_LINES_BLOCK_BYTES = 4 * 1024 * 1024
 """Size of one request to an object store, bytes."""
 _SPAN_BYTES = 16 * 1024 * 1024
 """Most bytes that are read at once for several records; a larger record is read alone."""
@@ -133,15 +135,15 @@ def open_lines(location: Location) -> Iterator[ByteLines]:
     Raises:
         InputError: the file is missing or can't be read.
     """
-    with input_errors(location.uri), location.fs.open(location.path, "rb", block_size=_BLOCK_BYTES) as file:
+    with input_errors(location.uri), location.fs.open(location.path, "rb", block_size=_LINES_BLOCK_BYTES) as file:
         yield ByteLines(stream=io.BufferedReader(file), path=location.uri)
 
 
 def line_at(location: Location, position: int) -> int:
     """Line of the file, from 1, in which the byte at `position`, from 0, stands. Reads the file up to there."""
     num_lines = 1
-    with input_errors(location.uri), location.fs.open(location.path, "rb", block_size=_BLOCK_BYTES) as file:
-        while position > 0 and (block := file.read(min(position, _BLOCK_BYTES))):
+    with input_errors(location.uri), location.fs.open(location.path, "rb", block_size=_LINES_BLOCK_BYTES) as file:
+        while position > 0 and (block := file.read(min(position, _LINES_BLOCK_BYTES))):
             num_lines += block.count(b"\n")
             position -= len(block)
     return num_lines
@@ -176,7 +178,7 @@ def _json_values(
     return tuple(convert(item.get(column.name), column=column, where=where) for column in columns)
 
 
-def json_object(line: str, *, where: str) -> dict[str, Any]:
+def json_object(line: str, *, where: str) -> dict[str, JsonValue]:
     """The object that a line of JSONL holds.
 
     Raises:

@@ -1,7 +1,7 @@
 """The questions of a run: a list asked of every document, rows bound to one document, or given on the command line."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,8 +10,8 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.formats import READERS, Format, format_of
-from memagent_batch.inputs.records import Column, Kind, Presence, Unreadable, convert
-from memagent_batch.inputs.shards import list_files
+from memagent_batch.inputs.listing import list_files
+from memagent_batch.inputs.records import Column, Kind, Presence, Unreadable, Value, convert
 
 QUESTION_SCHEMA = pa.schema(
     [
@@ -28,6 +28,16 @@ QUESTION_SCHEMA = pa.schema(
     ]
 )
 """One row for each question and the document that it is bound to, if any."""
+
+
+class QuestionRow(TypedDict):
+    """A row of `QUESTION_SCHEMA`."""
+
+    question_id: str
+    document_id: str | None
+    question: str
+    references: list[str] | None
+
 
 _QUESTION = Column(name="question", kind=Kind.TEXT, presence=Presence.EVERY)
 _COLUMNS = (
@@ -56,13 +66,13 @@ def read_questions(location: Location | None, *, ask: Sequence[str]) -> pa.Table
     Raises:
         InputError: a file, column or row can't be read, the list is empty, or a question is there twice.
     """
-    rows: dict[tuple[str, str | None], dict[str, Any]] = {}
+    rows: dict[tuple[str, str | None], QuestionRow] = {}
     places: dict[tuple[str, str | None], str] = {}
-    for where, row in _listed(location, ask=ask):
+    for where, row in _asked_rows(location, ask=ask):
         key = (row["question_id"], row["document_id"])
         if key in rows:
             raise InputError(
-                f"question_id {key[0]!r} is there twice {_bound(key[1])}: {places[key]} and {where}; "
+                f"question_id {key[0]!r} is there twice {_audience(key[1])}: {places[key]} and {where}; "
                 "give one of them another question_id, or leave it out"
             )
         rows[key], places[key] = row, where
@@ -91,18 +101,18 @@ def missing_documents(questions: pa.Table, index: pa.Table) -> list[str]:
     return names
 
 
-def _listed(location: Location | None, *, ask: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _asked_rows(location: Location | None, *, ask: Sequence[str]) -> Iterator[tuple[str, QuestionRow]]:
     """All questions with their places, for a person."""
     if location is not None:
-        yield from _read_files(location)
+        yield from _read_question_files(location)
     for number, question in enumerate(ask, start=1):
         if not question.strip():
             raise InputError(f"--ask, question {number}: it is empty; write one or leave it out")
         where = f"--ask, question {number}"
-        yield where, _row(str(convert(question, column=_QUESTION, where=where)))
+        yield where, _listed_question((None, None, convert(question, column=_QUESTION, where=where), None))
 
 
-def _read_files(location: Location) -> Iterator[tuple[str, dict[str, Any]]]:
+def _read_question_files(location: Location) -> Iterator[tuple[str, QuestionRow]]:
     for file in list_files(location):
         place = location.at(file.path)
         format_ = format_of(file.name, where=place.uri, remedy="write the questions in one of these formats")
@@ -110,14 +120,10 @@ def _read_files(location: Location) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from _read_text(place)
             continue
         for record in READERS[format_].read(place, columns=_COLUMNS, groups=None):
-            question_id, document_id, question, references = record.values
-            yield (
-                record.where,
-                _row(str(question), question_id=question_id, document_id=document_id, references=references),
-            )
+            yield record.where, _listed_question(record.values)
 
 
-def _read_text(location: Location) -> Iterator[tuple[str, dict[str, Any]]]:
+def _read_text(location: Location) -> Iterator[tuple[str, QuestionRow]]:
     """One question a line; blank lines are skipped."""
     column = Column(name="question", kind=Kind.DOCUMENT, presence=Presence.SOME)
     for record in READERS[Format.TEXT].read(location, columns=(column,), groups=None):
@@ -126,17 +132,19 @@ def _read_text(location: Location) -> Iterator[tuple[str, dict[str, Any]]]:
             raise InputError(f"{location.uri}: {text.reason}; write the file as UTF-8")
         for number, line in enumerate(str(text).split("\n"), start=1):
             if line.strip():
-                yield f"{location.uri}, line {number}", _row(line.strip())
+                yield f"{location.uri}, line {number}", _listed_question((None, None, line.strip(), None))
 
 
-def _row(
-    question: str, *, question_id: object = None, document_id: object = None, references: object = None
-) -> dict[str, Any]:
+def _listed_question(values: Sequence[Value]) -> QuestionRow:
+    """The row of a record with the values of `_COLUMNS`."""
+    question_id, document_id, question, references = values
+    if isinstance(references, str):
+        references = [references]
     return {
-        "question_id": question_id or default_question_id(question),
-        "document_id": document_id,
-        "question": question,
-        "references": [references] if isinstance(references, str) else references,
+        "question_id": str(question_id or default_question_id(str(question))),
+        "document_id": None if document_id is None else str(document_id),
+        "question": str(question),
+        "references": references if isinstance(references, list) else None,
     }
 
 
@@ -146,9 +154,9 @@ def _require_no_overlap(places: Mapping[tuple[str, str | None], str]) -> None:
         if document_id is not None and (question_id, None) in places:
             raise InputError(
                 f"question_id {question_id!r} is asked of every document ({places[question_id, None]}) and "
-                f"{_bound(document_id)} as well ({where}); give one of them another question_id"
+                f"{_audience(document_id)} as well ({where}); give one of them another question_id"
             )
 
 
-def _bound(document_id: str | None) -> str:
+def _audience(document_id: str | None) -> str:
     return "for every document" if document_id is None else f"for document_id {document_id!r}"

@@ -52,7 +52,7 @@ class Column:
     kind: Kind
     """What its values are."""
     presence: Presence
-    """Where it must have values."""
+    """Which records must have a value."""
     knob: str = ""
     """Setting that names the column, for the remedy in messages; empty where the name is fixed."""
 
@@ -157,14 +157,14 @@ def convert(value: object, *, column: Column, where: str) -> Value:
     if isinstance(value, Unreadable):
         raise InputError(f"{where}: column {column.name!r} can't be read: {value.reason}; write it as UTF-8")
     if column.kind is Kind.REFERENCES and isinstance(value, list):
-        return [_text(item, column=column, where=where) for item in value]
+        return [_require_text(item, column=column, where=where) for item in value]
     if column.kind is Kind.DOCUMENT and isinstance(value, str):
         reason = _surrogate(value)
         return Unreadable(reason=reason) if reason else value
-    return _text(value, column=column, where=where)
+    return _require_text(value, column=column, where=where)
 
 
-def _text(value: object, *, column: Column, where: str) -> str:
+def _require_text(value: object, *, column: Column, where: str) -> str:
     if column.kind is Kind.CARRIED and not isinstance(value, str):
         value = _json_text(value, column=column, where=where)
     if column.kind in (Kind.IDENTIFIER, Kind.REFERENCES) and isinstance(value, int) and not isinstance(value, bool):

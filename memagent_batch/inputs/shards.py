@@ -1,27 +1,21 @@
-"""Finds the input files and cuts them into shards, each of which one task indexes."""
+"""Cuts the input files into shards. One task indexes a shard."""
 
-import os
 import posixpath
 import re
-import stat
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter
-from pathlib import Path
-from typing import Any
 
 from fsspec.utils import glob_translate
 
 from memagent_batch.config import InputConfig, OnBadFile
 from memagent_batch.errors import InputError, InputUnreachableError
-from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.columnar import open_grouped
 from memagent_batch.inputs.formats import UNKNOWN_REMEDY, Format, format_of, is_named_text
-from memagent_batch.inputs.lake_tables import refuse_listed_tables, refuse_tables_around
+from memagent_batch.inputs.listing import InputFile, list_places
 
 _SHARD_BYTES = 128 * 1024 * 1024
 """Size that a shard is aimed at, bytes: a second or two of reading and hashing."""
@@ -31,27 +25,6 @@ _FOOTER_THREADS = 16
 """Footers of large files that are read at once."""
 _COLUMNED = frozenset({Format.PARQUET, Format.JSONL, Format.CSV, Format.ARROW})
 """Formats of many documents a file; a text file beside such a file is more likely a note than a document."""
-_MAGIC = frozenset("*?[")
-_HIDDEN = (".", "_")
-_VERSION = "?versionid="
-"""Clients of object stores cut a key here, whatever the user asked for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputFile:
-    """A file of the input."""
-
-    path: str
-    """Path on the file system of the input; `Location.at` opens it."""
-    root: str
-    """Folder that was asked for, up to its slash, or the folders of a glob before its first wildcard."""
-    size_bytes: int
-    """Size, bytes."""
-
-    @property
-    def name(self) -> str:
-        """Path below the root; the id of a text document."""
-        return self.path.removeprefix(self.root)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +83,7 @@ def find_shards(*documents: Location, settings: InputConfig) -> FoundShards:
     """
     place = documents[0]
     shards: list[Shard] = []
-    found = _by_format(_list_places(documents), place, settings=settings)
+    found = _by_format(list_places(documents), place, settings=settings)
     left_out: list[InputFile] = []
     if settings.format == "auto" and _COLUMNED & found.keys():
         texts = found.pop(Format.TEXT, [])
@@ -121,7 +94,7 @@ def find_shards(*documents: Location, settings: InputConfig) -> FoundShards:
         with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
             sizes = list(threads.map(partial(_group_bytes, place, settings=settings), large))
         for file, group_bytes in zip(large, sizes, strict=True):
-            shards.extend(_split(place, file, format_=format_, sizes=group_bytes))
+            shards.extend(_split_file(place, file, format_=format_, sizes=group_bytes))
         small = [file for file in files if not _is_large(file, format_=format_)] if large else files
         shards.extend(_packed(place, small, format_=format_))
     return FoundShards(shards=shards, left_out=tuple(file.name for file in left_out))
@@ -131,178 +104,6 @@ def _is_named(file: InputFile, documents: Iterable[Location]) -> bool:
     """Whether one of the places names the text file, by its path or by a pattern with its ending."""
     named = (place.path for place in documents if is_named_text(place.path))
     return any(path == file.path or re.fullmatch(glob_translate(path), file.path) for path in named)
-
-
-def _list_places(places: Sequence[Location]) -> list[InputFile]:
-    """Files of all places; a file that is in two of them once.
-
-    With several places, a name is the path below the folder that holds all of them, so that no two are the same, and
-    the files that a shell makes of a glob have the names that the glob itself gives.
-
-    Raises:
-        InputError: a place has no file, or is on another file system than the first.
-    """
-    if len(places) == 1:
-        return list_files(places[0])
-    files = {file.path: file for place in places for file in list_files(place)}
-    for place in places:
-        if place.fs != places[0].fs:
-            raise InputError(
-                f"documents: {places[0]} and {place} are on two file systems; copy them to one, or read each in a run "
-                "of its own"
-            )
-    roots = {file.root.rstrip("/") for file in files.values()}
-    root = "".join(f"{part}/" for part in posixpath.commonprefix([root.split("/") for root in roots]))
-    return [replace(files[path], root=root) for path in sorted(files)]
-
-
-def list_files(location: Location) -> list[InputFile]:
-    """Files of a file, folder or glob, sorted by path.
-
-    Raises:
-        InputError: there is none, one of them is no plain file or part of a lake's table, or the location can't be
-            reached.
-    """
-    with input_errors(location.uri):
-        info = _info(location)
-        path = location.path
-        if info is not None and info["type"] != "directory":
-            root = posixpath.dirname(path).rstrip("/") + "/"
-            refuse_tables_around(location, root=root, paths=())
-            return [_named_file(location, info={**info, "name": path}, root=root)]
-        if info is None and not _MAGIC & set(path):
-            raise InputError(f"{location.uri}: no such file or folder; check the path")
-        root = f"{path.rstrip('/')}/" if info is not None else _glob_root(path)
-        if location.is_local and info is not None:
-            files = [_local_file(found, root=root) for found in _walk(path)]
-        else:
-            found = location.fs.find(path, detail=True) if info is not None else _expand(location)
-            refuse_listed_tables(location, found)
-            files = [_found_file(location, info=entry, root=root) for entry in found.values() if _is_shown(entry, root)]
-        is_whole = info is not None and not location.is_local  # hidden names were listed too
-        refuse_tables_around(location, root=root, paths=() if is_whole else [file.path for file in files])
-    if not files:
-        raise InputError(f"{location.uri} holds no files (hidden ones and names that start with _ are left out)")
-    return sorted(files, key=attrgetter("path"))
-
-
-def _info(location: Location) -> Mapping[str, Any] | None:
-    """What is at the location itself; None where nothing is. The first touch of its file system.
-
-    Raises:
-        InputError: there is no such file system, or not with these options.
-    """
-    try:
-        info: Mapping[str, Any] = location.fs.info(location.path)
-    except FileNotFoundError as error:
-        if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
-            raise InputError(f"{location.uri} can't be reached: {error.__cause__}; check the address") from error
-        return None
-    except (ValueError, TypeError) as error:
-        raise InputError(
-            f"{location.uri}: its file system can't be used ({error}); check the protocol and --storage-options"
-        ) from error
-    return info
-
-
-def _expand(location: Location) -> dict[str, Mapping[str, Any]]:
-    """What a glob matches; folders with all below them, so that no document is left out unseen.
-
-    Raises:
-        InputError: the pattern is malformed.
-    """
-    found: dict[str, Mapping[str, Any]] = {}
-    try:
-        matches = location.fs.glob(location.path, detail=True)
-    except ValueError as error:
-        raise InputError(f"{location.uri}: {error}; correct the pattern") from error
-    for path, info in matches.items():
-        found.update(location.fs.find(path, detail=True) if info["type"] == "directory" else {path: info})
-    return found
-
-
-def _glob_root(path: str) -> str:
-    """The folders of a glob before its first wildcard, up to a slash."""
-    parts = path.split("/")
-    fixed = next(index for index, part in enumerate(parts) if _MAGIC & set(part))
-    return "".join(f"{part}/" for part in parts[:fixed])
-
-
-def _is_shown(info: Mapping[str, Any], root: str) -> bool:
-    parts = str(info["name"]).removeprefix(root).split("/")
-    return bool(parts[-1]) and not any(part.startswith(_HIDDEN) for part in parts)
-
-
-def _walk(folder: str) -> Iterator[str]:
-    """Paths of what is in a folder of this machine and in all below it, hidden names left out.
-
-    The file system's own listing would make a mapping of each of a million files, and leave out what it can't list.
-    """
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith(_HIDDEN):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                yield from _walk(entry.path)
-            else:
-                yield entry.path
-
-
-def _named_file(location: Location, *, info: Mapping[str, Any], root: str) -> InputFile:
-    """The one file that the user named; as it is named, it may be a link to anywhere."""
-    if info["type"] != "file":
-        raise InputError(f"{location.uri} is {_kind(info)}, not a file; write its content to a file")
-    return _input_file(str(info["name"]), root=root, size_bytes=int(info.get("size") or 0))
-
-
-def _found_file(location: Location, *, info: Mapping[str, Any], root: str) -> InputFile:
-    """A file that a listing found."""
-    name = str(info["name"])
-    if location.is_local:
-        return _local_file(name, root=root)
-    if _VERSION in name.lower():
-        raise InputError(f"{name!r}: a client takes {_VERSION!r} in a key for a version of another key; rename it")
-    if info["type"] != "file":
-        info = location.fs.info(name)
-        if info["type"] != "file":
-            raise InputError(f"{name!r} is {_kind(info)}, not a file; move it away")
-    return _input_file(name, root=root, size_bytes=int(info.get("size") or 0))
-
-
-def _local_file(path: str, *, root: str) -> InputFile:
-    """A file that a listing of this machine found.
-
-    Raises:
-        InputError: it would never end, or leads out of the folder that was asked for; names it.
-    """
-    status = os.lstat(path)
-    if stat.S_ISLNK(status.st_mode):
-        target = Path(path).resolve()
-        if not target.exists():
-            raise InputError(f"{path!r} is a link to {str(target)!r}, which is not there; remove it")
-        status = target.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise InputError(f"{path!r} is a link to a folder; name that folder itself, or copy it here")
-        if not target.is_relative_to(Path(root).resolve()):
-            raise InputError(
-                f"{path!r} is a link to {str(target)!r}, which is not in {root!r}; copy the file here, or remove the "
-                "link"
-            )
-    if not stat.S_ISREG(status.st_mode):
-        raise InputError(f"{path!r} is {_kind({'mode': status.st_mode})}, not a file; move it away")
-    return _input_file(path, root=root, size_bytes=status.st_size)
-
-
-def _kind(info: Mapping[str, Any]) -> str:
-    """What stands where a file should, for a person."""
-    kinds = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
-    return kinds.get(stat.S_IFMT(int(info.get("mode") or 0)), f"of the kind {info.get('type', 'other')!r}")
-
-
-def _input_file(path: str, *, root: str, size_bytes: int) -> InputFile:
-    if any("\ud800" <= character <= "\udfff" for character in path):
-        raise InputError(f"the file name {path!r} is not valid UTF-8; rename it")
-    return InputFile(path=path, root=root, size_bytes=size_bytes)
 
 
 def _by_format(
@@ -346,7 +147,7 @@ def _group_bytes(documents: Location, file: InputFile, *, settings: InputConfig)
         return (file.size_bytes,)
 
 
-def _split(documents: Location, file: InputFile, *, format_: Format, sizes: Sequence[int]) -> Iterator[Shard]:
+def _split_file(documents: Location, file: InputFile, *, format_: Format, sizes: Sequence[int]) -> Iterator[Shard]:
     """Shards of a large file, of as many row groups as come to `_SHARD_BYTES`."""
     start = 0
     num_bytes = 0

@@ -1,4 +1,4 @@
-"""Reads the turn log: what is done, what was begun, and where it stands. Holds keys and file numbers, never texts."""
+"""Reads the turn log: which readings have ended or begun, and in which files. Holds keys and file names, no texts."""
 
 import sys
 from collections import defaultdict
@@ -17,15 +17,14 @@ from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.errors import storage_errors, table_errors
 from memagent_batch.files.location import Location
-from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
+from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG, OutcomeRow, TurnRow
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER
 
-READ_THREADS = 16
+LOG_THREADS = 16
 """Log files read at once, in a request each: enough to keep a core busy where a store answers in 50 ms."""
 
 ReadingKey = tuple[str, str, int]
 """Document hash, question hash, sample: an address under one reader fingerprint."""
-
 
 TurnsKey = tuple[str, str]
 """Document hash, and question hash (or the hash of the list that the turns are shared by): where turns stand."""
@@ -33,16 +32,23 @@ TurnsKey = tuple[str, str]
 Row = dict[str, Any]
 """A row of a table by column name."""
 
-Rank = tuple[bool, str, float]
-"""Order among outcomes of one address, the one that stands last: a class, the run's id, seconds inside the run."""
+OutcomeRank = tuple[bool, str, float]
+"""Order among outcomes of one address: a class, the run's id, seconds inside the run. The highest one counts."""
 
 TurnRank = tuple[bool, str, bool, float]
-"""The same among turns: a class, the run's id, whether its writer ended the reading, seconds inside the run."""
+"""Order among turns of one path: a class, the run's id, whether its writer ended the reading, seconds in the run."""
+
+
+class StandingOutcome(OutcomeRow):
+    """The row of the outcome log that counts for a reading."""
+
+    line: str
+    """Run and writer of its file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedOutcome:
-    """Where the outcome that stands for a reading is kept."""
+    """Where the outcome of a reading is kept."""
 
     status: Status
     """How the reading ended."""
@@ -57,7 +63,7 @@ class TurnIndex:
     """What a log holds under one reader fingerprint."""
 
     reader_fingerprint: str
-    """The reader that is asked about; other readers' turns are passed over."""
+    """The reader; turns of other readers are left out."""
     outcomes: dict[ReadingKey, LoggedOutcome] = field(default_factory=dict)
     """Readings that ended."""
     turn_files: dict[TurnsKey, list[str]] = field(default_factory=dict)
@@ -71,7 +77,7 @@ def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
         OutputError: a log file can't be read; names it.
     """
     index = TurnIndex(reader_fingerprint=reader_fingerprint)
-    best: dict[ReadingKey, Rank] = {}
+    best: dict[ReadingKey, OutcomeRank] = {}
     keys = ["document_hash", "question_hash", "sample", "status", "finished_at", "run_id"]
     for file, table in _read_all(output / OUTCOMES_FOLDER, columns=keys, reader_fingerprint=reader_fingerprint):
         for row in table.to_pylist():
@@ -86,7 +92,7 @@ def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
 
 
 def scan_turn_files(output: Location, *, reader_fingerprint: str, begins: str = "") -> dict[str, list[str]]:
-    """Turn files by document hash; of all files, or of those whose names begin so: with a run's id, or a writer's name.
+    """Turn files by document hash: of all files, or of files that a run or a writer wrote.
 
     Raises:
         OutputError: a log file can't be read; names it.
@@ -144,26 +150,27 @@ def read_outcomes(
     *,
     reader_fingerprint: str,
     document_hashes: Sequence[str] | None = None,
-) -> dict[ReadingKey, Row]:
-    """The outcome rows in these files that stand, one for each reading, each with its `line`; see `_outcome_rank`.
+) -> dict[ReadingKey, StandingOutcome]:
+    """The outcome rows in these files that count, one for each reading; see `_outcome_rank`.
 
     Args:
         output: The run's location.
         files: Outcome files.
-        reader_fingerprint: Whose outcomes are taken.
-        document_hashes: Of which documents; of all by default.
+        reader_fingerprint: The reader.
+        document_hashes: The documents; all by default.
     """
-    rows: dict[ReadingKey, Row] = {}
+    rows: dict[ReadingKey, StandingOutcome] = {}
     files = list(files)
     wanted = None if document_hashes is None else pa.array(document_hashes, pa.string())
-    tables = _read_files(
+    tables = _read_log_files(
         output, files, columns=OUTCOME_LOG.names, reader_fingerprint=reader_fingerprint, document_hashes=wanted
     )
     for file, table in zip(files, tables, strict=True):
         for row in table.to_pylist():
             key = (row["document_hash"], row["question_hash"], row["sample"])
             if key not in rows or _outcome_rank(row) > _outcome_rank(rows[key]):
-                rows[key] = {**row, "line": _line(file)}
+                rows[key] = row
+                row["line"] = _log_line(file)
     return rows
 
 
@@ -175,7 +182,7 @@ def read_turns(
     document_hashes: Sequence[str],
     ended_by: Mapping[ReadingKey, str] = MappingProxyType({}),
     with_tokens: bool = True,
-) -> dict[ReadingKey, dict[str, Row]]:
+) -> dict[ReadingKey, dict[str, TurnRow]]:
     """The turns of these documents in these files, by reading and turn path.
 
     Rows are of `TURN_LOG`; without tokens, `num_tokens` stands for token_ids and logprobs, which take most room.
@@ -184,21 +191,23 @@ def read_turns(
     Args:
         output: the run's location.
         files: log files of turns.
-        reader_fingerprint: whose turns.
-        document_hashes: of which documents.
-        ended_by: the `line` of the outcome that ended a reading, where one did; later runs' turns had no part in it.
+        reader_fingerprint: the reader.
+        document_hashes: the documents.
+        ended_by: the `line` of the outcome that ended a reading; turns of later runs had no part in it.
         with_tokens: whether token_ids and logprobs are read.
     """
-    readings: dict[ReadingKey, dict[str, Row]] = defaultdict(dict)
+    readings: dict[ReadingKey, dict[str, TurnRow]] = defaultdict(dict)
     wanted = pa.array(document_hashes, pa.string())
     names = [name for name in TURN_LOG.names if with_tokens or name != "logprobs"]
     ranks: dict[tuple[ReadingKey, str], TurnRank] = {}
     files = list(files)
-    tables = _read_files(output, files, columns=names, reader_fingerprint=reader_fingerprint, document_hashes=wanted)
+    tables = _read_log_files(
+        output, files, columns=names, reader_fingerprint=reader_fingerprint, document_hashes=wanted
+    )
     for file, table in zip(files, tables, strict=True):
-        for row in (table if with_tokens else _counted(table)).to_pylist():
+        for row in (table if with_tokens else _without_tokens(table)).to_pylist():
             key = (row["document_hash"], row["question_hash"], row["sample"])
-            rank = _turn_rank(row, line=_line(file), ended_by=ended_by.get(key))
+            rank = _turn_rank(row, line=_log_line(file), ended_by=ended_by.get(key))
             place = (key, row["path"])
             if place not in ranks or rank > ranks[place]:
                 ranks[place] = rank
@@ -206,7 +215,7 @@ def read_turns(
     return readings
 
 
-def _counted(table: pa.Table) -> pa.Table:
+def _without_tokens(table: pa.Table) -> pa.Table:
     num_tokens = pc.list_value_length(table["token_ids"])
     return table.drop_columns(["token_ids"]).append_column("num_tokens", num_tokens)
 
@@ -216,27 +225,27 @@ def reading_key(address: ReadingAddress) -> ReadingKey:
     return (address.document_hash, address.question_hash, address.sample)
 
 
-def _outcome_rank(row: Row) -> Rank:
-    """The highest stands: `ok` before `failed`; of several runs the last one's; inside a run the first `ok`.
+def _outcome_rank(row: OutcomeRow) -> OutcomeRank:
+    """The rank of an outcome: `ok` above `failed`, then the last run; in a run the first `ok`, or the last failure.
 
-    What an attempt that was superseded writes late changes nothing so. Of failures of one run, the last one stands.
+    So a late write of an attempt that was superseded changes nothing.
     """
     finished_at = row["finished_at"].timestamp()
     is_ok = row["status"] == Status.OK
     return (is_ok, row["run_id"], -finished_at if is_ok else finished_at)
 
 
-def _turn_rank(row: Row, *, line: str, ended_by: str | None) -> TurnRank:
-    """The highest stands: the last run's, up to the one that ended the reading; in it its writer's, then the first.
+def _turn_rank(row: TurnRow, *, line: str, ended_by: str | None) -> TurnRank:
+    """The rank of a turn: the last run up to the one that ended the reading; in it that writer, then the first turn.
 
     A run replays what earlier runs logged and asks for the rest, and so does a reader that replaces one which was cut
-    off: these are the turns that the reading really went by.
+    off. The turns of highest rank are the ones that the reading used.
     """
-    is_of_then = ended_by is None or row["run_id"] <= ended_by  # a line begins with its run's id
-    return (is_of_then, row["run_id"], line == ended_by, -row["finished_at"].timestamp())
+    had_part = ended_by is None or row["run_id"] <= ended_by  # a line begins with its run's id
+    return (had_part, row["run_id"], line == ended_by, -row["finished_at"].timestamp())
 
 
-def _line(file: str) -> str:
+def _log_line(file: str) -> str:
     """Run and writer of a log file: its name without the number."""
     return file.rpartition("/")[2].rpartition("-")[0]
 
@@ -249,11 +258,11 @@ def _read_all(
         paths = folder.files(begins=next(iter(begins)) if len(begins) == 1 else "")
     files = [path for path in paths if path.endswith(".parquet") and path.rsplit("/", 1)[-1].startswith(tuple(begins))]
     yield from zip(
-        files, _read_files(folder, files, columns=columns, reader_fingerprint=reader_fingerprint), strict=True
+        files, _read_log_files(folder, files, columns=columns, reader_fingerprint=reader_fingerprint), strict=True
     )
 
 
-def _read_files(
+def _read_log_files(
     folder: Location,
     files: Iterable[str],
     *,
@@ -262,17 +271,17 @@ def _read_files(
     document_hashes: pa.Array | None = None,
 ) -> Iterator[pa.Table]:
     read = partial(
-        _read_file,
+        _read_log_file,
         folder,
         columns=columns,
         reader_fingerprint=reader_fingerprint,
         document_hashes=document_hashes,
     )
-    with ThreadPoolExecutor(READ_THREADS) as threads:
+    with ThreadPoolExecutor(LOG_THREADS) as threads:
         yield from threads.map(read, files)
 
 
-def _read_file(
+def _read_log_file(
     folder: Location, path: str, *, columns: list[str], reader_fingerprint: str, document_hashes: pa.Array | None
 ) -> pa.Table:
     wanted = list(dict.fromkeys([*columns, "reader_fingerprint"]))

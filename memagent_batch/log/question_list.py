@@ -6,7 +6,7 @@ that reads the whole list for its ten thousand would make the tables quadratic.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,21 @@ from memagent_batch.files.parquet import parquet_bytes, read_parquet
 
 ASKED_FOLDER = "log/questions"
 ASKED_COLUMN = "asked"
-"""Of a part of the tables: the questions that no earlier document of it brought, with their rows of the list."""
+"""Column of a part: the questions that no earlier document of the part has brought, with their rows of the list."""
 _ROW = "row"
 LIST_HASH = "list_hash"
 """Column with the hash of the list that a question is read with; there only where lists are read in one pass."""
+
+
+class AskedQuestion(TypedDict):
+    """A row of the question list (`Plan.hashed_questions`)."""
+
+    question_id: str
+    document_id: str | None
+    question: str
+    references: list[str] | None
+    question_hash: str
+    list_hash: NotRequired[str]
 
 
 def write_asked(output: Location, questions: pa.Table, *, run_id: str) -> None:
@@ -55,7 +66,7 @@ def with_asked(documents: pa.Table, asked: Sequence[Sequence[int]], *, questions
     return documents.append_column(ASKED_COLUMN, lists)
 
 
-def asked_in(part: pa.Table) -> dict[int, dict[str, Any]]:
+def asked_in(part: pa.Table) -> dict[int, AskedQuestion]:
     """The questions of a part by their rows of the question list, which `readings` name."""
     rows = pc.list_flatten(part[ASKED_COLUMN]).to_pylist()
     return {row.pop(_ROW): row for row in rows}

@@ -1,5 +1,9 @@
 """Schemas of the turn log: one row for each finished turn, one for each reading that ended."""
 
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NotRequired, TypedDict
+
 import pyarrow as pa
 
 from memagent_batch.files.columns import TIMESTAMP, column
@@ -89,3 +93,65 @@ TURN_LOG = pa.schema(
 
 OUTCOME_LOG = pa.schema([RUN_ID, *ADDRESS, STATUS, *RESULT, *PROVENANCE])
 """One row for each reading that ended."""
+
+
+class AddressRow(TypedDict):
+    """`ADDRESS` as a row."""
+
+    document_hash: str
+    question_hash: str
+    sample: int
+    reader_fingerprint: str
+
+
+class TurnRow(AddressRow):
+    """A row of `TURN_LOG`. A table that is read without tokens has their number instead of tokens and `logprobs`."""
+
+    run_id: str
+    path: str
+    turn: int | None
+    kind: str
+    chunk_index: int | None
+    token_start: int | None
+    token_end: int | None
+    char_start: int | None
+    char_end: int | None
+    prompt_hash: str
+    token_ids: Sequence[int]
+    text: str
+    logprobs: Sequence[float] | None
+    finish_reason: str
+    num_prompt_tokens: int
+    num_cached_prompt_tokens: int
+    engine_seconds: float
+    finished_at: datetime
+    num_tokens: NotRequired[int]
+
+
+class ResultRow(TypedDict):
+    """How a reading ended: a row of `OUTCOME_LOG` without run and address."""
+
+    status: str
+    response: str | None
+    memory: str | None
+    finish_reason: str | None
+    memory_truncations: int
+    num_document_tokens: int | None
+    num_chunks: int | None
+    num_turns: int
+    num_replayed_turns: int
+    num_prompt_tokens: int
+    num_cached_prompt_tokens: int
+    num_completion_tokens: int
+    engine_seconds: float
+    started_at: datetime | None
+    finished_at: datetime
+    model: str
+    error_type: str | None
+    error_message: str | None
+
+
+class OutcomeRow(AddressRow, ResultRow):
+    """A row of `OUTCOME_LOG`."""
+
+    run_id: str

@@ -9,9 +9,8 @@ import contextlib
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pyarrow as pa
 
@@ -21,7 +20,7 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import LogRowError, StorageError, StorageOutageError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
+from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG, OutcomeRow, ResultRow, TurnRow
 
 TURNS_FOLDER = "log/turns"
 OUTCOMES_FOLDER = "log/outcomes"
@@ -33,6 +32,16 @@ FIRST_PAUSE_SECONDS = 0.5
 """Pause before a failed flush is tried again; doubled each time."""
 LONGEST_PAUSE_SECONDS = 15.0
 """Doubling stops here: a store that comes back is found soon."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _UnwrittenRows:
+    """Rows that wait for a flush."""
+
+    turns: list[TurnRow] = field(default_factory=list)
+    outcomes: list[OutcomeRow] = field(default_factory=list)
+    num_bytes: int = 0
+    """What they take, about."""
 
 
 class TurnLogWriter:
@@ -49,9 +58,7 @@ class TurnLogWriter:
         self._run_id = run_id
         self._name = f"{run_id}-{writer_id}"
         self._settings = settings
-        self._turns: list[dict[str, Any]] = []
-        self._outcomes: list[dict[str, Any]] = []
-        self._pending_bytes = 0
+        self._unwritten = _UnwrittenRows()
         self._number = 0
         self._flushing_bytes = 0
         self._room = asyncio.Event()
@@ -71,37 +78,21 @@ class TurnLogWriter:
         Raises:
             LogRowError: the turn does not fit the log; it concerns its reading alone.
         """
-        span = asdict(prompt.span) if prompt.span else dict.fromkeys(SPAN_COLUMNS)
-        self._append(
-            self._turns,
-            {
-                **asdict(address),
-                "path": prompt.path,
-                "turn": prompt.number,
-                "kind": prompt.kind,
-                **{SPAN_COLUMNS.get(name, name): value for name, value in span.items()},
-                "prompt_hash": token_hash(prompt.token_ids),
-                "token_ids": completion.token_ids,
-                "text": completion.text,
-                "logprobs": completion.logprobs,
-                "finish_reason": completion.finish_reason,
-                "num_prompt_tokens": completion.num_prompt_tokens,
-                "num_cached_prompt_tokens": completion.num_cached_prompt_tokens,
-                "engine_seconds": completion.engine_seconds,
-                "finished_at": datetime.now(UTC),
-            },
-            schema=TURN_LOG,
-            num_bytes=ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text),
-        )
+        row = turn_row(address, prompt, completion, run_id=self._run_id)
+        self._require_writable(row, schema=TURN_LOG)
+        self._unwritten.turns.append(row)
+        self._grow(ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text))
 
-    async def record_outcome(self, address: ReadingAddress, result: Mapping[str, Any]) -> None:
+    async def record_outcome(self, address: ReadingAddress, result: ResultRow) -> None:
         """Takes a reading's end and returns when it is durable.
 
         Raises:
-            LogRowError: the outcome does not fit the log; `require_outcome` tells so before.
+            LogRowError: the outcome does not fit the log; `require_outcome` checks that before.
         """
-        row = {**asdict(address), **result}
-        self._append(self._outcomes, row, schema=OUTCOME_LOG, num_bytes=2 * ROW_BYTES)
+        row = outcome_row(address, result, run_id=self._run_id)
+        self._require_writable(row, schema=OUTCOME_LOG)
+        self._unwritten.outcomes.append(row)
+        self._grow(2 * ROW_BYTES)
         await self._durable()
 
     async def room(self) -> None:
@@ -128,13 +119,15 @@ class TurnLogWriter:
         """Writes what waits; the last call."""
         await self.flush()
 
-    def _append(self, rows: list[dict[str, Any]], row: dict[str, Any], *, schema: pa.Schema, num_bytes: int) -> None:
+    def _require_writable(self, row: TurnRow | OutcomeRow, *, schema: pa.Schema) -> None:
         if self._error:
             raise self._error
         _require_row(row, schema=schema)
-        rows.append({"run_id": self._run_id, **row})
-        self._pending_bytes += num_bytes
-        if self._pending_bytes >= self._settings.flush_bytes:
+
+    def _grow(self, num_bytes: int) -> None:
+        """Counts a row that waits, and begins to flush."""
+        self._unwritten.num_bytes += num_bytes
+        if self._unwritten.num_bytes >= self._settings.flush_bytes:
             self._wake.set()
         self._open_or_close_room()
         if self._task is None or self._task.done():
@@ -147,29 +140,28 @@ class TurnLogWriter:
         await asyncio.shield(self._flushed)
 
     def _open_or_close_room(self) -> None:
-        waiting = self._pending_bytes + self._flushing_bytes
+        waiting = self._unwritten.num_bytes + self._flushing_bytes
         if self._error or waiting < ROOM_FLUSHES * self._settings.flush_bytes:
             self._room.set()
         else:
             self._room.clear()
 
     async def _flush_until_empty(self) -> None:
-        while self._turns or self._outcomes or self._flushed:
+        while self._unwritten.turns or self._unwritten.outcomes or self._flushed:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), timeout=self._settings.flush_seconds)
             self._wake.clear()
             await self._flush()
 
     async def _flush(self) -> None:
-        turns, self._turns = self._turns, []
-        outcomes, self._outcomes = self._outcomes, []
+        rows, self._unwritten = self._unwritten, _UnwrittenRows()
         flushed, self._flushed = self._flushed, None
-        self._flushing_bytes, self._pending_bytes = self._pending_bytes, 0
+        self._flushing_bytes = rows.num_bytes
         self._number += 1
         if self._error is None:  # after a failed flush an outcome would be kept without its turns
             try:
-                self._error = await self._failure_at_last(turns, outcomes, self._number)
-            except Exception as error:  # noqa: BLE001 - whatever ends a flush, nobody may wait for it for ever
+                self._error = await self._failure_at_last(rows, self._number)
+            except Exception as error:  # noqa: BLE001 - nobody may wait for ever for a flush that failed
                 self._error = StorageError(f"the log of {self._name} can't be written: {type(error).__name__}: {error}")
         self._flushing_bytes = 0
         self._open_or_close_room()
@@ -178,13 +170,11 @@ class TurnLogWriter:
         elif flushed:
             flushed.set_result(None)
 
-    async def _failure_at_last(
-        self, turns: list[dict[str, Any]], outcomes: list[dict[str, Any]], number: int
-    ) -> StorageError | None:
-        """Writes the rows, again and again through an outage; what kept them from being written in the end."""
+    async def _failure_at_last(self, rows: _UnwrittenRows, number: int) -> StorageError | None:
+        """Writes the rows, and tries again through an outage; returns what kept them from being written in the end."""
         began, pause_seconds = time.monotonic(), FIRST_PAUSE_SECONDS
         while True:
-            error = await asyncio.to_thread(self._failure, turns, outcomes, number)
+            error = await asyncio.to_thread(self._failure, rows, number)
             if not isinstance(error, StorageOutageError):
                 return error
             if time.monotonic() - began + pause_seconds > self._settings.outage_seconds:
@@ -192,34 +182,78 @@ class TurnLogWriter:
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 
-    def _failure(self, turns: list[dict[str, Any]], outcomes: list[dict[str, Any]], number: int) -> StorageError | None:
-        """Writes the rows; what kept them from being written."""
+    def _failure(self, rows: _UnwrittenRows, number: int) -> StorageError | None:
+        """Writes the rows; returns what kept them from being written."""
         try:
-            self._write(turns, outcomes, number)
+            self._write_files(rows, number)
         except StorageError as error:
             return error
         return None
 
-    def _write(self, turns: list[dict[str, Any]], outcomes: list[dict[str, Any]], number: int) -> None:
+    def _write_files(self, rows: _UnwrittenRows, number: int) -> None:
         """Turns first: an outcome is never there without the turns that explain it."""
-        for folder, rows, schema in ((TURNS_FOLDER, turns, TURN_LOG), (OUTCOMES_FOLDER, outcomes, OUTCOME_LOG)):
-            if rows:
-                data = parquet_bytes(pa.Table.from_pylist(rows, schema=schema))
+        for folder, written, schema in (
+            (TURNS_FOLDER, rows.turns, TURN_LOG),
+            (OUTCOMES_FOLDER, rows.outcomes, OUTCOME_LOG),
+        ):
+            if written:
+                data = parquet_bytes(pa.Table.from_pylist(written, schema=schema))
                 (self._output / f"{folder}/{self._name}-{number:06d}.parquet").write_bytes(data)
                 self.num_bytes += len(data)
         self.num_flushes += 1
 
 
-def require_outcome(address: ReadingAddress, result: Mapping[str, Any]) -> None:
+def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *, run_id: str) -> TurnRow:
+    """The row of a turn that has just ended."""
+    span = prompt.span
+    return {
+        "run_id": run_id,
+        "document_hash": address.document_hash,
+        "question_hash": address.question_hash,
+        "sample": address.sample,
+        "reader_fingerprint": address.reader_fingerprint,
+        "path": prompt.path,
+        "turn": prompt.number,
+        "kind": prompt.kind,
+        "chunk_index": span.index if span else None,
+        "token_start": span.token_start if span else None,
+        "token_end": span.token_end if span else None,
+        "char_start": span.char_start if span else None,
+        "char_end": span.char_end if span else None,
+        "prompt_hash": token_hash(prompt.token_ids),
+        "token_ids": completion.token_ids,
+        "text": completion.text,
+        "logprobs": completion.logprobs,
+        "finish_reason": completion.finish_reason,
+        "num_prompt_tokens": completion.num_prompt_tokens,
+        "num_cached_prompt_tokens": completion.num_cached_prompt_tokens,
+        "engine_seconds": completion.engine_seconds,
+        "finished_at": datetime.now(UTC),
+    }
+
+
+def outcome_row(address: ReadingAddress, result: ResultRow, *, run_id: str) -> OutcomeRow:
+    """The row of a reading that has ended."""
+    return {
+        "run_id": run_id,
+        "document_hash": address.document_hash,
+        "question_hash": address.question_hash,
+        "sample": address.sample,
+        "reader_fingerprint": address.reader_fingerprint,
+        **result,
+    }
+
+
+def require_outcome(address: ReadingAddress, result: ResultRow) -> None:
     """Refuses an outcome that the log can't hold.
 
     Raises:
         LogRowError: names the column.
     """
-    _require_row({**asdict(address), **result}, schema=OUTCOME_LOG)
+    _require_row(outcome_row(address, result, run_id=""), schema=OUTCOME_LOG)
 
 
-def _require_row(row: Mapping[str, Any], *, schema: pa.Schema) -> None:
+def _require_row(row: Mapping[str, object], *, schema: pa.Schema) -> None:
     """One row that does not fit would keep all the others of its file from being written."""
     for column in schema:
         value = row.get(column.name)
@@ -235,14 +269,6 @@ def _require_row(row: Mapping[str, Any], *, schema: pa.Schema) -> None:
 
 OWN_COLUMNS = frozenset({"run_id", "prompt_hash", *ReadingAddress.__dataclass_fields__})
 """Columns that this project alone fills; the others hold what engines and policies bring."""
-SPAN_COLUMNS = {
-    "index": "chunk_index",
-    "token_start": "token_start",
-    "token_end": "token_end",
-    "char_start": "char_start",
-    "char_end": "char_end",
-}
-"""Fields of a ChunkSpan and the columns that hold them."""
 
 
 def new_run_id(*, after: str = "") -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-WORDS = r"(?u)\w+"
+WORD_PATTERN = r"(?u)\w+"
 """A word: letters, digits and underscores; single ones too, so that no number or initial is lost."""
 
 
@@ -31,6 +31,6 @@ class Bm25:
 
         decoded = [self.decode(list(token_ids)) for token_ids in texts]
         words: list[list[str]] = bm25s.tokenize(
-            decoded, token_pattern=WORDS, stopwords=None, return_ids=False, show_progress=False
+            decoded, token_pattern=WORD_PATTERN, stopwords=None, return_ids=False, show_progress=False
         )
         return words

@@ -1,4 +1,4 @@
-"""As `overwrite`, with a gate: a chunk that says nothing new costs one word, and the memory stays, token for token."""
+"""The policy `overwrite` with a gate: where a chunk says nothing new, a turn costs one word, and the memory stays."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -53,10 +53,10 @@ class RetrievePolicy(DirectPolicy):
         scores = rank([passage.token_ids for passage in passages], question)
         ranked = sorted(range(len(passages)), key=lambda index: (-scores[index], index))
         num_shown = max(self.chunk_tokens // (self.passage_tokens + gap_tokens), 1)
-        return _joined([passages.windows[index] for index in ranked[:num_shown]])
+        return _join_windows([passages.windows[index] for index in ranked[:num_shown]])
 
 
-def _joined(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _join_windows(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
     joined: list[tuple[int, int]] = []
     for start, end in sorted(windows):
         if joined and start <= joined[-1][1]:

@@ -18,7 +18,7 @@ KEYS = (*REQUIRED_KEYS, "direct", "keep_word", "merge", "note")
 """Keys that a prompt set file may have."""
 
 FORM_KEYS = frozenset({"answers", "direct"})
-"""Of these, the ones that hold a text for each answer form."""
+"""Keys that hold a text for each answer form."""
 
 HOW_TO_IMPORT = "`memagent prompts import FILE` makes a prompt set file from the official MemAgent code"
 """The remedy that errors name."""
@@ -34,7 +34,7 @@ def load_prompt_set(name_or_path: str) -> PromptSet:
         return BUILT_IN_PROMPTS[name_or_path]
     path = Path(name_or_path)
     if path.is_file():
-        return _parse(_load(path), place=f"prompt set file {path}")
+        return _parse(_load_file(path), place=f"prompt set file {path}")
     built_in = ", ".join(sorted(BUILT_IN_PROMPTS))
     raise PromptSetError(
         f"prompt_set: {name_or_path!r} is neither a built-in prompt set ({built_in}) nor a file; {HOW_TO_IMPORT}"
@@ -88,7 +88,7 @@ def read_prompt_file(path: Path) -> str:
         raise PromptSetError(f"{path} can't be read: {error.strerror}") from error
 
 
-def _load(path: Path) -> Any:
+def _load_file(path: Path) -> Any:
     """What the file says: YAML where the name ends so, else JSON."""
     text = read_prompt_file(path)
     if path.suffix == ".py":
@@ -105,10 +105,10 @@ def _parse(content: Any, *, place: str) -> PromptSet:
         raise PromptSetError(f"{place}: must hold a mapping with the keys {', '.join(KEYS)}")
     _require_keys(content, place=place)
     given = [key for key in KEYS if key in content]
-    texts: dict[str, Any] = {key: _text(content[key], place=f"{place}, {key}") for key in given if key not in FORM_KEYS}
+    texts: Any = {key: _required_text(content[key], place=f"{place}, {key}") for key in given if key not in FORM_KEYS}
     if not texts["name"].strip():
         raise PromptSetError(f"{place}, name: is empty; give the set a name")
-    forms: dict[str, Any] = {key: _forms(content[key], place=f"{place}, {key}") for key in given if key in FORM_KEYS}
+    forms: Any = {key: _parse_forms(content[key], place=f"{place}, {key}") for key in given if key in FORM_KEYS}
     return PromptSet(**texts, **forms)
 
 
@@ -121,17 +121,17 @@ def _require_keys(content: Mapping[Any, Any], *, place: str) -> None:
         raise PromptSetError(f"{place}: missing key {', '.join(missing)}")
 
 
-def _forms(answers: Any, *, place: str) -> dict[AnswerForm, str]:
+def _parse_forms(answers: Any, *, place: str) -> dict[AnswerForm, str]:
     forms = [form.value for form in AnswerForm]
     if not isinstance(answers, Mapping) or not answers:
         raise PromptSetError(f"{place}: must hold a text for at least one of the forms {', '.join(forms)}")
     unknown = [repr(form) for form in answers if form not in forms]
     if unknown:
         raise PromptSetError(f"{place}: unknown form {', '.join(unknown)}; known are {', '.join(forms)}")
-    return {AnswerForm(form): _text(text, place=f"{place}, {form}") for form, text in answers.items()}
+    return {AnswerForm(form): _required_text(text, place=f"{place}, {form}") for form, text in answers.items()}
 
 
-def _text(value: Any, *, place: str) -> str:
+def _required_text(value: Any, *, place: str) -> str:
     if not isinstance(value, str):
         raise PromptSetError(f"{place}: must be text, is {type(value).__name__}; put quotes around it")
     return value

@@ -45,7 +45,7 @@ PUBLISHED_FIRST_MEMORY = "No previous memory"
 
 FIRST_MEMORY_SHA256 = "1dd86650b232de2f2d2cb11bab363c49d658e706f1accecb39f7b3e7c1272608"
 
-BOX = "\\boxed"
+OFFICIAL_BOX = "\\boxed"
 """Stands in every text that asks for a boxed answer."""
 
 FIRST_MEMORY_NAMES = ("NO_MEMORY", "NO_PREVIOUS_MEMORY", "INITIAL_MEMORY", "FIRST_MEMORY")
@@ -233,7 +233,7 @@ def _texts_of(
 def _text_by_name(constant: StringConstant, *, published: Publication) -> OfficialText | None:
     """Which text a constant holds that is none of the published ones."""
     text = published.constants.get(constant.name)
-    return OfficialText.BOXED if text is OfficialText.SENTENCE and BOX in constant.value else text
+    return OfficialText.BOXED if text is OfficialText.SENTENCE and OFFICIAL_BOX in constant.value else text
 
 
 def _require_texts(constants: Mapping[OfficialText, StringConstant], *, published: Publication, path: Path) -> None:

@@ -24,7 +24,7 @@ from memagent_batch.log.question_list import read_asked
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
 from memagent_batch.ray_data.reporter import Reporter, is_replacement
-from memagent_batch.reading.agent import Agent, make_agent
+from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.documents import PlannedDocument
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.suspects import Suspects
@@ -57,7 +57,7 @@ class ReaderTask:
 class StartedActor:
     """What an actor reads with once its engine is up."""
 
-    agent: Agent
+    agent: LoadedAgent
     """Policy, prompts and tokeniser."""
     questions: Questions
     """The question list of the run."""

@@ -115,7 +115,7 @@ def _exit_by_force(cause: KeyboardInterrupt) -> None:
 
 
 EXIT_CODES: dict[type[MemagentError] | type[None], int] = {SupersededError: 3, TerminatedError: 143}
-"""As the command would have ended; SIGINT is 130."""
+"""Exit codes of the command for these errors; 130 for SIGINT."""
 
 
 @contextlib.contextmanager
@@ -132,7 +132,7 @@ def handling(number: signal.Signals, handler: Handler | signal.Handlers) -> Iter
 
 
 def heed_actor_sigterm(handler: Callable[[], None]) -> bool:
-    """Calls `handler` when this actor's process gets SIGTERM, as when its node is taken away; tells whether it will.
+    """Calls `handler` when this actor's process gets SIGTERM, as when its node is taken away; returns whether it will.
 
     In a process that is no actor, or outside its main thread, nothing changes.
     """

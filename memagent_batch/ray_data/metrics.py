@@ -24,7 +24,7 @@ COUNTERS = {
 }
 """Counts of a run, with the names and meanings under which they are exported."""
 
-COUNTS = (*COUNTERS, "document_chars")
+READER_COUNTS = (*COUNTERS, "document_chars")
 """Everything that a reader counts."""
 
 TURN_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)

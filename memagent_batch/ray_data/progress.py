@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.board import Event, Report
-from memagent_batch.ray_data.metrics import COUNTERS, COUNTS, counter, gauge, labels
+from memagent_batch.ray_data.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
 from memagent_batch.runs.plan import PendingWork
 
 LOOK_SECONDS = 1.0
@@ -23,7 +23,7 @@ LOOK_SECONDS = 1.0
 LOG_SECONDS = 30.0
 """Pause between log lines where stderr is no terminal."""
 
-BOARD_SECONDS = 10.0
+BOARD_ANSWER_SECONDS = 10.0
 """Longest wait for the board in one look; the next look waits for the same answer.
 
 A run that leaves looks three times before it is ended by force."""
@@ -47,7 +47,7 @@ class Progress:
             policy: Label of the metrics.
         """
         self._run_id, self._asked = run_id, asked
-        self._sums = Counter(dict.fromkeys(COUNTS, 0))
+        self._sums = Counter(dict.fromkeys(READER_COUNTS, 0))
         own = labels(model=model, policy=policy)
         self._started = counter("memagent_runs_started", "runs that began to read", labels=own)
         self._closed = counter("memagent_runs_closed", "runs whose counts closed", labels=own)
@@ -126,7 +126,7 @@ class Progress:
         """What the readers reported since the last look; None where the board does not answer."""
         self._answer = self._answer or self._board.take.remote()
         try:
-            report: Report = ray.get(self._answer, timeout=BOARD_SECONDS)
+            report: Report = ray.get(self._answer, timeout=BOARD_ANSWER_SECONDS)
         except TimeoutError:
             return None
         except ray.exceptions.RayError:  # the board restarts, or the cluster is going down: the run itself reports that

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import defaultdict
-from dataclasses import asdict
 from functools import cached_property
 
 import pyarrow as pa
@@ -10,14 +9,14 @@ import pyarrow as pa
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import EngineDeadError, EngineRefusedError
-from memagent_batch.log.index import Row
+from memagent_batch.log.writer import outcome_row
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask, StartedActor
 from memagent_batch.ray_data.reporter import Reporter
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ListTurns, LoggedTurns, ReadingTurns
-from memagent_batch.runs.parts import ENDED
+from memagent_batch.runs.parts import ENDED, EndedRow
 
 
 class Reader:
@@ -41,7 +40,7 @@ class Reader:
         ]
         return pa.Table.from_pylist(await asyncio.gather(*readings), schema=ENDED)
 
-    async def _read(self, actor: StartedActor, shared: "_DocumentReadings", question: int, sample: int) -> Row:
+    async def _read(self, actor: StartedActor, shared: "_DocumentReadings", question: int, sample: int) -> EndedRow:
         """Reads a document for one question, in a place among the readings in flight."""
         planned, reporter = shared.document, actor.reporter
         address = actor.questions.address(question, document_hash=planned.document_hash, sample=sample)
@@ -80,7 +79,7 @@ class Reader:
         reading: Reading,
         *,
         question: int,
-    ) -> Row:
+    ) -> EndedRow:
         """Keeps and reports how a reading ended; returns its row of `ENDED` when that and its turns are durable."""
         log, reporter, row = actor.journal.log, actor.reporter, reading.to_row()
         is_read = reading.status is not Status.NOT_READ
@@ -94,7 +93,7 @@ class Reader:
             report_failure(reporter, document.document_id, question_id, address.sample, reading)
         if reporter.in_flight == 0:
             await reporter.settle()
-        not_read = None if is_read else {"run_id": self._task.run_id, **asdict(address), **row}
+        not_read = None if is_read else outcome_row(address, row, run_id=self._task.run_id)
         return {"document_id": document.document_id, "status": str(reading.status), "not_read": not_read}
 
 

@@ -14,7 +14,7 @@ from memagent_batch.errors import EngineDeadError
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.board import Event, Report
-from memagent_batch.ray_data.metrics import COUNTS, gauge, labels, turn_histogram
+from memagent_batch.ray_data.metrics import READER_COUNTS, gauge, labels, turn_histogram
 
 REPORT_SECONDS = 1.0
 """Pause between reports."""
@@ -56,7 +56,7 @@ class Reporter:
         self._in_flight = gauge("memagent_readings_in_flight", "readings that an actor keeps going", labels=own)
         self._waiting = gauge("memagent_readings_waiting", "readings inside an actor that wait for a place", labels=own)
         self._turn_histogram = turn_histogram(labels=own)
-        self._counts = dict.fromkeys(COUNTS, 0)
+        self._counts = dict.fromkeys(READER_COUNTS, 0)
         self._events: list[Event] = []
         self._reported_log = {"log_flushes": 0, "log_bytes": 0}
         self._engine_died = False
@@ -117,7 +117,7 @@ class Reporter:
         self._note_outage()
         self._in_flight.set(self.in_flight)
         self._waiting.set(self.waiting)
-        counts, self._counts = self._counts | self._log_counts(), dict.fromkeys(COUNTS, 0)
+        counts, self._counts = self._counts | self._log_counts(), dict.fromkeys(READER_COUNTS, 0)
         events, self._events = self._events, []
         if not events and not any(counts.values()):
             return []

@@ -19,11 +19,11 @@ def noted_stop(output: Location, *, run_id: str) -> Iterator[None]:
         yield
     except BaseException as error:
         with suppress(MemagentError):
-            write_stop_note(output, run_id=run_id, why=_why(error))
+            write_stop_note(output, run_id=run_id, why=_why_stopped(error))
         raise
 
 
-def _why(error: BaseException) -> str:
+def _why_stopped(error: BaseException) -> str:
     match error:
         case Leave():
             return str(error.cause)

@@ -10,7 +10,8 @@ import pyarrow as pa
 from memagent_batch.config import AgentConfig, SourceConfig
 from memagent_batch.engines.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.errors import DocumentError, MemagentError, TextUnavailableError
-from memagent_batch.inputs.documents import FetchedText, fetch_texts, index_shard
+from memagent_batch.inputs.documents import index_shard
+from memagent_batch.inputs.texts import FetchedText, fetch_texts
 from memagent_batch.reading.documents import planned_documents
 from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
 from memagent_batch.wiring import make_documents, make_tokenizer

@@ -16,7 +16,7 @@ KEPT_QUESTIONS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
+class LoadedAgent:
     """Policy, prompts and tokeniser in this process."""
 
     policy: Policy
@@ -47,9 +47,9 @@ class Agent:
         )
 
 
-def make_agent(agent: AgentConfig) -> Agent:
+def make_agent(agent: AgentConfig) -> LoadedAgent:
     """The agent that a configuration describes."""
-    return Agent(
+    return LoadedAgent(
         policy=make_policy(agent),
         prompts=make_prompt_tokens(agent),
         encode=lru_cache(maxsize=KEPT_QUESTIONS)(make_tokenizer(agent).encode),

@@ -1,7 +1,6 @@
 """A tokenised document as the reader takes it out of an Arrow row, without copying its tokens."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -32,13 +31,13 @@ def planned_documents(call: pa.Table) -> list[PlannedDocument]:
 
 
 def unreadable(error: DocumentError | TextUnavailableError) -> Document:
-    """A document of which there is no text to read."""
+    """A document without a text to read."""
     return Document(token_ids=(), token_chars=(), num_chars=0, error=error)
 
 
 def _planned_document(row: pa.Table) -> PlannedDocument:
     token_ids, token_chars = (row[name].chunk(0).flatten().to_numpy().data for name in ("token_ids", "token_chars"))
-    values: dict[str, Any] = row.drop_columns(["token_ids", "token_chars"]).to_pylist()[0]
+    (values,) = row.drop_columns(["token_ids", "token_chars"]).to_pylist()
     document = Document(token_ids=token_ids, token_chars=token_chars, num_chars=values["num_chars"])
     if values["error"] is not None:
         kind = TextUnavailableError if values["is_unavailable"] else DocumentError

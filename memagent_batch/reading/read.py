@@ -1,18 +1,17 @@
 """One reading as a function: a document, a question and an agent in, how it ended out."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Outcome, Question, QuestionTokens, Status
 from memagent_batch.domain.turns import FinishReason
 from memagent_batch.errors import MemagentError, NotReadError, ReadingError
-from memagent_batch.log.index import Row
+from memagent_batch.log.schemas import ResultRow
 from memagent_batch.log.writer import require_outcome
-from memagent_batch.reading.agent import Agent
+from memagent_batch.reading.agent import LoadedAgent
 from memagent_batch.reading.turns import ReadingTurns, TurnCounts
 
 
@@ -47,15 +46,31 @@ class Reading:
     error: Exception | None = None
     """The exception behind `error_type`, for a caller that stops at some of them; no column."""
 
-    def to_row(self) -> Row:
-        """A row of the outcome log, without run and address."""
-        row = asdict(replace(self, error=None))  # asdict would copy the exception, which not every class allows
-        counts = row.pop("counts")
-        del row["error"]
-        return {**row, **counts}
+    def to_row(self) -> ResultRow:
+        """How it ended, as the outcome log has it."""
+        return {
+            "status": self.status,
+            "response": self.response,
+            "memory": self.memory,
+            "finish_reason": self.finish_reason,
+            "memory_truncations": self.counts.memory_truncations,
+            "num_document_tokens": self.num_document_tokens,
+            "num_chunks": self.num_chunks,
+            "num_turns": self.counts.num_turns,
+            "num_replayed_turns": self.counts.num_replayed_turns,
+            "num_prompt_tokens": self.counts.num_prompt_tokens,
+            "num_cached_prompt_tokens": self.counts.num_cached_prompt_tokens,
+            "num_completion_tokens": self.counts.num_completion_tokens,
+            "engine_seconds": self.counts.engine_seconds,
+            "started_at": self.started_at,
+            "finished_at": self.finished_at,
+            "model": self.model,
+            "error_type": self.error_type,
+            "error_message": self.error_message,
+        }
 
 
-async def read(document: Document, question: Question, *, agent: Agent, turns: ReadingTurns) -> Reading:
+async def read(document: Document, question: Question, *, agent: LoadedAgent, turns: ReadingTurns) -> Reading:
     """Reads a document for a question. The one place where an exception becomes the end of a reading.
 
     Raises:
@@ -68,26 +83,20 @@ async def read(document: Document, question: Question, *, agent: Agent, turns: R
             raise document.error.with_traceback(None)  # one error ends many readings
         num_chunks = agent.policy.cost(agent.prompts, num_tokens=document.num_tokens).num_chunks
         outcome = await _outcome(document, agent.tokenise(question), agent=agent, turns=turns)
-        reading = finish(
-            status=Status.OK,
-            num_chunks=num_chunks,
-            response=outcome.response,
-            memory=outcome.memory.text,
-            finish_reason=outcome.finish_reason,
-        )
+        reading = finish(status=Status.OK, num_chunks=num_chunks, outcome=outcome)
         require_outcome(turns.address, reading.to_row())
     except NotReadError as error:
-        return finish(status=Status.NOT_READ, num_chunks=num_chunks, **_description(error))
+        return finish(status=Status.NOT_READ, num_chunks=num_chunks, error=error)
     except ReadingError as error:
-        return finish(status=Status.FAILED, num_chunks=num_chunks, **_description(error))
+        return finish(status=Status.FAILED, num_chunks=num_chunks, error=error)
     except MemagentError:
         raise
     except Exception as error:  # noqa: BLE001 - a policy's own fault concerns the reading alone; its row shows it
-        return finish(status=Status.FAILED, num_chunks=num_chunks, **_description(error))
+        return finish(status=Status.FAILED, num_chunks=num_chunks, error=error)
     return reading
 
 
-async def _outcome(document: Document, tokens: QuestionTokens, *, agent: Agent, turns: ReadingTurns) -> Outcome:
+async def _outcome(document: Document, tokens: QuestionTokens, *, agent: LoadedAgent, turns: ReadingTurns) -> Outcome:
     """What the policy returns. Of the errors of turns that it runs side by side, the most serious is raised."""
     try:
         return await agent.policy.read(document, tokens, prompts=agent.prompts, turns=turns)
@@ -115,20 +124,29 @@ def _rank(error: Exception) -> int:
 
 
 def _reading(
-    document: Document, *, agent: Agent, turns: ReadingTurns, started_at: datetime, status: Status, **ending: Any
+    document: Document,
+    *,
+    agent: LoadedAgent,
+    turns: ReadingTurns,
+    started_at: datetime,
+    status: Status,
+    num_chunks: int,
+    outcome: Outcome | None = None,
+    error: Exception | None = None,
 ) -> Reading:
+    """A reading that ends now: with what its policy returned, or with an error, as text that can be written."""
     return Reading(
         status=status,
-        **ending,
+        response=outcome.response if outcome else None,
+        memory=outcome.memory.text if outcome else None,
+        finish_reason=outcome.finish_reason if outcome else None,
+        error_type=type(error).__name__ if error else None,
+        error_message=str(error).encode(errors="replace").decode() if error else None,
+        error=error,
         counts=turns.counts,
         num_document_tokens=document.num_tokens,
+        num_chunks=num_chunks,
         model=agent.model,
         started_at=started_at,
         finished_at=datetime.now(UTC),
     )
-
-
-def _description(error: Exception) -> dict[str, Any]:
-    """The error, and what a row without an answer shows of it, as text that can be written."""
-    message = str(error).encode(errors="replace").decode()
-    return {"error": error, "error_type": type(error).__name__, "error_message": message}

@@ -9,11 +9,12 @@ from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import NotHeldError
-from memagent_batch.log.index import ReadingKey, Row, reading_key
+from memagent_batch.log.index import ReadingKey, reading_key
+from memagent_batch.log.schemas import TurnRow
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.reading.suspects import Suspects
 
-LoggedTurns = Mapping[ReadingKey, Mapping[str, Row]]
+LoggedTurns = Mapping[ReadingKey, Mapping[str, TurnRow]]
 """Rows of the turn log by reading and turn path, as `read_turns` returns them."""
 
 
@@ -28,7 +29,7 @@ class TurnCounts:
     num_prompt_tokens: int = 0
     """Prompt tokens of all turns."""
     num_cached_prompt_tokens: int = 0
-    """Of these, held by the engine's prefix cache."""
+    """Prompt tokens that the engine's prefix cache held."""
     num_completion_tokens: int = 0
     """Completion tokens of all turns."""
     engine_seconds: float = 0.0
@@ -146,7 +147,7 @@ class ReadingTurns:
             self.observe(prompt, completion)
         return completion
 
-    def _held(self, prompt: Prompt, address: ReadingAddress) -> Row | None:
+    def _held(self, prompt: Prompt, address: ReadingAddress) -> TurnRow | None:
         """The turn's row in the log, if it answered this very prompt."""
         row = self.held.get(reading_key(address), {}).get(prompt.path)
         return row if row is not None and row["prompt_hash"] == token_hash(prompt.token_ids) else None
@@ -181,7 +182,7 @@ class ReplayOnly:
         """Nothing to stop."""
 
 
-def completion_of(row: Row) -> Completion:
+def completion_of(row: TurnRow) -> Completion:
     """A row of the turn log as the completion of a replayed turn."""
     return Completion(
         token_ids=row["token_ids"],

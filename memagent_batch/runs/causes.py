@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Change(StrEnum):
-    """What became of a row of `answers` from one run to the other."""
+class AnswerChange(StrEnum):
+    """How a row of `answers` differs between two runs."""
 
     ADDED = "added"
     """Only the later run asked for it."""
@@ -29,7 +29,7 @@ class Cause(StrEnum):
     EXTRACTION = "extraction"
     """How answers are taken out of responses."""
     SAME_INPUTS = "same inputs"
-    """Nothing of these: a reading that failed or was not read was read again, or the engine did not repeat itself."""
+    """None of these: a reading that failed or was not read was read again, or the engine gave another answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +46,11 @@ class AskedReading:
     """How its answer is taken out of the response."""
 
 
-def change_between(*, asked_before: bool, asked_after: bool) -> Change:
-    """What became of a reading that at least one of the two runs asked for."""
+def change_between(*, asked_before: bool, asked_after: bool) -> AnswerChange:
+    """How a reading differs that at least one of the two runs asked for."""
     if not asked_before:
-        return Change.ADDED
-    return Change.CHANGED if asked_after else Change.REMOVED
+        return AnswerChange.ADDED
+    return AnswerChange.CHANGED if asked_after else AnswerChange.REMOVED
 
 
 def causes_between(before: AskedReading, after: AskedReading) -> list[Cause]:
@@ -72,4 +72,4 @@ def causes_of_presence(*, document_there: bool, question_there: bool) -> list[Ca
         question_there: Whether the other run asked the question (of this document, where it found it).
     """
     there = {Cause.DOCUMENT: document_there, Cause.QUESTION: question_there}
-    return [cause for cause, known in there.items() if not known] or [Cause.SAMPLE]
+    return [cause for cause, is_there in there.items() if not is_there] or [Cause.SAMPLE]

@@ -34,14 +34,14 @@ class ReadingCounts:
     kept: int
     """Read before it."""
     unreadable: int
-    """Of documents whose text can't be read, or that are not there."""
+    """Readings of documents whose text can't be read, or that are not there."""
     not_read: int
     """Not read for a cause that passes; the next run reads them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What a run found otherwise than the last finished run; the first run finds everything added."""
+    """What changed since the last finished run; in the first run everything is added."""
 
     since: str | None
     """That run; None for the first."""

@@ -12,7 +12,8 @@ from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.inputs.documents import is_there
-from memagent_batch.log.index import ReadingKey, Row, read_outcomes, scan_outcome_files
+from memagent_batch.log.index import ReadingKey, StandingOutcome, read_outcomes, scan_outcome_files
+from memagent_batch.log.schemas import OutcomeRow
 from memagent_batch.runs.causes import AskedReading, Cause, causes_between, causes_of_presence, change_between
 from memagent_batch.runs.history import PastRun
 from memagent_batch.runs.schemas import ANSWER_GIVEN, DIFFERENCES
@@ -43,6 +44,22 @@ class _Reading:
     def key(self) -> ReadingKey:
         """Its key in the log."""
         return (self.asked.document_hash or "", self.asked.question_hash, self.sample)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GivenAnswer:
+    """What `answers` shows of a reading in one run, as `ANSWER_GIVEN`; empty where the run did not ask for it."""
+
+    question: str | None = None
+    status: str | None = None
+    answer: str | None = None
+    memory: str | None = None
+    error_message: str | None = None
+    run_id: str | None = None
+
+    def columns(self, side: str) -> dict[str, str | None]:
+        """Its columns of `DIFFERENCES`."""
+        return {f"{name}_{side}": getattr(self, name) for name in SIDE_COLUMNS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,15 +133,15 @@ class _Side:
         if run_ids:
             self._files = scan_outcome_files(self.run.output, reader_fingerprint=self._reader[0], run_ids=run_ids)
 
-    def rows(self, readings: Sequence[_Reading | None]) -> Iterator[Row]:
-        """The columns `SIDE_COLUMNS` of each reading; nulls where there is none."""
+    def answers(self, readings: Sequence[_Reading | None]) -> Iterator[_GivenAnswer]:
+        """What the run has to say of each reading."""
         outcomes = self._outcomes([reading for reading in readings if reading and reading.run_id])
         for reading in readings:
             if reading is None:
-                yield dict.fromkeys(SIDE_COLUMNS)
+                yield _GivenAnswer()
             elif reading.run_id is None:
                 status = Status.NOT_READ if reading.error is None else Status.FAILED
-                yield _row(reading, {"status": status, "error_message": reading.error})
+                yield _GivenAnswer(question=reading.question, status=status, error_message=reading.error)
             else:
                 outcome = outcomes.get((reading.key, reading.run_id))
                 if outcome is None:
@@ -132,9 +149,9 @@ class _Side:
                         f"the log of {self.run.output.uri} no longer holds what run {reading.run_id} read (document "
                         f"hash {reading.key[0][:12]}, question {reading.question!r}); restore its files in log/outcomes"
                     )
-                yield _row(reading, outcome)
+                yield _given_answer(reading, outcome)
 
-    def _outcomes(self, readings: Sequence[_Reading]) -> dict[tuple[ReadingKey, str], Row]:
+    def _outcomes(self, readings: Sequence[_Reading]) -> dict[tuple[ReadingKey, str], StandingOutcome]:
         by_run: dict[str, list[ReadingKey]] = defaultdict(list)
         for reading in readings:
             by_run[str(reading.run_id)].append(reading.key)
@@ -160,22 +177,26 @@ def compare_runs(before: PastRun, after: PastRun) -> Iterator[pa.Table]:
     """
     sides = (_Side(before), _Side(after))
     run_ids: tuple[set[str], set[str]] = (set(), set())
-    for pair in _pairs(*sides):
+    for pair in _paired_readings(*sides):
         for found, reading in zip(run_ids, (pair.before, pair.after), strict=True):
             if reading and reading.run_id:
                 found.add(reading.run_id)
     for side, found in zip(sides, run_ids, strict=True):
         side.index(found)
-    pairs = _pairs(*sides)
+    pairs = _paired_readings(*sides)
     while batch := list(islice(pairs, BATCH_READINGS)):
-        earlier = sides[0].rows([pair.before for pair in batch])
-        later = sides[1].rows([pair.after for pair in batch])
-        rows = [_difference(pair, *said) for pair, *said in zip(batch, earlier, later, strict=True) if _differs(*said)]
+        earlier = sides[0].answers([pair.before for pair in batch])
+        later = sides[1].answers([pair.after for pair in batch])
+        rows = [
+            _difference(pair, *answers)
+            for pair, *answers in zip(batch, earlier, later, strict=True)
+            if _differs(*answers)
+        ]
         if rows:
             yield pa.Table.from_pylist(rows, schema=DIFFERENCES)
 
 
-def _pairs(before: _Side, after: _Side) -> Iterator[_Pair]:
+def _paired_readings(before: _Side, after: _Side) -> Iterator[_Pair]:
     """Readings that may differ: documents of the later run in its order, then those that are gone."""
     gone = (name for name in before.document_ids() if after.record(name) is None)
     same_log = before.run.output.uri == after.run.output.uri
@@ -206,26 +227,31 @@ def _why_alone(
     return causes_of_presence(document_there=False, question_there=question_id in other.question_ids)
 
 
-def _row(reading: _Reading, outcome: Row) -> Row:
-    """What `answers` shows of a reading."""
-    row = {name: outcome.get(name) for name in SIDE_COLUMNS}
-    row |= {"question": reading.question, "run_id": reading.run_id}
-    if row["status"] == Status.OK:
-        row["answer"] = extract_answer(outcome["response"], extraction=Extraction(reading.asked.extraction))
-    return row
+def _given_answer(reading: _Reading, outcome: OutcomeRow) -> _GivenAnswer:
+    answer = None
+    if outcome["status"] == Status.OK:
+        answer = extract_answer(outcome["response"] or "", extraction=Extraction(reading.asked.extraction))
+    return _GivenAnswer(
+        question=reading.question,
+        status=outcome["status"],
+        answer=answer,
+        memory=outcome["memory"],
+        error_message=outcome["error_message"],
+        run_id=reading.run_id,
+    )
 
 
-def _differs(before: Row, after: Row) -> bool:
-    return (before["status"], before["answer"]) != (after["status"], after["answer"])
+def _differs(before: _GivenAnswer, after: _GivenAnswer) -> bool:
+    return (before.status, before.answer) != (after.status, after.answer)
 
 
-def _difference(pair: _Pair, before: Row, after: Row) -> Row:
+def _difference(pair: _Pair, before: _GivenAnswer, after: _GivenAnswer) -> dict[str, object]:
     return {
         "document_id": pair.document_id,
         "question_id": pair.question_id,
         "sample": pair.sample,
         "change": change_between(asked_before=pair.before is not None, asked_after=pair.after is not None),
         "why": pair.why,
-        **{f"{name}_before": value for name, value in before.items()},
-        **{f"{name}_after": value for name, value in after.items()},
+        **before.columns("before"),
+        **after.columns("after"),
     }

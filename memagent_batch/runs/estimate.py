@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,10 +12,21 @@ class Rates:
     tokens_per_second: float
     """Prompt and completion tokens that one replica takes a second, all its readings together."""
     price_per_hour: float = 0.0
-    """Price of one replica's machine, in whatever currency; 0 leaves the cost out."""
+    """Price of one replica's machine, in any currency; 0 leaves the cost out."""
 
 
-def estimate(plan: Mapping[str, Any], rates: Rates, *, replicas: int) -> dict[str, Any]:
+class Estimate(TypedDict):
+    """What a plan takes at this speed."""
+
+    replicas: int
+    tokens_per_second: float
+    hours_at_least: float
+    hours_at_most: float
+    cost_at_least: NotRequired[float]
+    cost_at_most: NotRequired[float]
+
+
+def estimate(plan: Mapping[str, Any], rates: Rates, *, replicas: int) -> Estimate:
     """Hours and cost of the readings to do, at least and at most.
 
     The least is without question, memory and completion; the most is with each of them at its budget. Starting the
@@ -26,13 +37,16 @@ def estimate(plan: Mapping[str, Any], rates: Rates, *, replicas: int) -> dict[st
         rates: Speed and price of one replica.
         replicas: Replicas that read side by side.
     """
-    tokens = {
-        "at_least": plan["prompt_tokens_at_least"],
-        "at_most": plan["prompt_tokens_at_most"] + plan["completion_tokens_at_most"],
+    tokens_per_hour = rates.tokens_per_second * replicas * 3600
+    at_least = plan["prompt_tokens_at_least"] / tokens_per_hour
+    at_most = (plan["prompt_tokens_at_most"] + plan["completion_tokens_at_most"]) / tokens_per_hour
+    figures: Estimate = {
+        "replicas": replicas,
+        "tokens_per_second": rates.tokens_per_second,
+        "hours_at_least": round(at_least, 3),
+        "hours_at_most": round(at_most, 3),
     }
-    hours = {name: number / (rates.tokens_per_second * replicas * 3600) for name, number in tokens.items()}
-    figures: dict[str, Any] = {"replicas": replicas, "tokens_per_second": rates.tokens_per_second}
-    figures |= {f"hours_{name}": round(number, 3) for name, number in hours.items()}
     if rates.price_per_hour:
-        figures |= {f"cost_{name}": round(n * replicas * rates.price_per_hour, 2) for name, n in hours.items()}
+        figures["cost_at_least"] = round(at_least * replicas * rates.price_per_hour, 2)
+        figures["cost_at_most"] = round(at_most * replicas * rates.price_per_hour, 2)
     return figures

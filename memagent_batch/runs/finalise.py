@@ -2,11 +2,10 @@
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 import pyarrow as pa
 
@@ -21,12 +20,14 @@ from memagent_batch.log.question_list import read_asked, write_asked
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import shown
-from memagent_batch.runs.changes import find_changes, removed_documents
+from memagent_batch.runs.changes import Changes, find_changes, removed_documents
 from memagent_batch.runs.claim import ANSWER_TABLES, publish, removed_on_failure, require_claim
 from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
 from memagent_batch.runs.manifest import (
     FORMAT,
     RUN_FILE,
+    Manifest,
+    RunCounts,
     RunRecord,
     asked_documents,
     asked_questions,
@@ -34,13 +35,12 @@ from memagent_batch.runs.manifest import (
     public_settings,
     write_run_record,
 )
-from memagent_batch.runs.parts import PARTS
 from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.schemas import PartReport, ReasonRow, reason_rows
 from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
     MEMORIES_FOLDER,
     REMOVED_FOLDER,
-    SUMS,
     Projection,
     count_rows,
     table_bytes,
@@ -78,7 +78,7 @@ class Run:
     started_at: datetime
     """When it began, UTC."""
     began_seconds: float
-    """The same on the monotonic clock of this process, which no correction of the wall clock moves."""
+    """When it began on the monotonic clock, which corrections of the wall clock don't move; seconds."""
     projection: Projection
     """How rows are made of the log."""
 
@@ -124,7 +124,7 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
 
 
 def _claim(output: Location, record: RunRecord) -> str:
-    """Writes `run.json` under an id that sorts behind the one that it replaces, whatever the clocks say."""
+    """Writes `run.json` under an id that sorts behind the one that it replaces, on any clock."""
     place = output / RUN_FILE
     for _ in range(CLAIM_TRIES):
         with storage_errors(place.uri):
@@ -135,9 +135,7 @@ def _claim(output: Location, record: RunRecord) -> str:
     raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")
 
 
-def close_run(
-    run: Run, *, reports: Sequence[dict[str, Any]], recorded: pa.Table, before: PastRun | None
-) -> dict[str, Any]:
+def close_run(run: Run, *, reports: Sequence[PartReport], recorded: pa.Table, before: PastRun | None) -> Manifest:
     """Checks that the counts close, and writes what is left: `removed`, the record of the run, and the manifest.
 
     Args:
@@ -155,12 +153,13 @@ def close_run(
     with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
         counts = _require_closed(run, reports)
         removed_file = _kept_removed(run, removed, before=before) or _write_removed(run, removed)
-    manifest = {
-        **_manifest(run, reports, counts=counts),
-        "files": {**_files(reports), REMOVED_FOLDER: [removed_file]},
-        "changes": asdict(find_changes(recorded, questions, before=before)),
-        PARTS: [{name: value for name, value in report.items() if name != "missing"} for report in reports],
-    }
+    manifest = _manifest(
+        run,
+        reports,
+        counts=counts,
+        removed_file=removed_file,
+        changes=find_changes(recorded, questions, before=before),
+    )
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
@@ -173,12 +172,12 @@ def close_run(
     return manifest
 
 
-def _require_closed(run: Run, reports: Sequence[dict[str, Any]]) -> dict[str, int]:
+def _require_closed(run: Run, reports: Sequence[PartReport]) -> RunCounts:
     """The counts, if they close."""
     expected = _expected_rows(reports)
-    rows = _rows(run, list(expected))
+    rows = _rows_of_files(run, list(expected))
     counts = _counts(run, reports, rows=rows)
-    missing = [reading for report in reports for reading in report["missing"]]
+    missing = [reading for report in reports for reading in report.get("missing", ())]
     ended = counts["ok"] + counts["failed"] + counts["not_read"]
     if missing or rows != expected or not counts["asked"] == ended == counts["answers_rows"]:
         require_claim(run.output, run_id=run.run_id)  # else a newer attempt may have removed this one's files
@@ -192,13 +191,24 @@ def _require_closed(run: Run, reports: Sequence[dict[str, Any]]) -> dict[str, in
     return counts
 
 
-def _manifest(run: Run, reports: Sequence[dict[str, Any]], *, counts: dict[str, int]) -> dict[str, Any]:
+def _manifest(
+    run: Run, reports: Sequence[PartReport], *, counts: RunCounts, removed_file: str, changes: Changes
+) -> Manifest:
     return {
         "format": FORMAT,
         "run_id": run.run_id,
         "counts": counts,
-        "reasons": {status.value: _reasons(reports, status) for status in (Status.FAILED, Status.NOT_READ)},
-        "totals": {name: sum(report[name] for report in reports) for name in SUMS},
+        "reasons": {
+            Status.FAILED.value: _run_reasons(report["failed_reasons"] for report in reports),
+            Status.NOT_READ.value: _run_reasons(report["not_read_reasons"] for report in reports),
+        },
+        "totals": {
+            "num_document_tokens": sum(report["num_document_tokens"] for report in reports),
+            "num_turns": sum(report["num_turns"] for report in reports),
+            "num_prompt_tokens": sum(report["num_prompt_tokens"] for report in reports),
+            "num_cached_prompt_tokens": sum(report["num_cached_prompt_tokens"] for report in reports),
+            "num_completion_tokens": sum(report["num_completion_tokens"] for report in reports),
+        },
         "reader_fingerprint": run.reader.fingerprint,
         "reader": run.reader.parts,
         "settings": public_settings(run.job),
@@ -206,37 +216,49 @@ def _manifest(run: Run, reports: Sequence[dict[str, Any]], *, counts: dict[str, 
         "started_at": run.started_at.isoformat(),
         "finished_at": datetime.now(UTC).isoformat(),
         "seconds": round(time.monotonic() - run.began_seconds, 3),
+        "files": {
+            ANSWERS_FOLDER: [report["answers_file"] for report in reports],
+            MEMORIES_FOLDER: [report["memories_file"] for report in reports],
+            REMOVED_FOLDER: [removed_file],
+        },
+        "changes": asdict(changes),
+        "parts": [_recorded_part(report) for report in reports],
     }
 
 
-def _reasons(reports: Sequence[dict[str, Any]], status: Status) -> list[dict[str, Any]]:
-    """The most frequent reasons of one status, as `Reason`."""
-    found = (Reason(**reason) for report in reports for reason in report[f"{status.value}_reasons"])
-    return [asdict(reason) for reason in most_frequent(found, limit=SHOWN_REASONS)]
+def _recorded_part(report: PartReport) -> PartReport:
+    part = report.copy()
+    part.pop("missing", None)
+    return part
 
 
-def _closing_line(run_id: str, counts: dict[str, int], reasons: dict[str, list[dict[str, Any]]]) -> str:
+def _run_reasons(rows_of_parts: Iterable[list[ReasonRow]]) -> list[ReasonRow]:
+    """The most frequent reasons of one status."""
+    reasons = (Reason(**row) for rows in rows_of_parts for row in rows)
+    return reason_rows(most_frequent(reasons, limit=SHOWN_REASONS))
+
+
+def _closing_line(run_id: str, counts: RunCounts, reasons: Mapping[str, list[ReasonRow]]) -> str:
     """The counts, and behind them why readings have no answer."""
     parts = [f"{counts['ok']} ok"]
-    for status, name in ((Status.FAILED, "failed"), (Status.NOT_READ, "not read")):
+    for status, name, count in (
+        (Status.FAILED, "failed", counts["failed"]),
+        (Status.NOT_READ, "not read", counts["not_read"]),
+    ):
         why = sum_up(Reason(**reason) for reason in reasons[status.value])
         if why or status == Status.FAILED:
-            parts.append(f"{counts[status.value]} {name}" + (f" ({why})" if why else ""))
+            parts.append(f"{count} {name}" + (f" ({why})" if why else ""))
     return f"run {run_id} closed: {', '.join(parts)}"
-
-
-def _files(reports: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
-    return {name: [report[f"{name}_file"] for report in reports] for name in (ANSWERS_FOLDER, MEMORIES_FOLDER)}
 
 
 def _kept_removed(run: Run, removed: pa.Table, *, before: PastRun | None) -> str | None:
     """The file of the last run, where it is there and would hold the same rows."""
     if before is None or not before.removed.equals(removed):
         return None
-    names: list[str] = before.manifest["files"].get(REMOVED_FOLDER, [])
+    names = before.manifest["files"].get(REMOVED_FOLDER, [])
     if len(names) != 1 or not names[0].endswith(f".{run.job.table_format.value}"):
         return None
-    return names[0] if _rows(run, names) == {names[0]: removed.num_rows} else None
+    return names[0] if _rows_of_files(run, names) == {names[0]: removed.num_rows} else None
 
 
 def _write_removed(run: Run, removed: pa.Table) -> str:
@@ -246,9 +268,10 @@ def _write_removed(run: Run, removed: pa.Table) -> str:
     return name
 
 
-def _counts(run: Run, reports: Sequence[dict[str, Any]], *, rows: Mapping[str, int | None]) -> dict[str, int]:
+def _counts(run: Run, reports: Sequence[PartReport], *, rows: Mapping[str, int | None]) -> RunCounts:
     """Readings asked, ok, failed and not read, beside the rows that the files themselves hold."""
-    ok, not_read = (sum(report[name] for report in reports) for name in ("num_ok", "num_not_read"))
+    ok = sum(report["num_ok"] for report in reports)
+    not_read = sum(report["num_not_read"] for report in reports)
     return {
         "asked": run.asked,
         "ok": ok,
@@ -259,16 +282,15 @@ def _counts(run: Run, reports: Sequence[dict[str, Any]], *, rows: Mapping[str, i
     }
 
 
-def _expected_rows(reports: Sequence[dict[str, Any]]) -> dict[str, int | None]:
+def _expected_rows(reports: Sequence[PartReport]) -> dict[str, int | None]:
     """Rows of each file, as its task reported them."""
-    return {
-        report[f"{table}_file"]: report[f"num_{table}"]
-        for report in reports
-        for table in (ANSWERS_FOLDER, MEMORIES_FOLDER)
-    }
+    rows: dict[str, int | None] = {}
+    for report in reports:
+        rows |= {report["answers_file"]: report["num_answers"], report["memories_file"]: report["num_memories"]}
+    return rows
 
 
-def _rows(run: Run, files: Sequence[str]) -> dict[str, int | None]:
+def _rows_of_files(run: Run, files: Sequence[str]) -> dict[str, int | None]:
     """Rows of files by their own footers; None where a file is gone."""
     with storage_errors(run.output.uri), ThreadPoolExecutor(COUNT_THREADS) as threads:
         counts = threads.map(lambda name: count_rows(run.output / name), files)

@@ -8,19 +8,18 @@ with, and is written last. The question list is in `log/questions/`.
 from array import array
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import pyarrow as pa
 
 from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import output_errors, table_errors
-from memagent_batch.files.json_files import read_json, write_json
+from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.inputs.documents import CARRY_PREFIX
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.question_list import ASKED_FOLDER
-from memagent_batch.runs.manifest import MANIFEST_FILE
+from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.schemas import RUN_PLAN
 
@@ -46,7 +45,7 @@ class PastRun:
     """Where it wrote."""
     run_id: str
     """Its id."""
-    manifest: dict[str, Any]
+    manifest: Manifest
     """The manifest that it closed with."""
     plan: pa.Table
     """`RUN_PLAN`."""
@@ -87,8 +86,8 @@ def finished_runs(output: Location) -> list[str]:
     suffix = f"/{MANIFEST_FILE}"
     files = (output / RUNS_FOLDER).files()
     kept = {path.removesuffix(suffix).rsplit("/", 1)[-1] for path in files if path.endswith(suffix)}
-    manifest = read_json(output / MANIFEST_FILE)
-    return sorted(kept | ({str(manifest["run_id"])} if manifest else set()))
+    manifest = read_manifest(output)
+    return sorted(kept | ({manifest["run_id"]} if manifest else set()))
 
 
 def find_run(output: Location, name: str) -> PastRun:
@@ -117,7 +116,7 @@ def open_run(output: Location, run_id: str) -> PastRun:
         OutputError: a file of it is gone or can't be read; names it.
     """
     folder = output / f"{RUNS_FOLDER}/{run_id}"
-    manifest = read_json(folder / MANIFEST_FILE) or read_json(output / MANIFEST_FILE)
+    manifest = read_manifest(folder) or read_manifest(output)
     if manifest is None or manifest["run_id"] != run_id:
         raise OutputError(f"{folder.uri} holds no {MANIFEST_FILE}; restore it, or delete the folder")
     questions = _read_table(output / f"{ASKED_FOLDER}/{run_id}.parquet")

@@ -2,21 +2,22 @@
 
 import os.path
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from fsspec.utils import glob_translate
 
 from memagent_batch.config import AgentConfig, AgentTask, JobConfig, SourceConfig
 from memagent_batch.errors import OutputError, StorageError
 from memagent_batch.files.claims import claimed_record
-from memagent_batch.files.json_files import json_bytes
+from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded, shown
 from memagent_batch.plugins import ENGINES, engine_config
+from memagent_batch.runs.schemas import AnswerSums, PartReport, ReasonRow
 
 RUN_FILE = "run.json"
 MANIFEST_FILE = "manifest.json"
@@ -36,6 +37,43 @@ OUTPUT_FILES = (
 """Files as every output has them, by which a pattern is tried."""
 
 
+class RunCounts(TypedDict):
+    """Readings by how they ended, and rows of the tables."""
+
+    asked: int
+    ok: int
+    failed: int
+    not_read: int
+    answers_rows: int
+    memories_rows: int
+
+
+class Manifest(TypedDict):
+    """What `manifest.json` says. One of another version may have further fields, which stay where it is copied."""
+
+    format: str
+    run_id: str
+    counts: RunCounts
+    reasons: dict[str, list[ReasonRow]]
+    """The most frequent ones, by status."""
+    totals: AnswerSums
+    reader_fingerprint: str
+    reader: Mapping[str, Any]
+    """`ReaderIdentity.parts`."""
+    settings: Mapping[str, Any]
+    """All knobs, without secrets."""
+    versions: dict[str, str]
+    """Versions of packages."""
+    started_at: str
+    finished_at: str
+    seconds: float
+    files: dict[str, list[str]]
+    """Files of each table, below the output."""
+    changes: Mapping[str, Any]
+    """`Changes` since the run before."""
+    parts: list[PartReport]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
     """The latest run in an output location. Written before the first reading."""
@@ -52,10 +90,34 @@ class RunRecord:
     """Readings asked for."""
     reader_fingerprint: str
     """The reader's identity."""
-    settings: dict[str, Any]
+    settings: Mapping[str, Any]
     """All knobs, without secrets."""
     format: str = FORMAT
     """Layout of the location."""
+
+
+def read_manifest(folder: Location) -> Manifest | None:
+    """The manifest of an output or of a run's record; None where there is none.
+
+    Raises:
+        OutputError: it is no JSON object.
+        StorageError: it can't be read.
+    """
+    return cast("Manifest | None", read_json(folder / MANIFEST_FILE))
+
+
+def require_manifest(output: Location) -> Manifest:
+    """The manifest of an output in which a run has finished.
+
+    Raises:
+        OutputError: none has.
+    """
+    manifest = read_manifest(output)
+    if manifest is None:
+        raise OutputError(
+            f"output: no run has finished at {output.uri} (no {MANIFEST_FILE}); run the same command to its end"
+        )
+    return manifest
 
 
 def claim_output(output: Location, job: JobConfig) -> None:
@@ -140,7 +202,7 @@ def asked_questions(sources: SourceConfig) -> list[str]:
 
 
 def canonical(uri: str, sources: SourceConfig) -> str:
-    """The same text for the same place, however it is written; without credentials."""
+    """One text for each place, in whichever form it is written; without credentials."""
     place = Location(uri=uri, storage_options=sources.storage_options)
     try:
         return shown(place.fs.unstrip_protocol(place.path))
@@ -157,7 +219,7 @@ def public_settings(task: AgentTask) -> dict[str, Any]:
 
 def _secrets(agent: AgentConfig) -> Any:
     """Knobs that no record holds, as pydantic leaves them out."""
-    secrets: dict[str, Any] = {kind: set(ENGINES.find(kind).secrets) for kind in ENGINES.built_in}
+    secrets: dict[str, set[str]] = {kind: set(ENGINES.find(kind).secrets) for kind in ENGINES.built_in}
     if agent.engine not in ENGINES.built_in:
         secrets["engine_knobs"] = set(engine_config(agent).secrets)
     return {"storage_options": True, "sources": {"storage_options"}, "agent": secrets}
@@ -173,7 +235,7 @@ def package_versions() -> dict[str, str]:
 
 
 def write_run_record(output: Location, record: RunRecord, *, version: str | None) -> bool:
-    """Writes `run.json`, the first file of a run, if `version` is still there; tells whether it did.
+    """Writes `run.json`, the first file of a run, if `version` is still there; returns whether it did.
 
     Raises:
         OutputError: nothing can be written here.

@@ -1,4 +1,4 @@
-"""Parts of a plan, of which each becomes one file of each table: what is written again, and what was not read.
+"""Parts of a plan: each becomes one file of each table. Which of them are written again, and what was not read.
 
 A run takes over the files of a part from the run before where it would write the same rows.
 
@@ -11,29 +11,21 @@ an outcome would be, and the rows go to the table `answers` with their part.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from hashlib import sha256
-from typing import Any
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import CARRY_PREFIX
-from memagent_batch.log.index import Row
 from memagent_batch.log.question_list import asked_in
-from memagent_batch.log.schemas import OUTCOME_LOG
-from memagent_batch.runs.manifest import MANIFEST_FILE
-from memagent_batch.runs.schemas import ANSWERS, MEMORIES
+from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
+from memagent_batch.runs.manifest import read_manifest
+from memagent_batch.runs.schemas import ANSWERS, MEMORIES, PART_REPORT, PartReport
 from memagent_batch.runs.tables import Projection
-
-PARTS = "parts"
-"""Where a manifest keeps what its parts reported."""
-
-KEY = "key"
-"""Where a report names what its part was made of; null where the log did not hold all of it."""
 
 NOT_READ_COLUMN = "not_read"
 """Column of what a reader returns, and of a part of the plan."""
@@ -46,6 +38,15 @@ ENDED = pa.schema(
     ]
 )
 """What a reader returns of each reading; `not_read` is null where the log holds the outcome."""
+
+
+class EndedRow(TypedDict):
+    """A row of `ENDED`."""
+
+    document_id: str
+    status: str
+    not_read: OutcomeRow | None
+
 
 PROJECTION = 1
 """Raised with every change of the code that changes a row of `answers` or `memories`: parts are then written again."""
@@ -62,19 +63,20 @@ def part_key(part: pa.Table, *, projection: Projection) -> str:
         "code": [PROJECTION, str(ANSWERS), str(MEMORIES)],
         "settings": {name: getattr(projection, name) for name in _SETTINGS},
         "documents": part.select([*_PLAN_COLUMNS, *carried]).to_pylist(),
-        "questions": {row: _described(question) for row, question in asked_in(part).items()},
+        "questions": {
+            row: {name: value for name, value in question.items() if name in _QUESTION_COLUMNS}
+            for row, question in asked_in(part).items()
+        },
     }
     return sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 
 
-def _described(question: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: question[name] for name in _QUESTION_COLUMNS if name in question}
-
-
-def kept_parts(output: Location, *, columns: set[str]) -> dict[str, Mapping[str, Any]]:
-    """Reports of the parts that the manifest names, by key; of those that say `columns`."""
-    manifest = read_json(output / MANIFEST_FILE) or {}
-    return {part[KEY]: part for part in manifest.get(PARTS, ()) if part.get(KEY) and columns <= part.keys()}
+def kept_parts(output: Location) -> dict[str, PartReport]:
+    """Reports of the parts that the manifest names, by key; those of other versions that lack a column are left out."""
+    manifest = read_manifest(output)
+    columns = set(PART_REPORT.names) - {"missing"}
+    parts = manifest.get("parts", []) if manifest else []
+    return {key: part for part in parts if (key := part.get("key")) and columns <= part.keys()}
 
 
 def collect_not_read(batches: Iterable[pa.Table]) -> pa.Table:
@@ -96,6 +98,6 @@ def attach_not_read(parts: Iterable[pa.Table], not_read: pa.Table) -> Iterator[p
         yield part.append_column(NOT_READ_COLUMN, pa.array(values, pa.list_(ENDED.field(NOT_READ_COLUMN).type)))
 
 
-def detach_not_read(part: pa.Table) -> tuple[pa.Table, list[Row]]:
+def detach_not_read(part: pa.Table) -> tuple[pa.Table, list[OutcomeRow]]:
     """A part of a plan without the column, and what stood in it."""
     return part.drop_columns([NOT_READ_COLUMN]), pc.list_flatten(part[NOT_READ_COLUMN]).to_pylist()

@@ -1,5 +1,6 @@
-"""The plan of a run: which readings are asked for, which of them the log already answers, in what order to read them,
-and which documents go to a reader in one call: long ones alone, small ones together, since each call has its cost.
+"""The plan of a run: the readings that are asked for, the ones that the log answers already, and the order of the rest.
+
+It also groups documents into calls of a reader: long ones alone, small ones together, since each call has its cost.
 
 Holds ids, hashes and places of documents, and the questions; never texts.
 """
@@ -8,9 +9,8 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,8 +40,16 @@ WORK_COLUMNS = pa.schema(
 )
 """What a document is read for: row of the question list and sample; and the log files that hold turns of it."""
 
+_PART_COLUMNS = pa.schema(
+    [
+        WORK_COLUMNS.field("readings"),
+        pa.field("outcome_files", pa.list_(pa.string())),
+        WORK_COLUMNS.field("turn_files"),
+    ]
+)
+
 CALL_COLUMN = "call"
-"""Of a bundle whose documents are grouped: those of one number go to a reader together."""
+"""Number of the call in which a document goes to a reader: documents of one number go together."""
 
 CALLS_PER_READING = 2
 """Calls that a group leaves for each reading in flight: of what is left to do it takes a fraction of this many."""
@@ -64,6 +72,23 @@ class PlanCounts:
     """Failed, as the log or the input says."""
 
 
+class _IndexedText(TypedDict):
+    """What the plan needs of a document: a row of some columns of the index."""
+
+    document_id: str
+    document_hash: str
+    num_bytes: int
+    error: str | None
+
+
+class _PartRow(TypedDict):
+    """What a part adds to a document's row of the index."""
+
+    readings: list[dict[str, int]]
+    outcome_files: list[str]
+    turn_files: list[str]
+
+
 class Plan:
     """The readings that are asked for: each document with its questions, `samples` times."""
 
@@ -83,6 +108,9 @@ class Plan:
             self._list_hashes = [hashes[name] for name in self.questions["document_id"].to_pylist()]
             pairs = zip(self._list_hashes, self._hashes, strict=True)
             self._hashes = [text_hash(f"{of_list} {own}") for of_list, own in pairs]
+        self._hashed = self.questions.append_column("question_hash", pa.array(self._hashes, pa.large_string()))
+        if as_lists:
+            self._hashed = self._hashed.append_column(LIST_HASH, pa.array(self._list_hashes, pa.large_string()))
         self._shared: list[int] = []
         self._bound: dict[str, list[int]] = defaultdict(list)
         for row, document_id in enumerate(self.questions["document_id"].to_pylist()):
@@ -107,13 +135,6 @@ class Plan:
         """The question list with the hashes of the addresses; `readings` name its rows."""
         return self._hashed
 
-    @cached_property
-    def _hashed(self) -> pa.Table:
-        hashed = self.questions.append_column("question_hash", pa.array(self._hashes, pa.large_string()))
-        if not self._list_hashes:
-            return hashed
-        return hashed.append_column(LIST_HASH, pa.array(self._list_hashes, pa.large_string()))
-
     def question_rows(self, document_id: str) -> list[int]:
         """Rows of the question list that are asked of a document; of one that is not there, those bound to it."""
         bound = self._bound.get(document_id, ())
@@ -128,7 +149,7 @@ class Plan:
     def counts(self, index: TurnIndex) -> PlanCounts:
         """How many readings are asked for, done and failed."""
         asked = done = failed = 0
-        for document in self._keys():
+        for document in self._texts():
             for row in self.question_rows(document["document_id"]):
                 for sample in range(self.samples):
                     asked += 1
@@ -164,12 +185,12 @@ class Plan:
         two, and not for all. The readings are all that were asked for; `outcome_files` and `turn_files` name the log
         files that hold them, `asked` holds their questions (`question_list.py`), `part` the number of the group.
         """
-        ended_in = [self._ended_in(document, index) for document in self._keys()]
+        ended_in = [self._ended_in(document, index) for document in self._texts()]
         order = sorted(range(len(ended_in)), key=ended_in.__getitem__)
-        group: dict[int, dict[str, Any]] = {}
+        group: dict[int, _PartRow] = {}
         number = num_bytes = num_readings = 0
-        for row, document in zip(order, self._keys(order), strict=True):
-            group[row] = self._part(document, index)
+        for row, document in zip(order, self._texts(order), strict=True):
+            group[row] = self._part_row(document, index)
             num_bytes += document["num_bytes"] * len(group[row]["readings"])
             num_readings += len(group[row]["readings"])
             if num_bytes >= PART_BYTES or num_readings >= PART_READINGS:
@@ -190,20 +211,20 @@ class Plan:
                     "it alone, or in the list and beside its text); give one of them another question_id, or drop it"
                 )
 
-    def _keys(self, order: list[int] | None = None) -> Iterator[dict[str, Any]]:
+    def _texts(self, order: list[int] | None = None) -> Iterator[_IndexedText]:
         columns = self.documents.select(["document_id", "document_hash", "num_bytes", "error"])
         for batch in (columns if order is None else columns.take(pa.array(order, pa.int64()))).to_batches(
             max_chunksize=10_000
         ):
             yield from batch.to_pylist()
 
-    def _status(self, document: dict[str, Any], row: int, sample: int, index: TurnIndex) -> Status | None:
+    def _status(self, document: _IndexedText, row: int, sample: int, index: TurnIndex) -> Status | None:
         if document["error"] is not None:
             return Status.FAILED
         outcome = index.outcomes.get(self._key(document, row, sample))
         return outcome.status if outcome else None
 
-    def _key(self, document: dict[str, Any], row: int, sample: int) -> ReadingKey:
+    def _key(self, document: _IndexedText, row: int, sample: int) -> ReadingKey:
         return (document["document_hash"], self._hashes[row], sample)
 
     def _todo(self, index: TurnIndex, *, retry_failed: bool) -> pa.ListArray:
@@ -212,7 +233,7 @@ class Plan:
         shared_texts = self._shared_texts()
         taken_of_shared: set[ReadingKey] = set()
         offsets, questions, samples = array("i", [0]), array("i"), array("i")
-        for document in self._keys():
+        for document in self._texts():
             taken = taken_of_shared if document["document_hash"] in shared_texts else set()
             for row, sample in self._asked(document) if document["error"] is None else ():
                 key = self._key(document, row, sample)
@@ -231,7 +252,7 @@ class Plan:
         counts = self.documents.select(["document_hash"]).group_by("document_hash").aggregate([([], "count_all")])
         return frozenset(counts.filter(pc.greater(counts["count_all"], 1))["document_hash"].to_pylist())
 
-    def _part(self, document: dict[str, Any], index: TurnIndex) -> dict[str, Any]:
+    def _part_row(self, document: _IndexedText, index: TurnIndex) -> _PartRow:
         readings = self._asked(document)
         outcomes = [index.outcomes.get(self._key(document, row, sample)) for row, sample in readings]
         return {
@@ -245,23 +266,20 @@ class Plan:
         hashes = {hashes[row] for row in rows for hashes in (self._hashes, self._list_hashes) if hashes}
         return sorted({file for hash_ in hashes for file in index.turn_files.get((document_hash, hash_), ())})
 
-    def _ended_in(self, document: dict[str, Any], index: TurnIndex) -> str:
+    def _ended_in(self, document: _IndexedText, index: TurnIndex) -> str:
         """The last log file that holds an outcome of the document; empty where none does."""
         outcomes = [index.outcomes.get(self._key(document, row, sample)) for row, sample in self._asked(document)]
         return max((outcome.file for outcome in outcomes if outcome), default="")
 
-    def _asked(self, document: dict[str, Any]) -> list[tuple[int, int]]:
+    def _asked(self, document: _IndexedText) -> list[tuple[int, int]]:
         return list(product(self.question_rows(document["document_id"]), range(self.samples)))
 
-    def _part_table(self, group: dict[int, dict[str, Any]], *, number: int) -> pa.Table:
+    def _part_table(self, group: dict[int, _PartRow], *, number: int) -> pa.Table:
         rows = sorted(group)
         documents = self.documents.take(pa.array(rows, pa.int64()))
-        for name, kind in (
-            ("readings", WORK_COLUMNS.types[0]),
-            ("outcome_files", pa.list_(pa.string())),
-            ("turn_files", pa.list_(pa.string())),
-        ):
-            documents = documents.append_column(name, pa.array([group[row][name] for row in rows], kind))
+        added = pa.Table.from_pylist([group[row] for row in rows], schema=_PART_COLUMNS)
+        for column in _PART_COLUMNS:
+            documents = documents.append_column(column, added[column.name])
         documents = documents.append_column(PART_COLUMN, pa.array([number] * len(rows), pa.int64()))
         asked = [[reading["question"] for reading in group[row]["readings"]] for row in rows]
         return with_asked(documents, asked, questions=self._hashed).combine_chunks()

@@ -1,7 +1,11 @@
 """Schemas of the tables and of the record of a run."""
 
+from collections.abc import Iterable
+from typing import NotRequired, TypedDict
+
 import pyarrow as pa
 
+from memagent_batch.domain.reasons import Reason
 from memagent_batch.files.columns import column
 from memagent_batch.log.schemas import (
     DOCUMENT_HASH,
@@ -14,8 +18,10 @@ from memagent_batch.log.schemas import (
     SAMPLE,
     SPAN,
     STATUS,
+    ResultRow,
+    TurnRow,
 )
-from memagent_batch.runs.causes import Cause, Change
+from memagent_batch.runs.causes import AnswerChange, Cause
 
 DOCUMENT_ID = column("document_id", pa.string(), "unique id of the document")
 QUESTION_ID = column("question_id", pa.string(), "id of the question")
@@ -58,6 +64,30 @@ MEMORIES = pa.schema(
     ]
 )
 """One row for each turn of each reading: which span of the document put what into the memory."""
+
+
+class AnswerRow(ResultRow):
+    """A row of `ANSWERS`."""
+
+    run_id: str
+    document_id: str
+    question_id: str
+    sample: int
+    question: str
+    answer: str | None
+    document_hash: str | None
+    question_hash: str
+    reader_fingerprint: str
+
+
+class MemoryRow(TurnRow):
+    """A row of `MEMORIES`, with what else its turn has in the log."""
+
+    document_id: str
+    question_id: str
+    memory: str
+    changed: bool
+
 
 REMOVED = pa.schema(
     [
@@ -107,7 +137,7 @@ DIFFERENCES = pa.schema(
         DOCUMENT_ID,
         QUESTION_ID,
         SAMPLE,
-        column("change", pa.string(), "what became of the row of `answers`: " + ", ".join(Change)),
+        column("change", pa.string(), "what became of the row of `answers`: " + ", ".join(AnswerChange)),
         column("why", pa.list_(pa.string()), "what is new, other or gone: " + ", ".join(Cause)),
         *[
             field.with_name(f"{field.name}_{side}").with_nullable(True)
@@ -116,4 +146,76 @@ DIFFERENCES = pa.schema(
         ],
     ]
 )
-"""One row for each reading whose answer or status two runs give otherwise, or that one of them did not ask for."""
+"""One row for each reading that has another answer or status in one of two runs, or that only one of them asked for."""
+
+_REASONS = pa.list_(
+    pa.struct([("error_type", pa.string()), ("error_message", pa.string()), ("num_readings", pa.int64())])
+)
+
+PART_REPORT = pa.schema(
+    [
+        pa.field("key", pa.string()),
+        pa.field("answers_file", pa.string()),
+        pa.field("memories_file", pa.string()),
+        pa.field("num_answers", pa.int64()),
+        pa.field("num_ok", pa.int64()),
+        pa.field("num_not_read", pa.int64()),
+        pa.field("num_memories", pa.int64()),
+        pa.field("failed_reasons", _REASONS),
+        pa.field("not_read_reasons", _REASONS),
+        pa.field("missing", pa.list_(pa.string())),
+        pa.field("num_document_tokens", pa.int64()),
+        pa.field("num_turns", pa.int64()),
+        pa.field("num_prompt_tokens", pa.int64()),
+        pa.field("num_cached_prompt_tokens", pa.int64()),
+        pa.field("num_completion_tokens", pa.int64()),
+    ]
+)
+"""What a written part of the tables reports. The manifest keeps all of it but `missing`."""
+
+
+class ReasonRow(TypedDict):
+    """A `Reason` as reports and manifests write it."""
+
+    error_type: str
+    error_message: str
+    num_readings: int
+
+
+class AnswerSums(TypedDict):
+    """Columns of `answers`, summed up."""
+
+    num_document_tokens: int
+    num_turns: int
+    num_prompt_tokens: int
+    num_cached_prompt_tokens: int
+    num_completion_tokens: int
+
+
+class PartReport(AnswerSums):
+    """A row of `PART_REPORT`."""
+
+    key: str | None
+    """Hash of all that decides its rows; None where the next run may write other ones."""
+    answers_file: str
+    memories_file: str
+    num_answers: int
+    num_ok: int
+    num_not_read: int
+    num_memories: int
+    failed_reasons: list[ReasonRow]
+    not_read_reasons: list[ReasonRow]
+    missing: NotRequired[list[str]]
+    """Readings that the log has no outcome of; a manifest keeps none."""
+
+
+def reason_rows(reasons: Iterable[Reason]) -> list[ReasonRow]:
+    """Reasons as they are written."""
+    return [
+        {
+            "error_type": reason.error_type,
+            "error_message": reason.error_message,
+            "num_readings": reason.num_readings,
+        }
+        for reason in reasons
+    ]

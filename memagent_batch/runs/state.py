@@ -3,8 +3,9 @@
 A run that stops before its end leaves a note, `runs/RUN_ID/stopped.json`. A killed run leaves none.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import pyarrow.compute as pc
 
@@ -16,14 +17,58 @@ from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log, scan_turns
 from memagent_batch.masking import printable
 from memagent_batch.runs.history import RUNS_FOLDER
-from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
+from memagent_batch.runs.manifest import RUN_FILE, Manifest, RunCounts, read_manifest
 
 STOPPED_FILE = "stopped.json"
 WHY_CHARACTERS = 1000
 """Longest reason that is kept."""
 
 
-def read_state(output: Location) -> dict[str, Any]:
+class StopNote(TypedDict):
+    """What a run leaves that has stopped before its end."""
+
+    run_id: str
+    stopped_at: str
+    why: str
+
+
+class LogSums(TypedDict):
+    """What the turn log holds."""
+
+    turns: int
+    prompt_tokens: int
+    last_turn_at: str | None
+
+
+class LifeSign(TypedDict, total=False):
+    """When a run was last seen alive: one that was killed has no other sign of its death."""
+
+    last_sign_of_life_at: str
+    last_sign_of_life_seconds_ago: int
+
+
+class RunState(LogSums, LifeSign):
+    """What `memagent status` shows. Times are ISO 8601, UTC."""
+
+    run_id: str
+    state: str
+    """`running or killed`, `stopped`, `incomplete` (closed; the same command reads what could not be read), or
+    `finished`."""
+    started_at: str
+    finished_at: str | None
+    stopped_at: str | None
+    stopped_because: str | None
+    documents: str | list[str]
+    questions: list[str]
+    readings_asked: int
+    outcomes_ok: int
+    outcomes_failed: int
+    counts: RunCounts | None
+    """Counts of the manifest; None before it is written, as `changes`."""
+    changes: Mapping[str, Any] | None
+
+
+def read_state(output: Location) -> RunState:
     """What has been asked, done and failed, and when the log grew last.
 
     Raises:
@@ -33,47 +78,46 @@ def read_state(output: Location) -> dict[str, Any]:
         record = read_json(output / RUN_FILE)
     if record is None:
         raise OutputError(f"output: there is no run at {output.uri} (no {RUN_FILE})")
-    manifest = read_json(output / MANIFEST_FILE)
-    closed = manifest is not None and manifest["run_id"] == record["run_id"]
+    manifest = read_manifest(output)
+    if manifest is not None and manifest["run_id"] != record["run_id"]:
+        manifest = None
     statuses = [
         entry.status for entry in scan_log(output, reader_fingerprint=record["reader_fingerprint"]).outcomes.values()
     ]
-    note = None if closed else read_stop_note(output, run_id=record["run_id"])
-    turns = _turns(output, reader_fingerprint=record["reader_fingerprint"])
+    note = None if manifest else read_stop_note(output, run_id=record["run_id"])
+    sums = _sum_log(output, reader_fingerprint=record["reader_fingerprint"])
     return {
         "run_id": record["run_id"],
-        "state": _state(manifest if closed else None, note),
+        "state": _state(manifest, note),
         "started_at": record["started_at"],
-        "finished_at": manifest["finished_at"] if manifest and closed else None,
-        "stopped_at": note and note["stopped_at"],
-        "stopped_because": note and note["why"],
-        **({} if closed or note else _life(record["started_at"], turns["last_turn_at"])),
+        "finished_at": manifest["finished_at"] if manifest else None,
+        "stopped_at": note["stopped_at"] if note else None,
+        "stopped_because": note["why"] if note else None,
+        **(LifeSign() if manifest or note else _life_sign(record["started_at"], sums["last_turn_at"])),
         "documents": record["documents"],
         "questions": record["questions"],
         "readings_asked": record["asked"],
         "outcomes_ok": statuses.count(Status.OK),
         "outcomes_failed": statuses.count(Status.FAILED),
-        **turns,
-        "counts": manifest["counts"] if manifest and closed else None,
-        "changes": manifest.get("changes") if manifest and closed else None,
+        **sums,
+        "counts": manifest["counts"] if manifest else None,
+        "changes": manifest.get("changes") if manifest else None,
     }
 
 
-def _state(manifest: dict[str, Any] | None, note: dict[str, Any] | None) -> str:
-    """`incomplete`: the run is closed, and the same command reads what could not be read."""
+def _state(manifest: Manifest | None, note: StopNote | None) -> str:
     if manifest is not None:
         return "incomplete" if manifest["counts"].get("not_read") else "finished"
     return "stopped" if note else "running or killed"
 
 
-def _life(started_at: str, last_turn_at: str | None) -> dict[str, Any]:
-    """When the run was last seen alive, and how long ago: a run that was killed has no other sign of its death."""
+def _life_sign(started_at: str, last_turn_at: str | None) -> LifeSign:
     seen = max(datetime.fromisoformat(text) for text in (started_at, last_turn_at) if text)
     age = datetime.now(UTC) - seen
     return {"last_sign_of_life_at": seen.isoformat(), "last_sign_of_life_seconds_ago": round(age.total_seconds())}
 
 
-def _turns(output: Location, *, reader_fingerprint: str) -> dict[str, Any]:
+def _sum_log(output: Location, *, reader_fingerprint: str) -> LogSums:
     """Counts of the turn log, file by file."""
     num_turns = num_tokens = 0
     last: datetime | None = None
@@ -93,13 +137,17 @@ def write_stop_note(output: Location, *, run_id: str, why: str) -> None:
     Raises:
         StorageError: it can't be written.
     """
-    note = {"run_id": run_id, "stopped_at": datetime.now(UTC).isoformat(), "why": printable(why)[:WHY_CHARACTERS]}
+    note: StopNote = {
+        "run_id": run_id,
+        "stopped_at": datetime.now(UTC).isoformat(),
+        "why": printable(why)[:WHY_CHARACTERS],
+    }
     write_json(_note_place(output, run_id=run_id), note)
 
 
-def read_stop_note(output: Location, *, run_id: str) -> dict[str, Any] | None:
-    """`stopped_at` and `why` of a run that has stopped; None where it left no note."""
-    return read_json(_note_place(output, run_id=run_id))
+def read_stop_note(output: Location, *, run_id: str) -> StopNote | None:
+    """The note of a run that has stopped; None where it left none."""
+    return cast("StopNote | None", read_json(_note_place(output, run_id=run_id)))
 
 
 def _note_place(output: Location, *, run_id: str) -> Location:

@@ -1,11 +1,10 @@
-"""Where the tables of an output lie now, for those who read them with a tool of their own."""
+"""The files of an output's tables, for users who read them with their own tools."""
 
 from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import output_errors
-from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
-from memagent_batch.runs.manifest import MANIFEST_FILE
+from memagent_batch.runs.manifest import require_manifest
 
 
 def table_files(output: str, table: str, *, storage_options: Options | None = None) -> list[str]:
@@ -33,11 +32,7 @@ def table_locations(output: Location, table: str) -> list[Location]:
     Raises:
         OutputError: there is no manifest, or no such table.
     """
-    manifest = read_json(output / MANIFEST_FILE)
-    if manifest is None:
-        raise OutputError(
-            f"output: no run has finished at {output.uri} (no {MANIFEST_FILE}); run the same command to its end"
-        )
+    manifest = require_manifest(output)
     if table not in manifest["files"]:
         raise OutputError(f"output: {output.uri} has no table {table!r}; it has {', '.join(sorted(manifest['files']))}")
     return [output / name for name in manifest["files"][table]]

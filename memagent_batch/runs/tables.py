@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import Any
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -20,18 +20,24 @@ from memagent_batch.errors import DocumentError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.documents import CARRY_PREFIX
-from memagent_batch.log.index import Row, read_outcomes, read_turns
-from memagent_batch.log.question_list import ASKED_COLUMN, LIST_HASH, asked_in
-from memagent_batch.runs.schemas import ANSWERS, MEMORIES
+from memagent_batch.log.index import read_outcomes, read_turns
+from memagent_batch.log.question_list import AskedQuestion, asked_in
+from memagent_batch.log.schemas import OutcomeRow, ResultRow, TurnRow
+from memagent_batch.runs.schemas import ANSWERS, MEMORIES, AnswerRow, MemoryRow
 
 ANSWERS_FOLDER = "answers"
 MEMORIES_FOLDER = "memories"
 REMOVED_FOLDER = "removed"
-SUMS = ("num_document_tokens", "num_turns", "num_prompt_tokens", "num_cached_prompt_tokens", "num_completion_tokens")
-"""Columns of `answers` whose totals the manifest gives."""
 
-_ANSWERS_COLUMNS = frozenset(ANSWERS.names)
-_MEMORIES_COLUMNS = frozenset(MEMORIES.names)
+
+class PartDocument(TypedDict):
+    """A document of a part of the plan, as its readings need it."""
+
+    document_id: str
+    document_hash: str | None
+    error: str | None
+    error_type: str | None
+    readings: list[dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +49,7 @@ class Projection:
     run_id: str
     """The run; rows of older readings keep the id of the run that read them."""
     reader_fingerprint: str
-    """Whose turns and outcomes are taken."""
+    """The reader that turns and outcomes are of."""
     model: str
     """Name of the model, for rows of readings that never reached it."""
     first_memory: str
@@ -70,7 +76,7 @@ class PartTables:
     """Readings asked for that the log has no outcome of, though no reader reported it as not read."""
 
 
-def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Row] = ()) -> PartTables:
+def project(part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow] = ()) -> PartTables:
     """The rows of a part of the plan (a table of `Plan.parts`), from the log files that the part names.
 
     `not_read`: what stands in for the outcomes of readings that were not read, as rows of `OUTCOME_LOG`.
@@ -89,27 +95,27 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Row] =
         with_tokens=False,
     )
     unread = {(row["document_hash"], row["question_hash"], row["sample"]): row for row in not_read}
-    answers: list[Row] = []
-    memories: list[Row] = []
+    answers: list[AnswerRow] = []
+    answered: list[int] = []
+    memories: list[MemoryRow] = []
     missing: list[str] = []
-    for document, question, sample in _readings(part):
-        key = (document["document_hash"], question["question_hash"], sample)
-        names = {"document_id": document["document_id"], "question_id": question["question_id"], "sample": sample}
-        answer = _answer(document, unread.get(key) or outcomes.get(key), projection=projection)
-        if answer is None:
-            missing.append(f"document {names['document_id']!r}, question {names['question_id']!r}, sample {sample}")
+    for row, document, question, sample in _readings(part):
+        key = (document["document_hash"] or "", question["question_hash"], sample)
+        outcome = unread.get(key) or outcomes.get(key)
+        if outcome is None and document["error"] is None:
+            names = f"document {document['document_id']!r}, question {question['question_id']!r}"
+            missing.append(f"{names}, sample {sample}")
             continue
-        answers.append(
-            {**answer, **names, "question": question["question"], "question_hash": key[1], **_carried(document)}
-        )
-        shared = turns.get((key[0], question.get(LIST_HASH, ""), sample), {})
-        memories.extend(_memories({**shared, **turns.get(key, {})}, names=names, projection=projection))
-    carried = [pa.field(name, pa.string()) for name in carried_columns(part.schema)]
-    return PartTables(
-        answers=pa.Table.from_pylist(answers, schema=pa.schema([*ANSWERS, *carried])),
-        memories=pa.Table.from_pylist(memories, schema=MEMORIES),
-        missing=missing,
-    )
+        answers.append(_answer_row(document, question, outcome, sample=sample, projection=projection))
+        answered.append(row)
+        shared = turns.get((key[0], question.get("list_hash", ""), sample), {})
+        both = {**shared, **turns.get(key, {})}
+        memories.extend(_memory_rows(both, document, question, sample=sample, projection=projection))
+    table = pa.Table.from_pylist(answers, schema=ANSWERS)
+    for name in carried_columns(part.schema):
+        values = part[CARRY_PREFIX + name].take(pa.array(answered, pa.int64())).to_pylist()
+        table = table.append_column(pa.field(name, pa.string()), pa.array(values, pa.string()))
+    return PartTables(answers=table, memories=pa.Table.from_pylist(memories, schema=MEMORIES), missing=missing)
 
 
 def carried_columns(schema: pa.Schema) -> list[str]:
@@ -139,22 +145,42 @@ def count_rows(place: Location) -> int | None:
         return None
 
 
-def _readings(part: pa.Table) -> Iterator[tuple[Row, Row, int]]:
+def _readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQuestion, int]]:
+    """Row of the part, document, question and sample of each reading."""
     asked = asked_in(part)
-    for document in part.drop_columns(["outcome_files", "turn_files", ASKED_COLUMN]).to_pylist():
+    documents = part.select(["document_id", "document_hash", "error", "error_type", "readings"]).to_pylist()
+    for row, document in enumerate(documents):
         for reading in document["readings"]:
-            yield document, asked[reading["question"]], reading["sample"]
+            yield row, document, asked[reading["question"]], reading["sample"]
 
 
-def _answer(document: Row, outcome: Row | None, *, projection: Projection) -> Row | None:
-    if document["error"] is not None:
-        error = {"error_type": document["error_type"] or DocumentError.__name__, "error_message": document["error"]}
-        return {**_unread(projection), "document_hash": document["document_hash"], **error}
-    if outcome is None:
-        return None
-    row: Row = {name: value for name, value in outcome.items() if name in _ANSWERS_COLUMNS}
+def _answer_row(
+    document: PartDocument,
+    question: AskedQuestion,
+    outcome: OutcomeRow | None,
+    *,
+    sample: int,
+    projection: Projection,
+) -> AnswerRow:
+    """The row of a reading: with its outcome, or of a document that can't be read."""
+    if document["error"] is not None or outcome is None:
+        result, run_id = _unreadable_result(document, projection=projection), projection.run_id
+    else:
+        result, run_id = outcome, outcome["run_id"]
+    row: AnswerRow = {
+        **result,
+        "run_id": run_id,
+        "document_id": document["document_id"],
+        "question_id": question["question_id"],
+        "sample": sample,
+        "question": question["question"],
+        "answer": None,
+        "document_hash": document["document_hash"],
+        "question_hash": question["question_hash"],
+        "reader_fingerprint": projection.reader_fingerprint,
+    }
     if row["status"] == Status.OK:
-        row["answer"] = extract_answer(row["response"], extraction=projection.extraction)
+        row["answer"] = extract_answer(row["response"] or "", extraction=projection.extraction)
         if row["answer"] is None:
             row["error_type"] = "AnswerNotFound"
             cut = "; it was cut at policy.answer_tokens" if row["finish_reason"] == FinishReason.LENGTH else ""
@@ -162,37 +188,50 @@ def _answer(document: Row, outcome: Row | None, *, projection: Projection) -> Ro
     return row
 
 
-def _unread(projection: Projection) -> Row:
-    """The row of a document that never reached a reader."""
-    zeros = [field.name for field in ANSWERS if field.name.startswith("num_") and not field.nullable]
+def _unreadable_result(document: PartDocument, *, projection: Projection) -> ResultRow:
+    """How the readings of a document end that never reached a reader."""
     return {
-        **dict.fromkeys(zeros, 0),
-        "run_id": projection.run_id,
         "status": Status.FAILED,
+        "response": None,
+        "memory": None,
+        "finish_reason": None,
         "memory_truncations": 0,
+        "num_document_tokens": None,
+        "num_chunks": None,
+        "num_turns": 0,
+        "num_replayed_turns": 0,
+        "num_prompt_tokens": 0,
+        "num_cached_prompt_tokens": 0,
+        "num_completion_tokens": 0,
         "engine_seconds": 0.0,
+        "started_at": None,
         "finished_at": datetime.now(UTC),
-        "reader_fingerprint": projection.reader_fingerprint,
         "model": projection.model,
+        "error_type": document["error_type"] or DocumentError.__name__,
+        "error_message": document["error"],
     }
 
 
-def _carried(document: Row) -> Row:
-    return {name.removeprefix(CARRY_PREFIX): value for name, value in document.items() if name.startswith(CARRY_PREFIX)}
-
-
-def _memories(turns: Mapping[str, Row], *, names: Mapping[str, Any], projection: Projection) -> Iterator[Row]:
+def _memory_rows(
+    turns: Mapping[str, TurnRow],
+    document: PartDocument,
+    question: AskedQuestion,
+    *,
+    sample: int,
+    projection: Projection,
+) -> Iterator[MemoryRow]:
     """The audit trail of one reading: turns in the order in which its policy asked for them."""
     memory = projection.first_memory
-    for number, row in enumerate(sorted(turns.values(), key=itemgetter("turn", "finished_at", "path"))):
-        before = memory = "" if row["kind"] == DIRECT else memory
-        if row["kind"] == UPDATE:
-            written = new_memory(row["text"], keep_word=projection.keep_word, opens_thought=projection.opens_thought)
+    for number, turn in enumerate(sorted(turns.values(), key=itemgetter("turn", "finished_at", "path"))):
+        before = memory = "" if turn["kind"] == DIRECT else memory
+        if turn["kind"] == UPDATE:
+            written = new_memory(turn["text"], keep_word=projection.keep_word, opens_thought=projection.opens_thought)
             memory = memory if written is None else written
-        kept = {name: value for name, value in row.items() if name in _MEMORIES_COLUMNS}
         yield {
-            **kept,
-            **names,
+            **turn,
+            "document_id": document["document_id"],
+            "question_id": question["question_id"],
+            "sample": sample,
             "turn": number,
             "memory": memory,
             "changed": memory != before,

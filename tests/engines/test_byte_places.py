@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +5,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as BackendTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from memagent_batch.engines.byte_places import BytePlaces
+from memagent_batch.engines.tokenizer_json import TokenizerJson
 
 SAMPLE = "The quick brown fox: 12345, Zürich — 北京 🏔 it's.\n"
 
@@ -31,7 +29,7 @@ BACKENDS = [backend_of(None), backend_of(normalizers.NFC())]
 @pytest.mark.parametrize("backend", BACKENDS, ids=["plain", "nfc"])
 @given(text=st.text(alphabet=st.sampled_from(SAMPLE + "e\u0301")) | st.text(st.characters(exclude_categories=["Cs"])))
 def test_token_chars_are_the_tokenisers_own_offsets_or_none(backend: BackendTokenizer, text: str) -> None:
-    places = BytePlaces.of(json.loads(backend.to_str()))
+    places = TokenizerJson.of(backend).byte_places()
     assert places is not None
     encoding = backend.encode(text)
     token_chars = places.token_chars(np.asarray(encoding.ids, np.int32), text)
@@ -41,13 +39,13 @@ def test_token_chars_are_the_tokenisers_own_offsets_or_none(backend: BackendToke
 
 def test_token_chars_of_ordinary_text_are_found() -> None:
     for backend in BACKENDS:
-        places = BytePlaces.of(json.loads(backend.to_str()))
+        places = TokenizerJson.of(backend).byte_places()
         assert places is not None
         assert places.token_chars(np.asarray(backend.encode(SAMPLE).ids, np.int32), SAMPLE) is not None
 
 
-def test_token_chars_of_text_that_is_changed_on_its_way_are_not_reckoned() -> None:
-    places = BytePlaces.of(json.loads(BACKENDS[1].to_str()))
+def test_token_chars_of_text_that_is_changed_on_its_way_are_not_computed() -> None:
+    places = TokenizerJson.of(BACKENDS[1]).byte_places()
     text = "e\u0301"
     assert places is not None
     assert places.token_chars(np.asarray(BACKENDS[1].encode(text).ids, np.int32), text) is None
@@ -56,5 +54,5 @@ def test_token_chars_of_text_that_is_changed_on_its_way_are_not_reckoned() -> No
 def test_vocabulary_whose_tokens_are_no_bytes_has_no_places() -> None:
     backend = backend_of(None)
     backend.decoder = decoders.Metaspace()
-    assert BytePlaces.of(json.loads(backend.to_str())) is None
-    assert BytePlaces.of(json.loads(backend_of(normalizers.Lowercase()).to_str())) is None
+    assert TokenizerJson.of(backend).byte_places() is None
+    assert TokenizerJson.of(backend_of(normalizers.Lowercase())).byte_places() is None

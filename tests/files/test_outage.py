@@ -63,7 +63,8 @@ def record(writer: TurnLogWriter, document: str, *, text: str = "memory") -> Non
     )
 
 
-def outcome() -> dict[str, Any]:
+def outcome() -> Any:
+    """A row without the columns that may be null."""
     zeros = ["memory_truncations", "num_turns", "num_replayed_turns", "num_prompt_tokens", "num_completion_tokens"]
     rest = {"num_cached_prompt_tokens": 0, "engine_seconds": 0.5, "finished_at": datetime.now(UTC), "model": "m"}
     return {"status": Status.OK, **dict.fromkeys(zeros, 0), **rest}

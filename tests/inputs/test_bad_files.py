@@ -11,7 +11,7 @@ from memagent_batch.config import InputConfig, OnBadFile
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs import shards
-from memagent_batch.inputs.documents import index_shard, require_readable, require_said, require_unique_ids
+from memagent_batch.inputs.documents import index_shard, require_readable, require_reported, require_unique_ids
 from memagent_batch.inputs.shards import list_shards
 
 RECORD = InputConfig(on_bad_file=OnBadFile.RECORD)
@@ -110,12 +110,12 @@ def test_bad_file_that_no_question_could_tell_of_is_refused(document_id: str | N
     (tmp_path / "good.parquet").write_bytes(PARQUET)
     beside = RECORD.model_copy(update={"question_column": "question"})
     questions = pa.table({"document_id": pa.array([document_id], pa.string())})
-    require_said(index(tmp_path), questions=questions, settings=RECORD)
+    require_reported(index(tmp_path), questions=questions, settings=RECORD)
     if document_id is None:  # asked of every document, and so of the bad file
-        require_said(index(tmp_path), questions=questions, settings=beside)
+        require_reported(index(tmp_path), questions=questions, settings=beside)
         return
     with pytest.raises(InputError, match=r"bad\.parquet.*no row could say so.*--ask"):
-        require_said(index(tmp_path), questions=questions, settings=beside)
+        require_reported(index(tmp_path), questions=questions, settings=beside)
 
 
 def test_file_that_is_gone_is_no_bad_file(tmp_path: Path) -> None:

@@ -18,8 +18,6 @@ from memagent_batch.errors import DocumentError, InputError, TextUnavailableErro
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import (
     INDEX_SCHEMA,
-    FetchedText,
-    fetch_texts,
     index_schema,
     index_shard,
     require_carry_columns,
@@ -27,6 +25,7 @@ from memagent_batch.inputs.documents import (
 )
 from memagent_batch.inputs.formats import Format
 from memagent_batch.inputs.shards import list_shards
+from memagent_batch.inputs.texts import FetchedText, fetch_texts
 
 PLAIN = InputConfig()
 

@@ -53,7 +53,7 @@ def test_read_objects_what_only_an_exact_parser_keeps_is_kept(tmp_path: Path) ->
 def test_read_objects_numbers_that_json_lines_take_are_read_from_an_array_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int
 ) -> None:
-    monkeypatch.setattr(json_objects, "_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(json_objects, "_PARSED_BYTES", block_bytes)
     text = '{"a": NaN, "b": [Infinity, -Infinity,NaN], "c": 1e400, "d": -1e400, "e": 0.1, "f": "NaN", "g": 1E5}'
     (tmp_path / "a.json").write_text(f"[{text}, {text}]")
     (tmp_path / "b.jsonl").write_text(f"{text}\n{text}")
@@ -80,7 +80,7 @@ def test_read_objects_constant_in_the_place_of_a_key_is_refused(tmp_path: Path) 
 
 
 def test_read_objects_long_text_is_read_in_blocks_that_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_objects, "_BLOCK_BYTES", 16)
+    monkeypatch.setattr(json_objects, "_PARSED_BYTES", 16)
     reads: list[int] = []
     read = json_objects._Lines.read
 

@@ -177,7 +177,7 @@ def test_fetch_records_far_apart_are_all_found(tmp_path: Path, monkeypatch: pyte
 
 
 def test_line_at_any_byte_is_its_line_from_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "_BLOCK_BYTES", 3)
+    monkeypatch.setattr(lines, "_LINES_BLOCK_BYTES", 3)
     data = b"a\n\nbcdefg\nh"
     (tmp_path / "f").write_bytes(data)
     found = [line_at(Location(uri=str(tmp_path / "f")), position) for position in range(len(data))]

@@ -13,7 +13,8 @@ from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs import shards
 from memagent_batch.inputs.formats import Format
-from memagent_batch.inputs.shards import InputFile, Shard, list_files, list_shards
+from memagent_batch.inputs.listing import InputFile, list_files
+from memagent_batch.inputs.shards import Shard, list_shards
 
 AUTO = InputConfig()
 

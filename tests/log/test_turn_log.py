@@ -46,9 +46,8 @@ def turn_of(path: str = "update/0", *, text: str = "memory") -> tuple[Prompt, Co
     return prompt, Completion(token_ids=(7, 8), text=text, finish_reason=FinishReason.STOP)
 
 
-def outcome_of(
-    status: Status = Status.OK, *, response: str = "r", finished_at: datetime | None = None
-) -> dict[str, Any]:
+def outcome_of(status: Status = Status.OK, *, response: str = "r", finished_at: datetime | None = None) -> Any:
+    """A row without the columns that may be null."""
     return {
         "status": status,
         "response": response,

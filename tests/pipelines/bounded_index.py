@@ -5,8 +5,9 @@ import sys
 
 from memagent_batch.config import InputConfig
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import fetch_texts, index_shard
+from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.shards import list_shards
+from memagent_batch.inputs.texts import fetch_texts
 from tests.faults.peak_memory import peak_mib
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def attempt(job: JobConfig, rng: random.Random) -> dict[str, Any]:
         parts = attach_not_read(asked.parts(index), collect_not_read([]))
         time.sleep(rng.uniform(0, STEP_SECONDS))
         remove_leftovers(output, tables=ANSWER_TABLES, run_id=run.run_id)
-        kept, reports = kept_parts(output, columns=set()), []
+        kept, reports = kept_parts(output), []
         with removed_on_failure(output, tables=ANSWER_TABLES, run_id=run.run_id):
             for part in parts:
                 reports += write_tables(part, projection=run.projection, kept=kept).to_pylist()

@@ -23,6 +23,7 @@ from memagent_batch.domain.readings import QuestionTokens
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import InputError
+from memagent_batch.log.schemas import TurnRow
 from memagent_batch.plugins import make_policy
 from memagent_batch.reading.turns import completion_of
 from memagent_batch.wiring import make_prompt_tokens
@@ -33,7 +34,7 @@ pytestmark = [pytest.mark.ray]
 BIG = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(3600)]
 """For `make test-chaos`."""
 CHUNK_TOKENS = 50
-Turns = Mapping[str, dict[str, Any]]
+Turns = Mapping[str, TurnRow]
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +70,8 @@ def settings_of(documents: Path, **knobs: Any) -> JobConfig:
     return job_of(**given | knobs)
 
 
-def rows_in(folder: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pq.read_table(folder).to_pylist()
+def rows_in(folder: Path) -> list[Any]:
+    found: list[Any] = pq.read_table(folder).to_pylist()
     return found
 
 
@@ -113,7 +114,7 @@ def test_hostile_columns_are_carried_as_text_and_never_become_ours(rows: list[di
 
 
 async def test_hostile_text_yields_no_control_token_in_any_prompt(job: JobConfig, tiny_tokenizer: Tokenizer) -> None:
-    turns: dict[tuple[str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
+    turns: dict[tuple[str, str], dict[str, TurnRow]] = defaultdict(dict)
     for row in rows_in(Path(job.output) / "log" / "turns"):
         turns[row["document_hash"], row["question_hash"]][row["path"]] = row
     prompts = make_prompt_tokens(job.agent)
@@ -197,7 +198,7 @@ def test_document_of_millions_of_tokens_is_read_whole(num_tokens: int, tmp_path:
     assert row["num_document_tokens"] >= num_tokens
 
 
-def require_read(documents: Path, *, num_chars: int) -> dict[str, Any]:
+def require_read(documents: Path, *, num_chars: int) -> Any:
     """The row of the one document, every character of which was shown."""
     policy = {"chunk_tokens": 20_000, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
     answer(settings_of(documents, ask=("Who?",), window_tokens=21_000, policy=policy))

@@ -19,7 +19,7 @@ from memagent_batch.policies.parallel import ParallelPolicy
 from memagent_batch.policies.retrieve import RetrievePolicy
 from memagent_batch.policies.shared import SharedPolicy
 from memagent_batch.policies.truncate import TruncatePolicy
-from memagent_batch.testing import PROMPTS, QUESTION, FakeModel, PolicyContract, document_of, read
+from memagent_batch.testing import ASKED_TOKENS, PROMPTS, FakeModel, PolicyContract, document_of, run_policy
 
 CHUNK_TOKENS = 12
 """Longest chunk that the policies are given."""
@@ -99,14 +99,14 @@ def test_every_policy_has_an_instance_under_contract() -> None:
 
 @pytest.mark.parametrize("kind", MEMORY_KINDS)
 def test_policy_with_a_memory_shows_every_token_of_the_document_to_the_model(kind: str) -> None:
-    _, prompts = read(with_chunks(kind, 5), document_of(23))
+    _, prompts = run_policy(with_chunks(kind, 5), document_of(23))
     shown = {token for prompt in prompts for token in prompt.token_ids}
     assert set(range(100, 123)) <= shown
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_policy_asks_with_positive_budgets_and_ends_with_an_answer(kind: str) -> None:
-    outcome, prompts = read(with_chunks(kind, 5), document_of(23))
+    outcome, prompts = run_policy(with_chunks(kind, 5), document_of(23))
     assert all(prompt.max_tokens > 0 for prompt in prompts)
     assert [prompt.kind in ("answer", "direct") for prompt in prompts].count(True) == 1
     assert outcome.response.startswith("text ")
@@ -114,7 +114,7 @@ def test_policy_asks_with_positive_budgets_and_ends_with_an_answer(kind: str) ->
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_policy_given_a_document_without_tokens_still_answers(kind: str) -> None:
-    outcome, prompts = read(INSTANCES[kind], document_of(0))
+    outcome, prompts = run_policy(INSTANCES[kind], document_of(0))
     assert outcome.response
     assert not prompts[-1].writes_memory
 
@@ -123,9 +123,9 @@ def test_policy_given_a_document_without_tokens_still_answers(kind: str) -> None
 @given(num_tokens=st.integers(0, 60), chunk_tokens=st.integers(1, CHUNK_TOKENS))
 def test_policy_never_asks_for_more_than_it_said_it_would(kind: str, num_tokens: int, chunk_tokens: int) -> None:
     policy = with_chunks(kind, chunk_tokens)
-    _, prompts = read(policy, document_of(num_tokens))
+    _, prompts = run_policy(policy, document_of(num_tokens))
     largest = policy.largest_turns(PROMPTS)
-    asked = [len(prompt.token_ids) + prompt.max_tokens - len(QUESTION.token_ids) for prompt in prompts]
+    asked = [len(prompt.token_ids) + prompt.max_tokens - len(ASKED_TOKENS.token_ids) for prompt in prompts]
     assert all(size <= largest[prompt.kind] for size, prompt in zip(asked, prompts, strict=True))
     cost = policy.cost(PROMPTS, num_tokens=num_tokens)
     budgets = sum(prompt.max_tokens for prompt in prompts)
@@ -138,7 +138,9 @@ def test_policy_never_asks_for_more_than_it_said_it_would(kind: str, num_tokens:
 @pytest.mark.parametrize("kind", KINDS)
 def test_policy_of_a_model_that_thinks_passes_on_what_it_says_afterwards(kind: str) -> None:
     model = ThinkingModel()
-    outcome = asyncio.run(with_chunks(kind, 5).read(document_of(23), QUESTION, prompts=PROMPTS, turns=model.complete))
+    outcome = asyncio.run(
+        with_chunks(kind, 5).read(document_of(23), ASKED_TOKENS, prompts=PROMPTS, turns=model.complete)
+    )
     assert outcome.response.startswith("text ")
     assert outcome.memory.text.startswith("text ") == (kind in (*MEMORY_KINDS, "parallel"))
     later = [prompt for prompt in model.prompts[1:] if not prompt.path.startswith("read/1/")]
@@ -149,16 +151,16 @@ def test_policy_of_a_model_that_thinks_passes_on_what_it_says_afterwards(kind: s
 @pytest.mark.parametrize("kind", KINDS)
 def test_policy_of_a_model_that_is_cut_off_in_its_thoughts_has_no_response(kind: str) -> None:
     model = ThinkingModel(cut=["answer", "direct"])
-    outcome = asyncio.run(INSTANCES[kind].read(document_of(0), QUESTION, prompts=PROMPTS, turns=model.complete))
+    outcome = asyncio.run(INSTANCES[kind].read(document_of(0), ASKED_TOKENS, prompts=PROMPTS, turns=model.complete))
     assert (outcome.response, outcome.finish_reason) == ("", FinishReason.LENGTH)
 
 
 @pytest.mark.parametrize("kind", MEMORY_KINDS)
 def test_policy_with_a_memory_keeps_it_where_the_model_is_cut_off_in_its_thoughts(kind: str) -> None:
     model, policy = ThinkingModel(cut=["update/1", "update/2"]), with_chunks(kind, 5)
-    outcome = asyncio.run(policy.read(document_of(15), QUESTION, prompts=PROMPTS, turns=model.complete))
+    outcome = asyncio.run(policy.read(document_of(15), ASKED_TOKENS, prompts=PROMPTS, turns=model.complete))
     first = ThinkingModel()
-    asyncio.run(policy.read(document_of(5), QUESTION, prompts=PROMPTS, turns=first.complete))
+    asyncio.run(policy.read(document_of(5), ASKED_TOKENS, prompts=PROMPTS, turns=first.complete))
     assert model.prompts[-1] == first.prompts[-1]
     assert outcome.memory.text.startswith("text ")
 
@@ -166,7 +168,7 @@ def test_policy_with_a_memory_keeps_it_where_the_model_is_cut_off_in_its_thought
 @pytest.mark.parametrize("kind", KINDS)
 def test_policy_and_all_that_it_handles_survives_pickling(kind: str) -> None:
     document = document_of(9)
-    outcome, prompts = read(with_chunks(kind, 5), document)
+    outcome, prompts = run_policy(with_chunks(kind, 5), document)
     completion = asyncio.run(FakeModel().complete(prompts[0]))
     for value in (INSTANCES[kind], document, document.chunks(5), outcome, prompts, completion):
         assert pickle.loads(pickle.dumps(value)) == value

@@ -22,6 +22,7 @@ from jobs.settings import job_of
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.reader import Reader
+from memagent_batch.runs.manifest import Manifest
 from pipelines import answer as pipeline
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find the modules of tests
@@ -102,7 +103,7 @@ def test_actor_killed_while_the_endpoint_is_down_is_replaced_and_the_run_reads_e
     rows = [{"document_id": f"d{number}", "text": f"{number} and some words " * 100} for number in range(4)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
     monkeypatch.setattr(pipeline, "Reader", KnownReader)
-    manifests: list[dict[str, Any]] = []
+    manifests: list[Manifest] = []
     with endpoint(text_model) as there:
         job = job_of(
             documents=str(tmp_path / "documents.parquet"),

@@ -26,6 +26,7 @@ from memagent_batch.ray_data import actor
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
+from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.plan import Plan
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
@@ -215,7 +216,7 @@ def test_shared_run_has_a_row_for_each_question_and_makes_each_update_once(job: 
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
 def test_shared_run_with_one_question_changed_reads_its_list_again_and_no_other(job: JobConfig, tmp_path: Path) -> None:
-    def ask(questions: Sequence[str]) -> dict[str, Any]:
+    def ask(questions: Sequence[str]) -> Manifest:
         bound = {"question_id": "bound", "document_id": "e", "question": "Why?"}
         rows = [{"question_id": f"q{row}", "document_id": None, "question": text} for row, text in enumerate(questions)]
         pq.write_table(pa.Table.from_pylist([bound, *rows]), tmp_path / "questions.parquet")

@@ -33,6 +33,7 @@ def test_noted_stop_status_says_why_until_another_run_begins(tmp_path: Path, err
         raise error
     state = read_state(output)
     assert (state["state"], state["stopped_because"]) == ("stopped", why)
+    assert state["stopped_at"] is not None
     assert state["stopped_at"] > state["started_at"]
     night.run({"a": "Ann"}, {"q": "Who signed?"})
     assert read_state(output)["state"] == "finished"

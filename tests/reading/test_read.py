@@ -26,7 +26,7 @@ from memagent_batch.errors import (
 )
 from memagent_batch.log.schemas import OUTCOME_LOG
 from memagent_batch.policies.overwrite import OverwritePolicy
-from memagent_batch.reading.agent import Agent, make_agent
+from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
@@ -56,7 +56,7 @@ class PathEngine(ReplayOnly):
         return Completion(token_ids=[7], text=prompt.path, finish_reason=FinishReason.STOP, num_prompt_tokens=3)
 
 
-AGENT = Agent(
+AGENT = LoadedAgent(
     policy=OverwritePolicy(chunk_tokens=5, memory_tokens=4, answer_tokens=6),
     prompts=PROMPTS,
     encode=str.encode,
@@ -66,7 +66,7 @@ AGENT = Agent(
 
 
 async def read_with(
-    engine: ReplayOnly, *, document: Document | None = None, question: Question = WHO, agent: Agent = AGENT
+    engine: ReplayOnly, *, document: Document | None = None, question: Question = WHO, agent: LoadedAgent = AGENT
 ) -> Reading:
     address = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
     turns = ReadingTurns(engine=engine, address=address, seed=0)
@@ -86,6 +86,7 @@ async def test_reading_that_is_answered_is_ok_with_its_costs_in_a_row_of_the_out
     }
     assert (row["num_document_tokens"], row["num_chunks"], row["num_turns"], row["num_prompt_tokens"]) == (13, 3, 4, 12)
     assert (row["model"], row["error_type"]) == ("m", None)
+    assert row["started_at"] is not None
     assert row["started_at"] <= row["finished_at"]
 
 

@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTempl
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope
 from memagent_batch.errors import NotHeldError
 from memagent_batch.files.location import Location
-from memagent_batch.log.index import Row, read_turns, reading_key
+from memagent_batch.log.index import read_turns, reading_key
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading.suspects import Suspects
@@ -60,8 +61,8 @@ def prompt_of(
     return Prompt(path=path, kind="k", token_ids=token_ids, max_tokens=4, writes_memory=path != "answer", scope=scope)
 
 
-def row_of(prompt: Prompt) -> Row:
-    """The prompt's turn as the log holds it."""
+def row_of(prompt: Prompt) -> Any:
+    """What a replay needs of the prompt's turn as the log holds it."""
     return {
         "prompt_hash": token_hash(prompt.token_ids),
         "token_ids": [1],

@@ -18,10 +18,11 @@ from memagent_batch.inputs.questions import QUESTION_SCHEMA, missing_documents
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.log.schemas import OUTCOME_LOG
 from memagent_batch.log.writer import OUTCOMES_FOLDER
-from memagent_batch.ray_data.write import REPORT, write_tables
+from memagent_batch.ray_data.write import write_tables
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers
 from memagent_batch.runs.finalise import Run, begin_run, close_run
 from memagent_batch.runs.history import keep_last_run, recorded_plan
+from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, kept_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.table_files import table_files
@@ -55,7 +56,7 @@ class Nights:
         mended: bool = False,
         away: bool = False,
         **knobs: Any,
-    ) -> dict[str, Any]:
+    ) -> Manifest:
         """One night. A document whose text is None can't be read.
 
         Args:
@@ -81,7 +82,7 @@ class Nights:
         index = scan_log(self.output, reader_fingerprint=reader)
         remove_leftovers(self.output, tables=ANSWER_TABLES, run_id=run.run_id)
         _die_at("tables", killed_at)
-        kept = kept_parts(self.output, columns=set(REPORT.names) - {"missing"})
+        kept = kept_parts(self.output)
         reports = [
             row
             for part in attach_not_read(plan.parts(index), not_read)

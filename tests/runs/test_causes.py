@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 
 from memagent_batch.runs.causes import (
+    AnswerChange,
     AskedReading,
     Cause,
-    Change,
     causes_between,
     causes_of_presence,
     change_between,
@@ -49,6 +49,6 @@ def test_causes_of_presence_name_what_the_other_run_lacks(
 
 
 def test_change_between_says_which_run_asked() -> None:
-    assert change_between(asked_before=False, asked_after=True) is Change.ADDED
-    assert change_between(asked_before=True, asked_after=True) is Change.CHANGED
-    assert change_between(asked_before=True, asked_after=False) is Change.REMOVED
+    assert change_between(asked_before=False, asked_after=True) is AnswerChange.ADDED
+    assert change_between(asked_before=True, asked_after=True) is AnswerChange.CHANGED
+    assert change_between(asked_before=True, asked_after=False) is AnswerChange.REMOVED

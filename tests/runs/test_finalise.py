@@ -18,14 +18,16 @@ from memagent_batch.inputs.questions import read_questions
 from memagent_batch.log import writer as turn_log
 from memagent_batch.log.index import scan_log
 from memagent_batch.logs import begin_log
-from memagent_batch.ray_data.write import REPORT, write_tables
+from memagent_batch.ray_data.write import write_tables
 from memagent_batch.runs import finalise as close
 from memagent_batch.runs import tables
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_unpublished
 from memagent_batch.runs.finalise import Run, begin_run, close_run
 from memagent_batch.runs.history import recorded_plan
+from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read
 from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.schemas import PART_REPORT, PartReport
 from memagent_batch.runs.state import read_state
 from memagent_batch.wiring import ReaderIdentity
 from tests.runs.recorded_nights import AWAY, FAILS, Nights
@@ -59,7 +61,7 @@ def parts_of(run: Run, plan: Plan) -> Iterator[pa.Table]:
     return attach_not_read(plan.parts(scan_log(run.output, reader_fingerprint="f")), collect_not_read([]))
 
 
-def written(run: Run, plan: Plan) -> list[dict[str, Any]]:
+def written(run: Run, plan: Plan) -> list[PartReport]:
     """Writes the tables of the plan, as the tasks do."""
     return [
         row
@@ -68,7 +70,7 @@ def written(run: Run, plan: Plan) -> list[dict[str, Any]]:
     ]
 
 
-def closed(run: Run, plan: Plan, reports: list[dict[str, Any]]) -> dict[str, Any]:
+def closed(run: Run, plan: Plan, reports: list[PartReport]) -> Manifest:
     """Closes the first run of an output."""
     recorded = recorded_plan(plan, scan_log(run.output, reader_fingerprint="f"))
     return close_run(run, reports=reports, recorded=recorded, before=None)
@@ -150,7 +152,7 @@ def test_write_tables_reports_by_its_schema(tmp_path: Path) -> None:
     run = begun(tmp_path, plan)
     (part,) = parts_of(run, plan)
     report = write_tables(part, projection=run.projection, kept={})
-    assert report.schema.equals(REPORT)
+    assert report.schema.equals(PART_REPORT)
     assert report["missing"].to_pylist() == [["document 'd0', question " + repr(question_id(plan)) + ", sample 0"]]
 
 

@@ -73,23 +73,21 @@ class RecordedRun:
             prompt = replace(prompt, number=len(memories))
             self.writer.record_turn(address, prompt, Completion(token_ids=(5,), text=response, finish_reason=STOP))
         now = datetime.now(UTC)
-        found: dict[str, Any] = {"response": response, "memory": memories[-1][0] if memories else FIRST_MEMORY}
+        found = {"response": response, "memory": memories[-1][0] if memories else FIRST_MEMORY}
         counts = dict.fromkeys(("num_cached_prompt_tokens", "num_replayed_turns", "num_prompt_tokens"), 0)
-        await self.writer.record_outcome(
-            address,
-            (found | {"finish_reason": finish_reason} if not error else {})
-            | status
-            | counts
-            | {
-                "memory_truncations": sum(reason is CUT for _, reason in memories),
-                "num_turns": len(memories) + 1,
-                "num_completion_tokens": 3,
-                "engine_seconds": 0.1,
-                "started_at": now,
-                "finished_at": now,
-                "model": "m",
-            },
-        )
+        result: Any = {
+            **(found | {"finish_reason": finish_reason} if not error else {}),
+            **status,
+            **counts,
+            "memory_truncations": sum(reason is CUT for _, reason in memories),
+            "num_turns": len(memories) + 1,
+            "num_completion_tokens": 3,
+            "engine_seconds": 0.1,
+            "started_at": now,
+            "finished_at": now,
+            "model": "m",
+        }
+        await self.writer.record_outcome(address, result)
 
     def tables(
         self, *, extraction: Extraction = Extraction.AUTO, keep_word: str = "", opens_thought: bool = False

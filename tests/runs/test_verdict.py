@@ -6,7 +6,9 @@ from memagent_batch.errors import NotReadError, TooManyFailedError
 from memagent_batch.runs.verdict import require_success
 
 
-def manifest(*, ok: int = 0, failed: int = 0, not_read: int = 0) -> dict[str, Any]:
+def manifest(*, ok: int = 0, failed: int = 0, not_read: int = 0) -> Any:
+    """What a verdict needs of a manifest."""
+
     def reasons(name: str, num: int) -> list[dict[str, Any]]:
         return [{"error_type": name, "error_message": "a message", "num_readings": num}] if num else []
 

@@ -1,10 +1,11 @@
 """One try at an OpenAI-compatible endpoint: where httpx's errors and the passing statuses become ours."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 import httpx
+from pydantic import JsonValue
 
 from memagent_batch.config import OpenAIConfig
 from memagent_batch.engines.openai.outage import Failure
@@ -50,7 +51,12 @@ class OpenAIClient:
             await client.aclose()
 
     async def send(
-        self, method: str, path: str, *, body: dict[str, Any] | None = None, longest_seconds: float | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, JsonValue] | None = None,
+        longest_seconds: float | None = None,
     ) -> httpx.Response | Failure:
         """One try: a whole response, or a failure that may pass.
 

@@ -157,7 +157,7 @@ class OpenAIEngine:
         return result if isinstance(result, Failure) else None
 
     async def _require_served(self) -> None:
-        """Tells a refusal that concerns one request from one that concerns all, such as that of an expired key.
+        """Returns after a refusal that concerns one request; raises for one that concerns all, as with an expired key.
 
         Raises:
             EngineRefusedError: a probe is refused too.

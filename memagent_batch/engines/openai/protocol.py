@@ -1,9 +1,9 @@
 """The part of the OpenAI completions protocol that is used: the request's body, the responses' fields."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from memagent_batch.config import SamplingConfig
 from memagent_batch.domain.turns import Prompt
@@ -56,7 +56,7 @@ class Usage(BaseModel):
     prompt_tokens: TokenCount | None = None
     """Tokens of the prompt."""
     prompt_tokens_details: PromptTokensDetails | None = None
-    """Present where the server tells."""
+    """Present where the server sends it."""
 
 
 class CompletionResponse(BaseModel):
@@ -84,11 +84,11 @@ class ModelList(BaseModel):
     """What is served."""
 
 
-def request_body(prompt: Prompt, *, model: str, sampling: SamplingConfig, seed: int) -> dict[str, Any]:
+def request_body(prompt: Prompt, *, model: str, sampling: SamplingConfig, seed: int) -> dict[str, JsonValue]:
     """Body of `POST /completions` with the fields that every endpoint knows."""
-    body: dict[str, Any] = {
+    body: dict[str, JsonValue] = {
         "model": model,
-        "prompt": list(prompt.token_ids),
+        "prompt": [*prompt.token_ids],
         "max_tokens": prompt.max_tokens,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -102,14 +102,14 @@ def request_body(prompt: Prompt, *, model: str, sampling: SamplingConfig, seed: 
     return body
 
 
-def extension_fields(sampling: SamplingConfig) -> dict[str, Any]:
+def extension_fields(sampling: SamplingConfig) -> dict[str, JsonValue]:
     """Fields that some endpoints refuse, and that may be left out there: none of them is a knob that the user set."""
     fields = NEUTRAL | {RETURN_TOKEN_IDS: True}
     return {name: value for name, value in fields.items() if name != "top_k" or sampling.top_k <= 0}
 
 
 def refused_fields(status: int, body: bytes, fields: Iterable[str]) -> list[str]:
-    """Of these fields, the ones that a refusal names."""
+    """The fields that a refusal names."""
     return [name for name in fields if status in (400, 422) and name.encode() in body]
 
 
@@ -119,7 +119,7 @@ def holds_choices(body: bytes) -> bool:
 
 
 def first_error(error: ValidationError) -> str:
-    """Where a body departs from the protocol, and how; without the value, which may be long."""
+    """Where and how a body breaks the protocol; without the value, which may be long."""
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 

@@ -38,7 +38,7 @@ class Backoff:
         return self.probe_seconds(attempt, retry_after_seconds=retry_after_seconds)
 
     def probe_seconds(self, attempt: int, *, retry_after_seconds: float | None = None) -> float:
-        """The same pause where the number of tries has no limit."""
+        """The pause where the number of tries has no limit."""
         if retry_after_seconds is not None:
             return min(retry_after_seconds, LONGEST_RETRY_AFTER_SECONDS) + self.draw() * self.first_seconds
         return self.draw() * min(self.first_seconds * 2.0 ** min(attempt, 64), LONGEST_BACKOFF_SECONDS)

@@ -10,7 +10,7 @@ from memagent_batch.config import SamplingConfig, VllmConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import require_fit
 from memagent_batch.engines.tokenizer import load_tokenizer
-from memagent_batch.engines.vllm.outputs import cause, final_output, finish_reason, logprobs
+from memagent_batch.engines.vllm.outputs import final_output, finish_reason, inner_message, logprobs
 from memagent_batch.engines.vllm.start import engine_arguments, require_model, start_engine
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class VllmEngine:
-    """One `AsyncLLM`, all of whose processes end with this one."""
+    """One `AsyncLLM`. Its processes end with this one."""
 
     def __init__(
         self,
@@ -95,12 +95,12 @@ class VllmEngine:
         except VllmDeadError as error:
             raise EngineDeadError("vLLM's engine process died; its own log lines above say why") from error
         except Exception as error:  # what a worker raises comes back as a bare Exception with its text
-            raise EngineStartError(f"vLLM can't take the weights of {model}: {cause(error)}") from error
+            raise EngineStartError(f"vLLM can't take the weights of {model}: {inner_message(error)}") from error
         if not emptied:
             raise EngineDeadError("vLLM keeps what it cached of the old weights: turns are still under way")
 
     def with_sampling(self, sampling: SamplingConfig) -> "VllmEngine":
-        """The same running engine, drawing otherwise; see `RenewableEngine.with_sampling`.
+        """The same running engine with other sampling; see `RenewableEngine.with_sampling`.
 
         Raises:
             EngineStartError: it was started to decode greedily, and so in a way that draws can't take on CPU.
@@ -153,4 +153,4 @@ class VllmEngine:
         except VllmDeadError as error:
             raise EngineDeadError("vLLM's engine process died; its own log lines above say why") from error
         except (VLLMError, ValueError) as error:
-            raise EngineRequestError(f"turn {prompt.path}: vLLM refused the request: {cause(error)}") from error
+            raise EngineRequestError(f"turn {prompt.path}: vLLM refused the request: {inner_message(error)}") from error

@@ -27,7 +27,7 @@ FAILURE_VARIABLE = "MEMAGENT_ENGINE_FAILURE_FILE"
 
 THREAD_NAME = "memagent-orphan-guard"
 
-POLL_SECONDS = 0.5
+PARENT_POLL_SECONDS = 0.5
 """Time between two looks at the parent; polled, because Linux's parent-death signal fires when the *thread* that
 started the process ends, which says nothing about the parent."""
 
@@ -89,7 +89,7 @@ def guarded(failure_file: Path) -> dict[str, str]:
 def _die_with(owner: int, parent: int) -> None:
     """Ends this process once its parent has gone, or the owner above it."""
     while os.getppid() == parent and _is_running(owner):
-        time.sleep(POLL_SECONDS)
+        time.sleep(PARENT_POLL_SECONDS)
     _die()
 
 
@@ -124,7 +124,7 @@ class _FailureNote(logging.Handler):
         self._path = path
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keeps the exception's own message. A file that is there already tells the first cause."""
+        """Keeps the exception's own message. A file that is there already holds the first cause."""
         error = record.exc_info[1] if record.exc_info else None
         if error is None:
             return

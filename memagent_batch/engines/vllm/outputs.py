@@ -48,7 +48,7 @@ def logprobs(completion: "CompletionOutput") -> list[float]:
     ]
 
 
-def cause(error: BaseException) -> str:
+def inner_message(error: BaseException) -> str:
     """An error's message in one paragraph, without pydantic's frame around it."""
     from pydantic import ValidationError
 

@@ -5,12 +5,15 @@ import dataclasses
 import difflib
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import JsonValue
+
 from memagent_batch.config import SamplingConfig, Speculation, VllmConfig
 from memagent_batch.engines.vllm import orphan_guard
-from memagent_batch.engines.vllm.outputs import cause
+from memagent_batch.engines.vllm.outputs import inner_message
 from memagent_batch.engines.weights import WEIGHT_ENDINGS, names_folder
 from memagent_batch.errors import EngineDeadError, EngineStartError
 
@@ -29,7 +32,7 @@ worker's threads; that costs a process more to start, and a core that waits for 
 WORKER_EXTENSION = "memagent_batch.engines.renewal.WeightRenewal"
 """What vLLM's workers can do besides, by its path, since they import it themselves."""
 
-START_TRIES = 3
+SPAWN_TRIES = 3
 """Starts in a row, where the engine process dies without an error of its own: what killed it need not strike again."""
 
 KNOBS = {
@@ -84,7 +87,8 @@ def engine_arguments(
             arguments["distributed_executor_backend"] = IN_CORE_EXECUTOR
         if sampling.temperature > 0:
             arguments["enable_chunked_prefill"] = False  # vLLM 0.32 on CPU dies of a seeded prompt cut over two steps
-    return arguments | _checked(settings.engine_args)
+    _require_known(settings.engine_args)
+    return arguments | settings.engine_args
 
 
 def speculates(speculation: Speculation, *, sampling: SamplingConfig, is_cpu: bool) -> bool:
@@ -98,20 +102,20 @@ def speculates(speculation: Speculation, *, sampling: SamplingConfig, is_cpu: bo
     return is_cpu if speculation is Speculation.AUTO else speculation is Speculation.NGRAM
 
 
-def start_engine(arguments: dict[str, Any]) -> "AsyncLLM":
+def start_engine(arguments: Mapping[str, Any]) -> "AsyncLLM":
     """Starts vLLM's processes, and again where they are killed meanwhile.
 
     Raises:
         EngineStartError: arguments or environment can't work; says what and why.
     """
     orphan_guard.require_registered()
-    for _ in range(START_TRIES):
+    for _ in range(SPAWN_TRIES):
         with contextlib.suppress(EngineDeadError), tempfile.TemporaryDirectory(prefix="memagent-engine-") as folder:
             failure_file = Path(folder) / "failure.txt"
             with orphan_guard.environment(engine_environment() | orphan_guard.guarded(failure_file)):
                 return _start(arguments, failure_file=failure_file)
     raise EngineStartError(
-        f"vLLM's engine process was killed {START_TRIES} times while it started; if by the kernel for want of "
+        f"vLLM's engine process was killed {SPAWN_TRIES} times while it started; if by the kernel for want of "
         "memory: lower vllm.cpu_kv_cache_gib, or give the node more"
     )
 
@@ -120,7 +124,7 @@ def engine_environment() -> dict[str, str]:
     """Environment of the engine's processes.
 
     They are spawned, not forked, so that each loads its plug-ins itself. On CPU each uses all cores it may, unbound:
-    two replicas on one machine would otherwise bind to the same core, and Ray allots one thread to an actor by default.
+    without that, two replicas on one machine bind to the same core, and Ray allots one thread to an actor by default.
     A passive wait keeps the threads of one replica from spinning while another's work. A user's own
     VLLM_CPU_OMP_THREADS_BIND goes before all that.
     """
@@ -136,7 +140,7 @@ def engine_environment() -> dict[str, str]:
     return variables
 
 
-def _start(arguments: dict[str, Any], *, failure_file: Path) -> "AsyncLLM":
+def _start(arguments: Mapping[str, Any], *, failure_file: Path) -> "AsyncLLM":
     """Builds the engine; the place where what vLLM, torch and transformers raise at a start becomes ours."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
@@ -148,7 +152,7 @@ def _start(arguments: dict[str, Any], *, failure_file: Path) -> "AsyncLLM":
     except Exception as error:
         if not failure_file.exists() and _is_death(error):
             raise EngineDeadError("vLLM's engine process was killed while it started") from error
-        reason = failure_file.read_text(encoding="utf-8") if failure_file.exists() else cause(error)
+        reason = failure_file.read_text(encoding="utf-8") if failure_file.exists() else inner_message(error)
         raise EngineStartError(
             f"vLLM can't start with model {arguments['model']}: {reason.strip()}\n"
             "Check model, window_tokens and the vllm knobs (dtype, memory, engine_args)."
@@ -156,7 +160,7 @@ def _start(arguments: dict[str, Any], *, failure_file: Path) -> "AsyncLLM":
 
 
 def _is_death(error: Exception) -> bool:
-    """Whether the engine process is gone; of a start, vLLM tells it by the words of a RuntimeError alone."""
+    """Whether the engine process is gone; at a start, only the text of vLLM's RuntimeError shows it."""
     return type(error).__name__ == "EngineDeadError" or str(error).startswith("Engine core initialization failed")
 
 
@@ -170,7 +174,7 @@ def _num_cores() -> int:
     return allowed
 
 
-def require_model(model: str, *, load_format: str | None) -> None:
+def require_model(model: str, *, load_format: JsonValue) -> None:
     """Refuses a folder that holds no whole model, and what is plainly a path to nothing; a hub name is left to vLLM."""
     path = Path(model)
     if path.is_dir():
@@ -183,8 +187,8 @@ def require_model(model: str, *, load_format: str | None) -> None:
         raise EngineStartError(f"model: there is no folder {model} on this machine; check the path on every node")
 
 
-def _checked(engine_args: dict[str, Any]) -> dict[str, Any]:
-    """The user's further arguments, if vLLM knows them and no other knob sets them."""
+def _require_known(engine_args: Mapping[str, JsonValue]) -> None:
+    """Refuses further arguments of the user's that vLLM does not know, or that a knob sets."""
     from vllm.engine.arg_utils import AsyncEngineArgs
 
     known = {field.name for field in dataclasses.fields(AsyncEngineArgs)}
@@ -195,4 +199,3 @@ def _checked(engine_args: dict[str, Any]) -> dict[str, Any]:
             near = difflib.get_close_matches(name, known, n=3)
             hint = f"; did you mean {', '.join(near)}?" if near else "; see vLLM's AsyncEngineArgs"
             raise EngineStartError(f"vllm.engine_args.{name}: this vLLM has no such argument{hint}")
-    return engine_args

@@ -16,8 +16,8 @@ from memagent_batch.evaluation.suites.ruler import Separation, split_prompt
 from memagent_batch.evaluation.suites.schemas import ConvertedQuestion
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.json_objects import JsonObject, read_objects
+from memagent_batch.inputs.listing import InputFile, list_files
 from memagent_batch.inputs.records import Column, Kind, Presence, convert, refuse_missing
-from memagent_batch.inputs.shards import InputFile, list_files
 
 SUITE_ENDINGS = (".jsonl", ".json", ".ndjson")
 """Files that are taken from a folder; a file that is named itself may end as it likes."""

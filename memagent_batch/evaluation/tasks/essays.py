@@ -8,7 +8,7 @@ from memagent_batch.evaluation.tasks.haystacks import sentences_of
 from memagent_batch.evaluation.tasks.sample import EssayTexts
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.shards import list_files
+from memagent_batch.inputs.listing import list_files
 
 ESSAY_ENDINGS = (".txt", ".md")
 """Files of an essays folder that are read."""

@@ -14,7 +14,7 @@ from memagent_batch.errors import DocumentError, ReadingError, RunFailedError
 from memagent_batch.files.location import Location
 from memagent_batch.logs import EventKind
 from memagent_batch.plugins import make_policy
-from memagent_batch.reading.agent import Agent, make_agent
+from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns
@@ -88,7 +88,7 @@ class Sampler:
         return Read(asked=asked, samples=samples)
 
     async def _sample(
-        self, sample: Sample, task: Task, document: Document, agent: Agent, slots: asyncio.Semaphore
+        self, sample: Sample, task: Task, document: Document, agent: LoadedAgent, slots: asyncio.Semaphore
     ) -> None:
         turns = ReadingTurns(
             engine=self._engine,
@@ -111,7 +111,7 @@ class Sampler:
         except DocumentError as error:
             return unreadable(error)
 
-    def _agent_for(self, task: Task) -> Agent:
+    def _agent_for(self, task: Task) -> LoadedAgent:
         """The agent with chunks as short as the task wants them."""
         policy = self._training.agent.policy
         if task.chunk_tokens is None or task.chunk_tokens >= policy.chunk_tokens:

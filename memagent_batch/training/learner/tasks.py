@@ -10,9 +10,10 @@ import pyarrow as pa
 from memagent_batch.config import SourceConfig, TrainLoopConfig
 from memagent_batch.errors import DocumentMissingError, InputError, MemagentError, SettingsError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import fetch_texts, index_schema, index_shard, require_unique_ids
+from memagent_batch.inputs.documents import index_schema, index_shard, require_unique_ids
 from memagent_batch.inputs.questions import missing_documents, read_questions
 from memagent_batch.inputs.shards import list_shards
+from memagent_batch.inputs.texts import fetch_texts
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.plan import Plan
 from memagent_batch.wiring import make_documents

@@ -15,7 +15,7 @@ from memagent_batch.config import RolloutConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.rewards import BUILT_IN_REWARDS, built_in_reward
 from memagent_batch.errors import SettingsError
-from memagent_batch.logs import STDERR
+from memagent_batch.logs import STDERR_NUMBER
 from memagent_batch.plugins import REWARDS
 from memagent_batch.training.rollouts import reward_server
 
@@ -99,7 +99,7 @@ class RewardProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", reward_server.__file__, str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
-                stdout=STDERR,  # the function's own output: stdout belongs to the command
+                stdout=STDERR_NUMBER,  # the function's own output: stdout belongs to the command
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,13 +13,13 @@ from memagent_batch.config import JobConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.errors import DocumentError, SupersededError
-from memagent_batch.log.index import ReadingKey, Row, read_outcomes, read_turns, reading_key
-from memagent_batch.log.question_list import asked_in
+from memagent_batch.log.index import ReadingKey, StandingOutcome, read_outcomes, read_turns, reading_key
+from memagent_batch.log.question_list import AskedQuestion, asked_in
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.documents import PlannedDocument, planned_documents, unreadable
 from memagent_batch.reading.read import read
-from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
 from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.plan import PART_COLUMN
 from memagent_batch.training.rollouts.groups import GROUP_COUNTS, Asked, GroupMaker, Sample
@@ -78,7 +79,7 @@ class Projector:
         self._task = task
         self._agent = make_agent(job.agent)
         self._output = make_output(job)
-        self._questions: dict[int, Row] = {}
+        self._questions: dict[int, AskedQuestion] = {}
         self.maker = GroupMaker(job.agent, job.rollouts, run_id=task.run_id, reader=task.reader)
         self.missing: list[str] = []
 
@@ -105,8 +106,8 @@ class Projector:
     def _document(
         self,
         document: PlannedDocument,
-        turns: Mapping[ReadingKey, Mapping[str, Row]],
-        outcomes: Mapping[ReadingKey, Row],
+        turns: LoggedTurns,
+        outcomes: Mapping[ReadingKey, StandingOutcome],
     ) -> Iterator[pa.Table]:
         for number in dict.fromkeys(question for question, _ in document.readings):
             question = self._questions[number]
@@ -128,9 +129,9 @@ class Projector:
     def _sample(
         self,
         document: PlannedDocument,
-        question: Row,
-        turns: Mapping[ReadingKey, Mapping[str, Row]],
-        outcomes: Mapping[ReadingKey, Row],
+        question: AskedQuestion,
+        turns: LoggedTurns,
+        outcomes: Mapping[ReadingKey, StandingOutcome],
         *,
         sample: int,
     ) -> Sample:
@@ -157,8 +158,8 @@ class Projector:
         self,
         sample: Sample,
         document: PlannedDocument,
-        question: Row,
-        turns: Mapping[ReadingKey, Mapping[str, Row]],
+        question: AskedQuestion,
+        turns: LoggedTurns,
     ) -> str | None:
         """Gives the sample the turns that the log holds; returns why they don't lead to an answer, where that shows."""
         if document.document.error:
@@ -178,7 +179,7 @@ class Projector:
         return f"{reading.error_type}: {reading.error_message}" if reading.error_type else None
 
 
-def _unread_document(row: Row) -> PlannedDocument:
+def _unread_document(row: Mapping[str, Any]) -> PlannedDocument:
     """A document that could not be read at all: its samples failed without a turn."""
     return PlannedDocument(
         document_id=row["document_id"],

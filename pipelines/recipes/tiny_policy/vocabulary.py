@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from memagent_batch.domain.prompts import Piece, split_slots
+from memagent_batch.domain.prompts import PromptPiece, split_slots
 from memagent_batch.evaluation.needles.facts import Split, make_needle
 from memagent_batch.evaluation.needles.tasks import Haystack, haystack_units
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS, GATED_PROMPTS
@@ -66,7 +66,7 @@ def training_texts(rng: random.Random) -> Iterator[str]:
     """Texts of the training split, and the prompts, in the proportions that the BPE merges should serve."""
     prompt_texts = [DEFAULT_PROMPTS.update, GATED_PROMPTS.update]
     prompt_texts += [*DEFAULT_PROMPTS.answers.values(), *DEFAULT_PROMPTS.direct.values()]
-    pieces: list[Piece] = [piece for text in prompt_texts for piece in split_slots(text)]
+    pieces: list[PromptPiece] = [piece for text in prompt_texts for piece in split_slots(text)]
     prompts = [piece for piece in pieces if isinstance(piece, str)]
     frame = ["user\n", "assistant\n", DEFAULT_PROMPTS.first_memory, GATED_PROMPTS.keep_word, "\\boxed{not stated}"]
     yield from (prompts + frame) * PROMPT_REPEATS
