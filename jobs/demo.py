@@ -9,8 +9,8 @@ import random
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -76,30 +76,62 @@ def make_corpus(folder: Path) -> None:
     pq.write_table(pa.Table.from_pylist(questions), folder / "questions.parquet")
 
 
-def scored_rows(folder: Path) -> list[dict[str, Any]]:
-    """The rows of `answers` in order of length, with `references` and whether the answer is `right`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredAnswer:
+    """A row of `answers`, and whether it is right."""
+
+    document_id: str
+    """The document."""
+    num_document_tokens: int
+    """Its length, tokens."""
+    num_turns: int
+    """Turns of the reading."""
+    num_prompt_tokens: int
+    """Prompt tokens of all turns."""
+    seconds: float
+    """From the reading's start to its end."""
+    answer: str | None
+    """The answer."""
+    references: list[str]
+    """Right answers."""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it is one of the references."""
+        return self.answer in self.references
+
+
+def scored_answers(folder: Path) -> list[ScoredAnswer]:
+    """The answers of a run in order of length."""
     questions = pq.read_table(folder / "questions.parquet").to_pylist()
     references = {(row["document_id"], row["question_id"]): row["references"] for row in questions}
-    rows = pq.read_table(folder / "run" / "answers").to_pylist()
-    for row in rows:
-        row["references"] = references[(row["document_id"], row["question_id"])]
-        row["right"] = row["answer"] in row["references"]
-    return sorted(rows, key=lambda row: row["num_document_tokens"] or 0)
+    answers = [
+        ScoredAnswer(
+            document_id=row["document_id"],
+            num_document_tokens=row["num_document_tokens"] or 0,
+            num_turns=row["num_turns"],
+            num_prompt_tokens=row["num_prompt_tokens"],
+            seconds=(row["finished_at"] - row["started_at"]).total_seconds() if row["started_at"] else 0.0,
+            answer=row["answer"],
+            references=references[(row["document_id"], row["question_id"])],
+        )
+        for row in pq.read_table(folder / "run" / "answers").to_pylist()
+    ]
+    return sorted(answers, key=lambda each: each.num_document_tokens)
 
 
 def _print_scores(folder: Path) -> None:
-    rows = scored_rows(folder)
+    answers = scored_answers(folder)
     print(f"\n{'document':<13}{'tokens':>9}{'turns':>7}{'prompt tokens':>15}{'seconds':>9}  {'answer':<14}reference")
-    for row in rows:
-        seconds = (row["finished_at"] - row["started_at"]).total_seconds() if row["started_at"] else 0.0
+    for each in answers:
         print(
-            f"{row['document_id']:<13}{row['num_document_tokens'] or 0:>9,}{row['num_turns']:>7}"
-            f"{row['num_prompt_tokens']:>15,}{seconds:>9.1f}  {row['answer'] or '-':<14}{row['references'][0]:<14}"
-            f"{'right' if row['right'] else 'WRONG'}"
+            f"{each.document_id:<13}{each.num_document_tokens:>9,}{each.num_turns:>7}{each.num_prompt_tokens:>15,}"
+            f"{each.seconds:>9.1f}  {each.answer or '-':<14}{each.references[0]:<14}"
+            f"{'right' if each.is_right else 'WRONG'}"
         )
     counts = json.loads((folder / "run" / "manifest.json").read_text())["counts"]
-    right = sum(row["right"] for row in rows)
-    print(f"\n{right} of {len(rows)} right ({right / len(rows):.0%})")
+    right = sum(each.is_right for each in answers)
+    print(f"\n{right} of {len(answers)} right ({right / len(answers):.0%})")
     ends = f"ok {counts['ok']} + failed {counts['failed']} + not read {counts['not_read']}"
     print(f"asked {counts['asked']} = {ends}; rows: {counts['answers_rows']}")
     print(f"answers {folder}/run/answers, memories {folder}/run/memories, manifest {folder}/run/manifest.json")

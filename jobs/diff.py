@@ -142,7 +142,7 @@ def _answer_of(row: dict[str, Any], side: str) -> str:
     return str(answer)
 
 
-def _change_summary(before: PastRun, after: PastRun, counts: Counter[str]) -> dict[str, Any]:
+def _change_summary(before: PastRun, after: PastRun, counts: Counter[str]) -> dict[str, str | int]:
     return {
         "before": before.run_id,
         "after": after.run_id,
@@ -152,7 +152,7 @@ def _change_summary(before: PastRun, after: PastRun, counts: Counter[str]) -> di
     }
 
 
-def _summary_sentence(summary: dict[str, Any]) -> str:
+def _summary_sentence(summary: dict[str, str | int]) -> str:
     return (
         f"{summary['before']} -> {summary['after']}: {summary['changed']} changed, {summary['added']} added, "
         f"{summary['removed']} removed, of {summary['asked_before']} -> {summary['asked_after']} readings"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 
@@ -14,7 +14,20 @@ from memagent_batch.files.parquet import read_parquet
 from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 
 SHOWN_ANSWERS = 3
-SHOWN_COLUMNS = ("document_id", "question", "status", "answer", "response", "error_message")
+
+
+class ShownAnswer(TypedDict):
+    """A row of `answers` with the columns `SHOWN_COLUMNS`."""
+
+    document_id: str
+    question: str
+    status: str
+    answer: str | None
+    response: str | None
+    error_message: str | None
+
+
+SHOWN_COLUMNS = tuple(ShownAnswer.__annotations__)
 COLUMN_GAP = "  "
 """Between columns."""
 
@@ -55,7 +68,7 @@ def _commands(folder: str, manifest: Mapping[str, Any]) -> Iterator[str]:
     yield f'  python: memagent_batch.table_files("{folder}", "{ANSWERS_FOLDER}")   # the files to read'
 
 
-def _answer_rows(output: Location, files: list[str], *, format_: str) -> Iterator[dict[str, Any]]:
+def _answer_rows(output: Location, files: list[str], *, format_: str) -> Iterator[ShownAnswer]:
     """Rows of the answers, one file after another."""
     for name in files:
         with storage_errors(output.uri):
@@ -67,7 +80,7 @@ def _answer_rows(output: Location, files: list[str], *, format_: str) -> Iterato
         yield from table.to_pylist()
 
 
-def _answer_lines(rows: Sequence[Mapping[str, Any]], *, num_columns: int) -> Iterator[str]:
+def _answer_lines(rows: Sequence[ShownAnswer], *, num_columns: int) -> Iterator[str]:
     """The rows side by side: as much of each document, question and answer as a line of the screen has room for."""
     documents = max((len(row["document_id"]) for row in rows), default=0)
     questions = max((len(row["question"]) for row in rows), default=0)
@@ -80,7 +93,7 @@ def _answer_lines(rows: Sequence[Mapping[str, Any]], *, num_columns: int) -> Ite
         yield f"{COLUMN_GAP}{document:<{document_width}}{COLUMN_GAP}{question:<{question_width}}{COLUMN_GAP}{answer}"
 
 
-def _shown_answer(row: Mapping[str, Any]) -> str:
+def _shown_answer(row: ShownAnswer) -> str:
     if row["status"] != Status.OK:
         return f"{row['status']}: {row['error_message']}"
     return row["answer"] or row["response"] or "(no answer)"

@@ -398,10 +398,9 @@ def lines_of(folder: Path, *arguments: str, code: int) -> list[dict[str, Any]]:
 
 @pytest.mark.ray
 def test_run_with_json_log_writes_nothing_else_to_stderr(job: Path) -> None:
-    lines = lines_of(job, "answer", "--config", "job.yaml", code=0)
+    lines = lines_of(job, "answer", "--config", "job.yaml", "--max-failed-share", "0.1", code=4)
     kinds = [line["event"] for line in lines]
     assert {"step", "documents_found", "run_started", "progress", "run_closed"} <= set(kinds)
-    lines = lines_of(job, "answer", "--config", "job.yaml", "--max-failed-share", "0.1", code=4)
     assert (lines[-1]["event"], lines[-1]["exit_code"]) == ("run_stopped", 4)
 
 

@@ -1,6 +1,7 @@
 """What a user's mistakes look like: exit code 2, one line that names the place and the remedy, no traceback."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs import answer, cli, plan
+from memagent_batch.ray_data.session import LEVEL_VARIABLE
 
 BUDGETS = {"chunk-tokens": 50, "question-tokens": 60, "memory-tokens": 40, "answer-tokens": 40}
 STEPS = ("checking inputs and model", "indexing the documents")
@@ -180,13 +182,19 @@ def test_answer_missing_or_truncated_documents_are_named(refused: Run, tmp_path:
 
 
 @pytest.mark.ray
-def test_real_command_line_with_a_bad_document_shows_no_traceback(job: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "documents.parquet").write_bytes(b"PAR1 cut PAR1")
+def test_real_command_line_with_bad_documents_shows_its_steps_and_nothing_of_rays(
+    job: dict[str, str], tmp_path: Path
+) -> None:
+    write_documents(tmp_path / "documents.parquet", document_id=["a", "a"])
     command = [sys.executable, "-m", "jobs.cli", "answer", *arguments_of(job)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert "documents.parquet can't be read" in done.stderr.splitlines()[-1]
+    variables = {name: value for name, value in os.environ.items() if name != LEVEL_VARIABLE}
+    variables["PYTHONWARNINGS"] = "ignore"
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    *steps, said = done.stderr.splitlines()
+    assert steps == ["checking inputs and model", "starting Ray", "indexing the documents: 1 file"]
+    assert said.startswith("error: ")
+    assert "document_id 'a' is there twice" in said
 
 
 @pytest.mark.ray

@@ -1,8 +1,19 @@
-"""Documents without a text, for tests: the tokens 100, 101, ..., each of one character."""
+"""Documents and prompts without a text, for tests: a document has the tokens 100, 101, ..., each of one character."""
 
 from memagent_batch.domain.document import Document
+from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
 from memagent_batch.domain.readings import QuestionTokens
 
+PROMPTS = PromptTokens(
+    update=TokenTemplate(pieces=(Slot.QUESTION, Slot.MEMORY, Slot.CHUNK)),
+    answer=TokenTemplate(pieces=(Slot.QUESTION, Slot.MEMORY)),
+    direct=TokenTemplate(pieces=(Slot.QUESTION, Slot.CHUNK)),
+    first_memory=Memory(token_ids=(8,), text="none"),
+    control_token_ids=frozenset(),
+    encode=str.encode,
+    decode=str,
+)
+"""Prompts of nothing but their slots."""
 QUESTION = QuestionTokens(token_ids=[50, 51])
 
 

@@ -1,8 +1,5 @@
-import os
 import pickle
 import socket
-import subprocess
-import sys
 
 import pytest
 from ray.data import DataContext
@@ -12,7 +9,7 @@ from memagent_batch.config import PoolConfig
 from memagent_batch.errors import InputError, MemagentError, RunFailedError, SettingsError, StorageError
 from memagent_batch.ray_data import session
 from memagent_batch.ray_data.pool import actor_pool
-from memagent_batch.ray_data.session import LEVEL_VARIABLE, own_error, require_cluster, set_long_loops
+from memagent_batch.ray_data.session import own_error, require_cluster, set_long_loops
 
 
 def task_error(cause: Exception) -> RayError:
@@ -80,14 +77,3 @@ def test_require_cluster_takes_who_listens_and_leaves_other_words_to_ray() -> No
 def test_require_cluster_address_of_ray_job_submit_is_refused_at_once() -> None:
     with pytest.raises(SettingsError, match=r"RAY_ADDRESS=http://head:8265 is an address for `ray job submit`"):
         require_cluster("http://head:8265")
-
-
-@pytest.mark.ray
-def test_ray_session_shows_its_step_and_nothing_of_rays() -> None:
-    code = "from memagent_batch.logs import begin_log\nfrom memagent_batch.ray_data.session import ray_session\n"
-    code += "begin_log(as_json=False)\nwith ray_session(): pass"
-    variables = {name: value for name, value in os.environ.items() if name != LEVEL_VARIABLE} | {
-        "PYTHONWARNINGS": "ignore"
-    }
-    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("", "starting Ray\n")

@@ -11,7 +11,7 @@ import pytest
 from jobs.settings import job_of
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.document import Document
-from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
+from memagent_batch.domain.prompts import Memory, PromptTokens
 from memagent_batch.domain.readings import Cost, Outcome, Question, QuestionTokens, Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
 from memagent_batch.errors import (
@@ -30,17 +30,8 @@ from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
-from tests.policies.token_documents import document_of
+from tests.policies.token_documents import PROMPTS, document_of
 
-PROMPTS = PromptTokens(
-    update=TokenTemplate(pieces=(Slot.QUESTION, Slot.MEMORY, Slot.CHUNK)),
-    answer=TokenTemplate(pieces=(Slot.QUESTION, Slot.MEMORY)),
-    direct=TokenTemplate(pieces=(Slot.QUESTION, Slot.CHUNK)),
-    first_memory=Memory(token_ids=(8,), text="none"),
-    control_token_ids=frozenset(),
-    encode=str.encode,
-    decode=str,
-)
 WHO = Question(question_id="who", text="Who?")
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from memagent_batch.config import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
-from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope
 from memagent_batch.errors import NotHeldError
 from memagent_batch.files.location import Location
@@ -22,7 +21,7 @@ from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal, ListTurns, ReadingTurns, ReplayOnly
-from tests.policies.token_documents import QUESTION, document_of
+from tests.policies.token_documents import PROMPTS, QUESTION, document_of
 
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
 LIST_ADDRESS = ReadingAddress(document_hash="d", question_hash="list", sample=0, reader_fingerprint="f")
@@ -282,18 +281,9 @@ async def test_turns_wait_for_room_in_the_log_before_they_ask_the_engine(tmp_pat
 
 
 async def test_turn_that_fails_shows_at_most_four_frames_from_policy_to_engine(tmp_path: Path) -> None:
-    prompts = PromptTokens(
-        update=TokenTemplate(pieces=(Slot.QUESTION, Slot.MEMORY, Slot.CHUNK)),
-        answer=TokenTemplate(pieces=(Slot.QUESTION, Slot.MEMORY)),
-        direct=TokenTemplate(pieces=(Slot.QUESTION, Slot.CHUNK)),
-        first_memory=Memory(token_ids=(8,), text="none"),
-        control_token_ids=frozenset(),
-        encode=str.encode,
-        decode=str,
-    )
     turns = ReadingTurns(engine=FailingEngine(), address=ADDRESS, seed=7, journal=journal_at(tmp_path))
     policy = OverwritePolicy(chunk_tokens=5, memory_tokens=4, answer_tokens=4)
     with pytest.raises(TimeoutError) as failed:
-        await policy.read(document_of(3), QUESTION, prompts=prompts, turns=turns)
+        await policy.read(document_of(3), QUESTION, prompts=PROMPTS, turns=turns)
     frames = [frame.name for frame in traceback.extract_tb(failed.tb)]
     assert frames[frames.index("read") :] == ["read", "__call__", "_complete", "complete"]

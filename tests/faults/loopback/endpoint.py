@@ -8,8 +8,7 @@ import asyncio
 import contextlib
 import json
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.wiring import TINY_MODEL
@@ -21,7 +20,7 @@ COMPLETION = r"The answer is \boxed{17}."
 
 
 @dataclass(slots=True, kw_only=True)
-class LoopbackEndpoint:
+class LoopbackEndpoint(LoopbackServer):
     """Serves in a thread of its own while the block lasts."""
 
     turn_seconds: float = 0.0
@@ -32,30 +31,12 @@ class LoopbackEndpoint:
     """Completions so far."""
     num_refused: int = 0
     """Requests answered 503 while it was away."""
-    _token_ids: list[int] = field(default_factory=list)
+    _token_ids: list[int] = field(init=False)
     _is_away: bool = False
-    _server: LoopbackServer = field(init=False)
 
     def __post_init__(self) -> None:
         """Nothing is served yet."""
-        self._server = LoopbackServer(self._serve)
-
-    @property
-    def url(self) -> str:
-        """Its address, without `/v1`."""
-        return self._server.url
-
-    def __enter__(self) -> Self:
-        """Begins to serve."""
         self._token_ids = Tokenizer(str(TINY_MODEL)).encode(self.completion)
-        self._server.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Serves no more."""
-        self._server.__exit__(kind, error, trace)
 
     def answer_503(self) -> None:
         """Goes away behind a gateway: every request is answered 503 until it comes back."""
@@ -64,14 +45,14 @@ class LoopbackEndpoint:
     def refuse(self) -> None:
         """Goes away: cuts all connections, and refuses new ones until it comes back."""
         self._is_away = True
-        self._server.refuse(cut=True)
+        self.close_port(cut=True)
 
     def come_back(self) -> None:
         """Serves again, at the same port."""
-        self._server.listen()
+        self.listen()
         self._is_away = False
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Requests of one connection, one after another, until the client leaves."""
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:

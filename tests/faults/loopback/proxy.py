@@ -12,8 +12,6 @@ import struct
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import TracebackType
-from typing import Self
 from urllib.parse import urlsplit
 
 from tests.faults.loopback.server import LoopbackServer
@@ -56,7 +54,7 @@ STATUS_LINES = {
 
 
 @dataclass(slots=True, kw_only=True)
-class FaultProxy:
+class FaultProxy(LoopbackServer):
     """Serves in a thread of its own while the block lasts."""
 
     upstream: str
@@ -71,27 +69,6 @@ class FaultProxy:
     """Time before a slow answer."""
     struck: Counter[RequestFault] = field(default_factory=Counter)
     """How often each did."""
-    _server: LoopbackServer = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Nothing is served yet."""
-        self._server = LoopbackServer(self._serve)
-
-    @property
-    def url(self) -> str:
-        """Its own URL."""
-        return self._server.url
-
-    def __enter__(self) -> Self:
-        """Begins to serve."""
-        self._server.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Serves no more."""
-        self._server.__exit__(kind, error, trace)
 
     def strike(self, *faults: RequestFault, rate: float) -> None:
         """From now on, this share of requests meets one of these."""
@@ -99,13 +76,9 @@ class FaultProxy:
 
     def refuse(self) -> None:
         """From now on nothing listens at the port: every connection is refused."""
-        self._server.refuse(cut=False)
+        self.close_port(cut=False)
 
-    def listen(self) -> None:
-        """Serves again, at the same port."""
-        self._server.listen()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             request = await _read_request(reader, writer)
             fault = self.rng.choice(self.faults) if self.faults and self.rng.random() < self.rate else None

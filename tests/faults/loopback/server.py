@@ -2,31 +2,36 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
 
-class LoopbackServer:
+@dataclass(slots=True, kw_only=True)
+class LoopbackServer(ABC):
     """Serves while the block lasts."""
 
-    def __init__(self, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> None:
-        """Takes what is done with each connection."""
-        self.port = 0
-        self._serve = serve
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.Server | None = None
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+    port: int = 0
+    """Where it listens."""
+    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+    _server: asyncio.Server | None = None
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+    _thread: threading.Thread | None = None
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """Its address, without a path."""
         return f"http://127.0.0.1:{self.port}"
+
+    @abstractmethod
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answers the requests of one connection, which is closed afterwards."""
 
     def __enter__(self) -> Self:
         """Begins to serve."""
         self._loop.run_until_complete(self._open())
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         return self
 
@@ -35,9 +40,10 @@ class LoopbackServer:
     ) -> None:
         """Serves no more."""
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
-    def refuse(self, *, cut: bool) -> None:
+    def close_port(self, *, cut: bool) -> None:
         """Refuses new connections from now on; with `cut` it also ends those that are open."""
         self._loop.call_soon_threadsafe(self._close, cut)
 
@@ -59,8 +65,6 @@ class LoopbackServer:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
-        try:
-            await self._serve(reader, writer)
-        finally:
-            self._writers.discard(writer)
-            writer.close()
+        await self.serve(reader, writer)
+        self._writers.discard(writer)
+        writer.close()
