@@ -35,6 +35,20 @@ _MEMORIES_COLUMNS = frozenset(MEMORIES.names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What a row of `answers` says of who made it, and how."""
+
+    run_id: str
+    """The run, for rows of readings that no run has read."""
+    reader_fingerprint: str
+    """The reader."""
+    model: str
+    """Name of the model, for rows of readings that never reached it."""
+    extraction: Extraction
+    """How answers are taken out of responses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
     """What turns a part of the plan into rows."""
 
@@ -56,6 +70,16 @@ class Projection:
     """File format."""
     opens_thought: bool = False
     """Whether each prompt ended inside a thought."""
+
+    @property
+    def origin(self) -> Origin:
+        """What each row of `answers` says of the run."""
+        return Origin(
+            run_id=self.run_id,
+            reader_fingerprint=self.reader_fingerprint,
+            model=self.model,
+            extraction=self.extraction,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,21 +119,46 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Row] =
     for document, question, sample in _readings(part):
         key = (document["document_hash"], question["question_hash"], sample)
         names = {"document_id": document["document_id"], "question_id": question["question_id"], "sample": sample}
-        answer = _answer(document, unread.get(key) or outcomes.get(key), projection=projection)
+        outcome = unread.get(key) or outcomes.get(key)
+        answer = answer_row(document, question, sample, outcome, origin=projection.origin)
         if answer is None:
             missing.append(f"document {names['document_id']!r}, question {names['question_id']!r}, sample {sample}")
             continue
-        answers.append(
-            {**answer, **names, "question": question["question"], "question_hash": key[1], **_carried(document)}
-        )
+        answers.append(answer)
         shared = turns.get((key[0], question.get(LIST_HASH, ""), sample), {})
         memories.extend(_memories({**shared, **turns.get(key, {})}, names=names, projection=projection))
-    carried = [pa.field(name, pa.string()) for name in carried_columns(part.schema)]
     return PartTables(
-        answers=pa.Table.from_pylist(answers, schema=pa.schema([*ANSWERS, *carried])),
+        answers=pa.Table.from_pylist(answers, schema=answers_schema(carried_columns(part.schema))),
         memories=pa.Table.from_pylist(memories, schema=MEMORIES),
         missing=missing,
     )
+
+
+def answer_row(document: Row, question: Row, sample: int, outcome: Row | None, *, origin: Origin) -> Row | None:
+    """The row of `answers` of one reading; None where nothing says how it ended.
+
+    Args:
+        document: Its id, hash, and `error` and `error_type` where its text can't be read; carried columns.
+        question: Its id, text and hash.
+        sample: Which of several draws.
+        outcome: How the reading ended, as a row of `OUTCOME_LOG`; None where it did not.
+        origin: Who answers.
+    """
+    answer = _answer(document, outcome, origin=origin)
+    if answer is None:
+        return None
+    return {
+        **answer,
+        "document_id": document["document_id"],
+        **{name: question[name] for name in ("question_id", "question", "question_hash")},
+        "sample": sample,
+        **_carried(document),
+    }
+
+
+def answers_schema(carried: Sequence[str]) -> pa.Schema:
+    """`ANSWERS`, and the carried columns behind it."""
+    return pa.schema([*ANSWERS, *[pa.field(name, pa.string()) for name in carried]])
 
 
 def carried_columns(schema: pa.Schema) -> list[str]:
@@ -146,34 +195,34 @@ def _readings(part: pa.Table) -> Iterator[tuple[Row, Row, int]]:
             yield document, asked[reading["question"]], reading["sample"]
 
 
-def _answer(document: Row, outcome: Row | None, *, projection: Projection) -> Row | None:
+def _answer(document: Row, outcome: Row | None, *, origin: Origin) -> Row | None:
     if document["error"] is not None:
         error = {"error_type": document["error_type"] or DocumentError.__name__, "error_message": document["error"]}
-        return {**_unread(projection), "document_hash": document["document_hash"], **error}
+        return {**_unread(origin), "document_hash": document["document_hash"], **error}
     if outcome is None:
         return None
     row: Row = {name: value for name, value in outcome.items() if name in _ANSWERS_COLUMNS}
     if row["status"] == Status.OK:
-        row["answer"] = extract_answer(row["response"], extraction=projection.extraction)
+        row["answer"] = extract_answer(row["response"], extraction=origin.extraction)
         if row["answer"] is None:
             row["error_type"] = "AnswerNotFound"
             cut = "; it was cut at policy.answer_tokens" if row["finish_reason"] == FinishReason.LENGTH else ""
-            row["error_message"] = f"the response holds no answer in the form {projection.extraction.value!r}{cut}"
+            row["error_message"] = f"the response holds no answer in the form {origin.extraction.value!r}{cut}"
     return row
 
 
-def _unread(projection: Projection) -> Row:
+def _unread(origin: Origin) -> Row:
     """The row of a document that never reached a reader."""
     zeros = [field.name for field in ANSWERS if field.name.startswith("num_") and not field.nullable]
     return {
         **dict.fromkeys(zeros, 0),
-        "run_id": projection.run_id,
+        "run_id": origin.run_id,
         "status": Status.FAILED,
         "memory_truncations": 0,
         "engine_seconds": 0.0,
         "finished_at": datetime.now(UTC),
-        "reader_fingerprint": projection.reader_fingerprint,
-        "model": projection.model,
+        "reader_fingerprint": origin.reader_fingerprint,
+        "model": origin.model,
     }
 
 
