@@ -347,8 +347,12 @@ def _index_row(record: Record, *, path: str, format_: Format, settings: InputCon
     row |= dict(zip((CARRY_PREFIX + name for name in settings.carry_columns), others, strict=True))
     if isinstance(text, str):
         return row | {"document_hash": text_hash(text), "num_bytes": len(text.encode())}
-    reason = text.reason if isinstance(text, Unreadable) else "the text is null"
-    return row | {"error": shown_text(f"{record.where}: {reason}")}
+    return row | {"error": shown_text(f"{record.where}: {why_unreadable(text)}")}
+
+
+def why_unreadable(text: Value) -> str:
+    """Why a value that is no text is none."""
+    return text.reason if isinstance(text, Unreadable) else "the text is null"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

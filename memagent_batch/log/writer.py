@@ -43,8 +43,11 @@ class TurnLogWriter:
             nothing may count as done that is not kept.
     """
 
-    def __init__(self, output: Location, *, run_id: str, writer_id: str, settings: LogConfig) -> None:
-        """Files are named `{run_id}-{writer_id}-{number}`, so that no two writers ever share a name."""
+    def __init__(self, output: Location | None, *, run_id: str, writer_id: str, settings: LogConfig) -> None:
+        """Files are named `{run_id}-{writer_id}-{number}`, so that no two writers ever share a name.
+
+        Without an output every row is checked as if it were to be kept, and then dropped.
+        """
         self._output = output
         self._run_id = run_id
         self._name = f"{run_id}-{writer_id}"
@@ -132,6 +135,8 @@ class TurnLogWriter:
         if self._error:
             raise self._error
         _require_row(row, schema=schema)
+        if self._output is None:
+            return
         rows.append({"run_id": self._run_id, **row})
         self._pending_bytes += num_bytes
         if self._pending_bytes >= self._settings.flush_bytes:
@@ -142,6 +147,8 @@ class TurnLogWriter:
 
     async def _durable(self) -> None:
         """Waits for the end of the next flush: of one that is under way it may be too late to be part."""
+        if self._output is None:
+            return
         if self._flushed is None:
             self._flushed = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._flushed)
@@ -203,7 +210,7 @@ class TurnLogWriter:
     def _write(self, turns: list[dict[str, Any]], outcomes: list[dict[str, Any]], number: int) -> None:
         """Turns first: an outcome is never there without the turns that explain it."""
         for folder, rows, schema in ((TURNS_FOLDER, turns, TURN_LOG), (OUTCOMES_FOLDER, outcomes, OUTCOME_LOG)):
-            if rows:
+            if rows and self._output is not None:
                 data = parquet_bytes(pa.Table.from_pylist(rows, schema=schema))
                 (self._output / f"{folder}/{self._name}-{number:06d}.parquet").write_bytes(data)
                 self.num_bytes += len(data)

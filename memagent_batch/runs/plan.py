@@ -8,7 +8,6 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -21,7 +20,7 @@ from memagent_batch.errors import InputError
 from memagent_batch.inputs.bundles import bundles
 from memagent_batch.inputs.documents import is_there
 from memagent_batch.log.index import ReadingKey, TurnIndex
-from memagent_batch.log.question_list import LIST_HASH, question_lists, with_asked
+from memagent_batch.log.question_list import LIST_HASH, with_asked, with_hashes
 
 PART_BYTES = 256 * 1024 * 1024
 """Text that the readings of one part file of the tables have read: some 13,000 turns of 5,000 tokens."""
@@ -76,13 +75,9 @@ class Plan:
         self._missing = frozenset(documents.filter(pc.invert(is_there(documents)))["document_id"].to_pylist())
         self.questions = _with_inline(questions, documents)
         self.samples = samples
-        self._hashes = [text_hash(question) for question in self.questions["question"].to_pylist()]
-        self._list_hashes: list[str] = []
-        if as_lists:
-            hashes = {name: text_hash(text) for name, text in question_lists(self.questions).items()}
-            self._list_hashes = [hashes[name] for name in self.questions["document_id"].to_pylist()]
-            pairs = zip(self._list_hashes, self._hashes, strict=True)
-            self._hashes = [text_hash(f"{of_list} {own}") for of_list, own in pairs]
+        self._hashed = with_hashes(self.questions, as_lists=as_lists)
+        self._hashes: list[str] = self._hashed["question_hash"].to_pylist()
+        self._list_hashes: list[str] = self._hashed[LIST_HASH].to_pylist() if as_lists else []
         self._shared: list[int] = []
         self._bound: dict[str, list[int]] = defaultdict(list)
         for row, document_id in enumerate(self.questions["document_id"].to_pylist()):
@@ -106,13 +101,6 @@ class Plan:
     def hashed_questions(self) -> pa.Table:
         """The question list with the hashes of the addresses; `readings` name its rows."""
         return self._hashed
-
-    @cached_property
-    def _hashed(self) -> pa.Table:
-        hashed = self.questions.append_column("question_hash", pa.array(self._hashes, pa.large_string()))
-        if not self._list_hashes:
-            return hashed
-        return hashed.append_column(LIST_HASH, pa.array(self._list_hashes, pa.large_string()))
 
     def question_rows(self, document_id: str) -> list[int]:
         """Rows of the question list that are asked of a document; of one that is not there, those bound to it."""
