@@ -339,6 +339,12 @@ class Location:
             self.fs.rm_file(path)
 
 
+def absolute(place: str | os.PathLike[str]) -> str:
+    """A place as processes with another working directory find it: a URI as it is, a path from the root."""
+    name = os.fspath(place)
+    return name if "://" in name or "::" in name else str(Path(name).absolute())
+
+
 def _is_wanted(name: str, *, temporary: bool) -> bool:
     return not name.startswith(TEMPORARY) or (temporary and name != f"{TEMPORARY}lock")
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from urllib.parse import urlsplit
 
 import ray
-from ray.data import DataContext
+from ray.data import DataContext, Dataset
 
 from memagent_batch.errors import MemagentError, RunFailedError, SettingsError
 from memagent_batch.logs import rewritten_stderr, step
@@ -137,6 +137,13 @@ def set_long_loops(context: DataContext) -> None:
     context.max_consecutive_actor_init_deaths = 3
     context._max_num_blocks_in_streaming_gen_buffer = BLOCKS_AHEAD  # a knob by no other name
     context.wait_for_min_actors_s = START_SECONDS  # else the first actor that is up takes all the longest documents
+
+
+def with_long_loops(dataset: Dataset) -> Dataset:
+    """The dataset with knobs for long loops of its own, for all that follows it; the one that was given stays."""
+    own = Dataset.copy(dataset, _deep_copy=True)  # the one way to a dataset with another context
+    set_long_loops(own.context)
+    return own
 
 
 def _without_advice(message: str) -> str:
