@@ -115,6 +115,10 @@ class ActorLife:
         """Starts once, at the first call; every caller gets the same, or the error that kept it from starting."""
         return await asyncio.shield(self._started)
 
+    async def held(self) -> HeldReadings:
+        """What the log holds; looked for once, and without an engine."""
+        return await asyncio.shield(self._found)
+
     async def die(self, actor: StartedActor, error: EngineDeadError) -> NoReturn:
         """Keeps what is finished, and which turns were under way; then stops the engine and the process."""
         actor.reporter.count_engine_death(error)
@@ -135,6 +139,10 @@ class ActorLife:
     def _started(self) -> asyncio.Task[StartedActor]:
         return asyncio.ensure_future(self._start())
 
+    @cached_property
+    def _found(self) -> asyncio.Task[HeldReadings]:
+        return asyncio.ensure_future(asyncio.to_thread(self._find))
+
     async def _start(self) -> StartedActor:
         task = self._task
         self._loop = asyncio.get_running_loop()
@@ -144,7 +152,7 @@ class ActorLife:
         self._log = log
         suspects = Suspects(output=task.output, run_id=task.run_id)
         await self._load_deaths(suspects)
-        held = await asyncio.to_thread(self._held)
+        held = await self.held()
         engine = await self._start_engine()
         reporter = Reporter(
             board=task.board, log=log, run_id=task.run_id, model=agent.model, policy=task.agent.policy.kind
@@ -161,7 +169,7 @@ class ActorLife:
             held=held,
         )
 
-    def _held(self) -> HeldReadings:
+    def _find(self) -> HeldReadings:
         """What the log holds. A plan has named the files of earlier runs; new are those of this actor since then."""
         task = self._task
         if task.output is None:

@@ -1,21 +1,28 @@
-"""The reading stage of a program of the user's: tokenised rows of a dataset in, rows of `answers` out."""
+"""The reading stage of a program's own pipeline: tokenised rows of a dataset in, rows of `answers` out."""
 
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 
 import pyarrow as pa
 
-from memagent_batch.log.index import Row
+from memagent_batch.log.index import Row, reading_key
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
+from memagent_batch.reading.questions import Questions
 from memagent_batch.runs.tables import Origin, answer_row, answers_schema, carried_columns
+
+Outcomes = Mapping[tuple[int, int], Row | None]
+"""How readings ended, by the row of the question list and the sample; None where the document has no text."""
 
 
 class AnswerReader:
     """Ray Data UDF: a `Reader` whose readings become rows of `answers` at once."""
 
     def __init__(self, task: ReaderTask) -> None:
-        """Takes the task; nothing is started before the first document that has a text."""
+        """Takes the task; no engine is started before the first reading that the log does not hold."""
         self._task = task
         self._reader = Reader(task)
         self._origin = Origin(
@@ -30,29 +37,45 @@ class AnswerReader:
 
         Never raises for what concerns a reading alone.
         """
-        documents = planned_documents(batch)
-        unreadable = [document for document in documents if not document.document_hash]
-        readable = [document for document in documents if document.document_hash]
-        ended = await self._reader.read(readable) if readable else []
-        rows = [
-            *[self._row(document, *reading, outcome=None) for document in unreadable for reading in document.readings],
-            *[self._row(each.document, each.question, each.outcome["sample"], outcome=each.outcome) for each in ended],
-        ]
+        answers = await asyncio.gather(*map(self._answers, planned_documents(batch)))
         carried = carried_columns(pa.schema(list(batch.schema.field("documents").type.value_type)))
-        return pa.Table.from_pylist(rows, schema=answers_schema(carried))
+        return pa.Table.from_pylist([row for rows in answers for row in rows], schema=answers_schema(carried))
 
-    def _row(self, document: PlannedDocument, question: int, sample: int, *, outcome: Row | None) -> Row | None:
-        error = None if document.document_hash else document.document.error
+    async def _answers(self, document: PlannedDocument) -> list[Row | None]:
+        """The rows of a document."""
+        has_text = bool(document.document_hash)
+        outcomes = await self._outcomes(document) if has_text else dict.fromkeys(document.readings)
         described = {
             "document_id": document.document_id,
             "document_hash": document.document_hash or None,
-            "error": error and str(error),
+            "error": None if has_text else str(document.document.error),
             "error_type": None,
             **document.carried,
         }
-        return answer_row(described, self._questions[question], sample, outcome, origin=self._origin)
+        return [
+            answer_row(described, self._rows[question], sample, outcome, origin=self._origin)
+            for (question, sample), outcome in outcomes.items()
+        ]
+
+    async def _outcomes(self, document: PlannedDocument) -> Outcomes:
+        """How the readings of a document ended: before, by the log, or now."""
+        logged = await self._reader.held_outcomes(document)
+        keys = {
+            (question, sample): reading_key(
+                self._questions.address(question, document_hash=document.document_hash, sample=sample)
+            )
+            for question, sample in document.readings
+        }
+        held = {reading: logged[key] for reading, key in keys.items() if key in logged}
+        left = [reading for reading in document.readings if reading not in held]
+        ended = await self._reader.read([replace(document, readings=left)]) if left else []
+        return {**held, **{(each.question, each.outcome["sample"]): each.outcome for each in ended}}
 
     @cached_property
-    def _questions(self) -> list[Row]:
+    def _questions(self) -> Questions:
+        return Questions(self._task.load_questions(), reader_fingerprint=self._task.reader_fingerprint)
+
+    @cached_property
+    def _rows(self) -> list[Row]:
         rows: list[Row] = self._task.load_questions().to_pylist()
         return rows

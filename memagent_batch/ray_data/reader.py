@@ -11,7 +11,7 @@ import pyarrow as pa
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import EngineDeadError, EngineRefusedError
-from memagent_batch.log.index import ReadingKey, Row, reading_key
+from memagent_batch.log.index import ReadingKey, Row
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask, StartedActor
 from memagent_batch.ray_data.reporter import Reporter
@@ -59,12 +59,14 @@ class Reader:
         ]
         return await asyncio.gather(*readings)
 
+    async def held_outcomes(self, document: PlannedDocument) -> Mapping[ReadingKey, Row]:
+        """How readings of the document ended before; needs no engine."""
+        return await (await self._life.held()).outcomes(document)
+
     async def _read(self, actor: StartedActor, shared: "_DocumentReadings", question: int, sample: int) -> Ended:
         """Reads a document for one question, in a place among the readings in flight."""
         planned, reporter = shared.document, actor.reporter
         address = actor.questions.address(question, document_hash=planned.document_hash, sample=sample)
-        if outcome := (await asyncio.shield(shared.outcomes)).get(reading_key(address)):
-            return Ended(document=planned, question=question, outcome=outcome)
         list_address = actor.questions.list_address(question, document_hash=planned.document_hash, sample=sample)
         list_turns = shared.list_turns[list_address or address]
         reporter.waiting += 1
@@ -132,11 +134,6 @@ class _DocumentReadings:
     def held(self) -> asyncio.Task[LoggedTurns]:
         """Turns of the document that the log holds, read once."""
         return asyncio.ensure_future(self._actor.held.turns(self.document))
-
-    @cached_property
-    def outcomes(self) -> asyncio.Task[Mapping[ReadingKey, Row]]:
-        """How readings of the document ended that the plan has not left out, read once."""
-        return asyncio.ensure_future(self._actor.held.outcomes(self.document))
 
 
 def _row(ended: Ended) -> Row:

@@ -1,5 +1,6 @@
 """One corpus and one agent for all tests of the API that need no model."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ TEXTS: dict[str, str | None] = {
     "null": None,
     "twin": "a word",
 }
-QUESTIONS = [
+QUESTIONS: list[str | ma.Question | Mapping[str, Any]] = [
     "Who?",
     ma.Question(question="What?", question_id="what"),
     {"question": "Why? " * 100, "question_id": "too-long"},
@@ -39,7 +40,7 @@ def agent_of(model: str, **knobs: Any) -> ma.Agent:
     return ma.Agent(model=model, engine="simulated", window_tokens=1000, policy=policy, **knobs)
 
 
-def table_of(texts: dict[str, str | None]) -> pa.Table:
+def table_of(texts: Mapping[str, str | None]) -> pa.Table:
     rows = [{"document_id": name, "text": text, "source": number} for number, (name, text) in enumerate(texts.items())]
     return pa.Table.from_pylist(rows)
 

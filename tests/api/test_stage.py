@@ -10,12 +10,14 @@ from typing import Any
 
 import psutil
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import ray
 from ray.data import DataContext
 
 import memagent_batch as ma
 from memagent_batch.api import stage
+from memagent_batch.budgets import fitted
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.tokenizer import Tokenizer
@@ -29,6 +31,7 @@ from memagent_batch.errors import (
 )
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask
 from memagent_batch.ray_data.answers import AnswerReader
+from memagent_batch.wiring import identify_reader
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, table_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
@@ -198,6 +201,26 @@ def test_wrong_rows_of_a_lazy_stage_are_refused_with_the_errors_own_type(
     lazy = ray.data.from_items([0]).map_batches(lambda _: pa.Table.from_pylist(rows), batch_format="pyarrow")
     with pytest.raises(InputError, match=says):
         rows_of(ma.read(lazy, agent, questions=["Who?"]))
+
+
+def test_log_that_holds_everything_needs_no_engine(text_model: str, tmp_path: Path) -> None:
+    gone = {"engine": "openai", "openai": ma.OpenAIConfig(base_url="http://127.0.0.1:9/v1", max_retries=0)}
+    agent = agent_of(text_model).model_copy(update=gone)
+    dataset = ray.data.from_arrow(table_of({"a": "a", "null": None}))
+    fingerprint = identify_reader(fitted(agent)).fingerprint
+    copy_log(tmp_path, agent=agent_of(text_model), dataset=dataset, fingerprint=fingerprint)
+    rows = rows_of(ma.read(dataset, agent, questions=["Who?"], log=tmp_path))
+    assert {row["document_id"]: row["status"] for row in rows} == {"a": "ok", "null": "failed"}
+
+
+def copy_log(log: Path, *, agent: ma.Agent, dataset: Any, fingerprint: str) -> None:
+    """What an agent reads of the dataset, as the log of a reader whose engine is not there."""
+    rows_of(ma.read(dataset, agent, questions=["Who?"], log=log))
+    for path in log.glob("log/*/*.parquet"):
+        table = pq.read_table(path)
+        column = table.schema.get_field_index("reader_fingerprint")
+        renamed = table.set_column(column, table.field(column), pa.array([fingerprint] * table.num_rows))
+        pq.write_table(renamed, path)
 
 
 def test_engine_that_can_not_start_is_raised_where_the_dataset_is_consumed(text_model: str) -> None:
