@@ -22,7 +22,7 @@ ROW_GROUP_BYTES = 32 * 1024 * 1024
 """Text of a row group, about, bytes: tasks read row groups side by side, and a row group is decoded as a whole."""
 
 Documents: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]] | pa.Table | Dataset | Any
-"""Paths or URIs, an Arrow table, a data frame that pyarrow reads (pandas, Polars), or a Ray Dataset."""
+"""Paths or URIs, an Arrow table, a data frame that pyarrow reads, such as one of pandas, or a Ray Dataset."""
 
 
 def document_places(documents: Documents) -> tuple[str, ...]:
