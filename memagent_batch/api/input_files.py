@@ -6,6 +6,7 @@ of the input before are removed: the folder holds one input, and a run reads the
 
 import io
 from collections.abc import Collection, Sequence
+from functools import partial
 from hashlib import sha256
 from os import PathLike
 from typing import Any, TypeAlias
@@ -80,8 +81,7 @@ def _write_dataset(dataset: Dataset, folder: Location, columns: Collection[str])
     """Writes each block as a file, in parallel."""
     with ray_session():
         names = with_long_loops(dataset).map_batches(
-            _write_block,
-            fn_kwargs={"folder": folder, "columns": columns},
+            partial(_write_block, folder=folder, columns=columns),
             batch_size=None,
             batch_format="pyarrow",
             num_cpus=CPU_SHARE,

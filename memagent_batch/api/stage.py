@@ -9,9 +9,9 @@ from ray.data import Dataset
 
 from memagent_batch.api.question import Questions, question_table
 from memagent_batch.budgets import fitted
-from memagent_batch.config import AgentConfig, InputConfig, LogConfig, PoolConfig
+from memagent_batch.config import AgentConfig, InputConfig, LogConfig, PoolConfig, RunConfig
 from memagent_batch.errors import InputError
-from memagent_batch.files.location import Location, absolute
+from memagent_batch.files.location import absolute
 from memagent_batch.files.options import Options, StorageOptions
 from memagent_batch.inputs.documents import require_carry_columns
 from memagent_batch.log.index import last_run_id
@@ -28,7 +28,7 @@ from memagent_batch.ray_data.tokenise import RowColumns
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.manifest import require_log_place
 from memagent_batch.runs.schemas import ANSWERS
-from memagent_batch.wiring import identify_reader, make_engine
+from memagent_batch.wiring import identify_reader, make_engine, make_output
 
 
 def read(
@@ -91,14 +91,15 @@ def read(
     agent = fitted(agent)
     require_questions_fit(listed, agent)
     asked = with_hashes(listed, as_lists=make_policy(agent).reads_lists)
-    output = None if log is None else require_log_place(Location(uri=absolute(log), storage_options=options))
+    place = None if log is None else RunConfig(output=absolute(log), storage_options=options)
+    output = None if place is None else require_log_place(make_output(place))
     task = ReaderTask(
         agent=agent,
         readings_in_flight=pool.readings_in_flight,
         run_id=new_run_id(after=last_run_id(output) if output else ""),
         reader_fingerprint=identify_reader(agent).fingerprint,
         board=start_board(),
-        output=output,
+        place=place,
         log=LogConfig(),
         load_questions=partial(_same, asked),
         look_up=LookUp.ALL_BUT_FAILED if retry_failed else LookUp.ALL,

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Self
 import pyarrow as pa
 import ray
 
-from memagent_batch.config import AgentConfig, JobConfig, LogConfig
+from memagent_batch.config import AgentConfig, JobConfig, LogConfig, RunConfig
 from memagent_batch.engines.engine import Engine, RemoteEngine
 from memagent_batch.errors import EngineDeadError, StorageError
 from memagent_batch.files.location import Location
@@ -54,8 +54,8 @@ class ReaderTask:
     """The reader's identity, part of every address."""
     board: Any
     """Actor handle of the ProgressBoard."""
-    output: Location | None
-    """Where the turn log is; None keeps nothing."""
+    place: RunConfig | None
+    """Where the turn log is; None keeps nothing. Not a Location: Ray Data's reports show dataclasses value by value."""
     log: LogConfig
     """Knobs of the turn log."""
     load_questions: Callable[[], pa.Table]
@@ -66,17 +66,21 @@ class ReaderTask:
     @classmethod
     def of_job(cls, job: JobConfig, *, run_id: str, reader_fingerprint: str, board: Any) -> Self:
         """The task of a job's readers, whose plan names the log files of each document."""
-        output = make_output(job)
         return cls(
             agent=job.agent,
             readings_in_flight=job.pool.readings_in_flight,
             run_id=run_id,
             reader_fingerprint=reader_fingerprint,
             board=board,
-            output=output,
+            place=job,
             log=job.log,
-            load_questions=partial(read_asked, output, run_id=run_id),
+            load_questions=partial(read_asked, make_output(job), run_id=run_id),
         )
+
+    @property
+    def output(self) -> Location | None:
+        """Where the turn log is."""
+        return None if self.place is None else make_output(self.place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +152,10 @@ class ActorLife:
         self._loop = asyncio.get_running_loop()
         require_reader(task.agent, fingerprint=task.reader_fingerprint)
         agent, asked = make_agent(task.agent), task.load_questions()
-        log = TurnLogWriter(task.output, run_id=task.run_id, writer_id=self._writer_id, settings=task.log)
+        output = task.output
+        log = TurnLogWriter(output, run_id=task.run_id, writer_id=self._writer_id, settings=task.log)
         self._log = log
-        suspects = Suspects(output=task.output, run_id=task.run_id)
+        suspects = Suspects(output=output, run_id=task.run_id)
         await self._load_deaths(suspects)
         held = await self.held()
         engine = await self._start_engine()
@@ -171,15 +176,15 @@ class ActorLife:
 
     def _find(self) -> HeldReadings:
         """What the log holds. A plan has named the files of earlier runs; new are those of this actor since then."""
-        task = self._task
-        if task.output is None:
+        task, output = self._task, self._task.output
+        if output is None:
             return HeldReadings(output=None, reader_fingerprint=task.reader_fingerprint)
         if task.look_up is LookUp.PLANNED:
             begins = f"{task.run_id}-{self._writer}"
-            files = scan_turn_files(task.output, reader_fingerprint=task.reader_fingerprint, begins=begins)
-            return HeldReadings(output=task.output, reader_fingerprint=task.reader_fingerprint, turn_files=files)
-        index = scan_log(task.output, reader_fingerprint=task.reader_fingerprint)
-        return HeldReadings.of_index(index, output=task.output, takes_failed=task.look_up is LookUp.ALL)
+            files = scan_turn_files(output, reader_fingerprint=task.reader_fingerprint, begins=begins)
+            return HeldReadings(output=output, reader_fingerprint=task.reader_fingerprint, turn_files=files)
+        index = scan_log(output, reader_fingerprint=task.reader_fingerprint)
+        return HeldReadings.of_index(index, output=output, takes_failed=task.look_up is LookUp.ALL)
 
     async def _load_deaths(self, suspects: Suspects) -> None:
         if suspects.output is not None:

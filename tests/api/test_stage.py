@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 from ray.data import DataContext
+from ray.data._internal.metadata_exporter import sanitize_for_struct
 
 import memagent_batch as ma
 from memagent_batch.api import stage
 from memagent_batch.budgets import fitted
+from memagent_batch.config import PoolConfig, RunConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.tokenizer import Tokenizer
@@ -29,6 +32,8 @@ from memagent_batch.errors import (
     OutputError,
     SettingsError,
 )
+from memagent_batch.files.location import Location
+from memagent_batch.ray_data import stages
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask
 from memagent_batch.ray_data.answers import AnswerReader
 from memagent_batch.wiring import identify_reader
@@ -110,6 +115,41 @@ def test_failed_readings_are_read_again_only_where_that_is_asked_for(agent: ma.A
     assert second == first
     assert third["Who?"] == first["Who?"]
     assert third[questions[1]] > first[questions[1]]
+
+
+@pytest.mark.s3
+def test_log_in_a_bucket_is_kept_and_found_and_its_key_is_in_no_report_of_ray(
+    s3_bucket: Location, text_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks: list[ReaderTask] = []
+
+    def read_calls(calls: Any, reader: type[AnswerReader], *, task: ReaderTask, pool: PoolConfig) -> Any:
+        tasks.append(task)
+        return stages.read_calls(calls, reader, task=task, pool=pool)
+
+    monkeypatch.setattr(stage, "read_calls", read_calls)
+    options = {**s3_bucket.storage_options, "secret": "hunter2"}
+    dataset = ray.data.from_arrow(table_of({"short": "a word"}))
+    log = f"{s3_bucket.uri}/log"
+    first, second = (
+        rows_of(ma.read(dataset, agent_of(text_model), questions=["Who?"], log=log, storage_options=options))
+        for _ in range(2)
+    )
+    assert second == first
+    secret = replace(tasks[0], place=RunConfig(output="s3://key:hunter2@bucket/log", storage_options=options))
+    assert "bucket/log" in str(sanitize_for_struct(secret, 10_000))
+    assert "hunter2" not in str(sanitize_for_struct(secret, 10_000))
+
+
+def test_policy_that_reads_lists_gives_the_rows_of_the_job(text_model: str, tmp_path: Path) -> None:
+    agent = agent_of(text_model)
+    agent = agent.model_copy(update={"policy": agent.policy.model_copy(update={"kind": "shared"})})
+    questions: list[str | ma.Question] = ["Who?", "What?", ma.Question(question="Where?", document_id="short")]
+    texts = {"short": "a word", "long": "some words of it " * 40}
+    run = ma.answer(documents=table_of(texts), questions=questions, output=tmp_path / "scan", agent=agent)
+    dataset = ray.data.from_arrow(table_of(texts))
+    for log in (None, tmp_path / "log", tmp_path / "log"):
+        assert by_reading(rows_of(ma.read(dataset, agent, questions=questions, log=log))) == by_reading(run.answers())
 
 
 def actor_processes() -> list[psutil.Process]:
