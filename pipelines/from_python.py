@@ -4,15 +4,12 @@ It stands among the chains, above the package, which can't import them: `memagen
 """
 
 from os import PathLike
-from typing import Any
-
-from pydantic import ValidationError
 
 from memagent_batch.api.input_files import Documents, document_places, write_documents, write_questions
-from memagent_batch.api.question import Questions, question_table
+from memagent_batch.api.knobs import checked_section
+from memagent_batch.api.question import GivenQuestions, question_table
 from memagent_batch.api.run import Run
 from memagent_batch.config import AgentConfig, InputConfig, JobConfig, LogConfig, PoolConfig, TableFormat
-from memagent_batch.errors import SettingsError
 from memagent_batch.files.location import absolute
 from memagent_batch.files.options import Options, StorageOptions
 from memagent_batch.runs.manifest import INPUT_FOLDER, claim_output
@@ -24,7 +21,7 @@ from pipelines import answer as chain
 def answer(
     *,
     documents: Documents,
-    questions: Questions = (),
+    questions: GivenQuestions = (),
     output: str | PathLike[str],
     agent: AgentConfig,
     input: InputConfig = InputConfig(),  # noqa: A002, B008 - the section's name; a frozen value
@@ -68,9 +65,10 @@ def answer(
     kept = f"{where.rstrip('/')}/{INPUT_FOLDER}"
     named = document_places(documents)
     questions = questions if isinstance(questions, str | PathLike) else list(questions)
-    job = _job(
+    job = checked_section(
+        JobConfig,
         documents=named or (f"{kept}/documents",),
-        **_asked(questions, kept=f"{kept}/questions"),
+        **_question_knobs(questions, kept=f"{kept}/questions"),
         output=where,
         agent=agent,
         input=input,
@@ -93,7 +91,7 @@ def answer(
     return Run(output=where, run_id=manifest["run_id"], manifest=manifest, storage_options=options)
 
 
-def _asked(questions: Questions, *, kept: str) -> dict[str, object]:
+def _question_knobs(questions: GivenQuestions, *, kept: str) -> dict[str, object]:
     """The questions as a job has them: texts as `--ask` gives them, others in a file."""
     if isinstance(questions, str | PathLike):
         return {"questions": absolute(questions)}
@@ -104,11 +102,3 @@ def _columns(input_: InputConfig) -> list[str]:
     """The columns that a run reads, each once."""
     question = (input_.question_column,) if input_.question_column else ()
     return list(dict.fromkeys([input_.document_id_column, input_.text_column, *question, *input_.carry_columns]))
-
-
-def _job(**sections: Any) -> JobConfig:
-    try:
-        return JobConfig(**sections)
-    except ValidationError as error:
-        lines = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}".removeprefix(": ") for each in error.errors()]
-        raise SettingsError("; ".join(lines)) from error

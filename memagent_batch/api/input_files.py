@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from ray.data import Dataset
 
 from memagent_batch.errors import InputError
-from memagent_batch.files.location import Location
+from memagent_batch.files.location import Location, absolute
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session, with_long_loops
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
@@ -28,15 +28,9 @@ Documents: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]] | pa.
 
 def document_places(documents: Documents) -> tuple[str, ...]:
     """The paths and URIs, where documents are named; nothing where they are given."""
-    if isinstance(documents, str | PathLike):
-        return (str(documents),)
-    if (
-        isinstance(documents, list | tuple)
-        and documents
-        and all(isinstance(each, str | PathLike) for each in documents)
-    ):
-        return tuple(str(each) for each in documents)
-    return ()
+    places = [documents] if isinstance(documents, str | PathLike) else documents
+    is_list = isinstance(places, list | tuple) and all(isinstance(place, str | PathLike) for place in places)
+    return tuple(map(absolute, places)) if is_list else ()
 
 
 def write_documents(documents: Documents, *, folder: Location, columns: Collection[str]) -> None:
@@ -46,8 +40,9 @@ def write_documents(documents: Documents, *, folder: Location, columns: Collecti
         InputError: this is no table, it has no rows, or lacks a column.
         StorageError: the folder can't be written.
     """
-    names = _write_dataset(documents, folder, columns) if isinstance(documents, Dataset) else []
-    if not isinstance(documents, Dataset):
+    if isinstance(documents, Dataset):
+        names = _write_dataset(documents, folder, columns)
+    else:
         names = [write_table(_columns_of(_as_table(documents), columns), folder=folder)]
     if not any(names):
         raise InputError("documents: there is no row; give at least one document")

@@ -27,11 +27,11 @@ class Question:
     """Right answers, where they are known."""
 
 
-Questions = str | PathLike[str] | Iterable[str | Question | Mapping[str, Any]]
+GivenQuestions = str | PathLike[str] | Iterable[str | Question | Mapping[str, Any]]
 """The path or URI of a question list, or questions."""
 
 
-def question_table(questions: Questions, *, storage_options: Options) -> pa.Table:
+def question_table(questions: GivenQuestions, *, storage_options: Options) -> pa.Table:
     """A question list, a table of `QUESTION_SCHEMA`.
 
     Raises:

@@ -7,7 +7,8 @@ from os import PathLike
 import pyarrow as pa
 from ray.data import Dataset
 
-from memagent_batch.api.question import Questions, question_table
+from memagent_batch.api.knobs import checked_section
+from memagent_batch.api.question import GivenQuestions, question_table
 from memagent_batch.budgets import fitted
 from memagent_batch.config import AgentConfig, InputConfig, LogConfig, PoolConfig, RunConfig
 from memagent_batch.errors import InputError
@@ -35,10 +36,10 @@ def read(
     dataset: Dataset,
     agent: AgentConfig,
     *,
-    questions: Questions,
+    questions: GivenQuestions,
     text: str = "text",
     document_id: str = "document_id",
-    carry: Sequence[str] = (),
+    carry: str | Sequence[str] = (),
     log: str | PathLike[str] | None = None,
     storage_options: Options | None = None,
     retry_failed: bool = False,
@@ -77,9 +78,10 @@ def read(
         InputError: a question can't be used, or the dataset is known to lack a column.
         OutputError: `log` is a place with files of something else, or can't be reached.
     """
-    columns = RowColumns(document_id=document_id, text=text, carry=tuple(carry))
+    columns = RowColumns(document_id=document_id, text=text, carry=(carry,) if isinstance(carry, str) else tuple(carry))
     _require_columns(dataset, columns)
-    pool = PoolConfig(
+    pool = checked_section(
+        PoolConfig,
         replicas=replicas,
         readings_in_flight=readings_in_flight,
         cpus_per_replica=cpus_per_replica,
@@ -91,21 +93,29 @@ def read(
     agent = fitted(agent)
     require_questions_fit(listed, agent)
     asked = with_hashes(listed, as_lists=make_policy(agent).reads_lists)
-    place = None if log is None else RunConfig(output=absolute(log), storage_options=options)
-    output = None if place is None else require_log_place(make_output(place))
-    task = ReaderTask(
+    place = None if log is None else checked_section(RunConfig, output=absolute(log), storage_options=options)
+    look_up = LookUp.ALL_BUT_FAILED if retry_failed else LookUp.ALL
+    task = _task(agent, asked, place=place, look_up=look_up, readings_in_flight=readings_in_flight)
+    calls = tokenised_rows(with_long_loops(dataset), agent=agent, columns=columns, asked=_rows_of(asked))
+    return read_calls(calls, AnswerReader, task=task, pool=pool)
+
+
+def _task(
+    agent: AgentConfig, asked: pa.Table, *, place: RunConfig | None, look_up: LookUp, readings_in_flight: int
+) -> ReaderTask:
+    """What each actor is given; the log is looked at first, since nothing may start where it can't be used."""
+    before = last_run_id(require_log_place(make_output(place))) if place else ""
+    return ReaderTask(
         agent=agent,
-        readings_in_flight=pool.readings_in_flight,
-        run_id=new_run_id(after=last_run_id(output) if output else ""),
+        readings_in_flight=readings_in_flight,
+        run_id=new_run_id(after=before),
         reader_fingerprint=identify_reader(agent).fingerprint,
         board=start_board(),
         place=place,
         log=LogConfig(),
         load_questions=partial(_same, asked),
-        look_up=LookUp.ALL_BUT_FAILED if retry_failed else LookUp.ALL,
+        look_up=look_up,
     )
-    calls = tokenised_rows(with_long_loops(dataset), agent=agent, columns=columns, asked=_rows_of(asked))
-    return read_calls(calls, AnswerReader, task=task, pool=pool)
 
 
 def _require_columns(dataset: Dataset, columns: RowColumns) -> None:

@@ -54,10 +54,10 @@ def read_tables(output: Location, names: Sequence[str]) -> pa.Table:
     Raises:
         OutputError: a file is gone or can't be read.
     """
-    return pa.concat_tables([_read_table(output / name) for name in names])
+    return pa.concat_tables([_rows_of_file(output / name) for name in names])
 
 
-def _read_table(place: Location) -> pa.Table:
+def _rows_of_file(place: Location) -> pa.Table:
     remedy = "a later run of the output replaces the tables: read those of the latest run"
     with table_errors(place.uri, remedy=remedy):
         if place.path.endswith(".parquet"):

@@ -184,6 +184,7 @@ def test_mistake_in_the_call_is_refused(
     assert not list(tmp_path.glob("**/log"))
 
 
+@pytest.mark.slow
 def test_script_without_ray_starts_one_and_ends_it_and_checks_its_types(text_model: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(f"""
