@@ -4,30 +4,69 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from memagent_batch.api import Agent, Answered, Gated, Overwrite, Retrieve, Truncate, Turn
-    from memagent_batch.config import OpenAIConfig, PolicyConfig, SamplingConfig, VllmConfig
+    from memagent_batch.api.question import Question
+    from memagent_batch.api.reader import Agent, Answered, Gated, Overwrite, Retrieve, Truncate, Turn
+    from memagent_batch.api.run import Run
+    from memagent_batch.api.stage import read
+    from memagent_batch.config import (
+        InputConfig,
+        LogConfig,
+        OpenAIConfig,
+        PolicyConfig,
+        PoolConfig,
+        SamplingConfig,
+        TableFormat,
+        VllmConfig,
+    )
     from memagent_batch.runs.table_files import table_files
+    from pipelines.from_python import answer
+
+_PLACES = {
+    **dict.fromkeys(
+        ("Agent", "Answered", "Gated", "Overwrite", "Retrieve", "Truncate", "Turn"), "memagent_batch.api.reader"
+    ),
+    **dict.fromkeys(
+        (
+            "InputConfig",
+            "LogConfig",
+            "OpenAIConfig",
+            "PolicyConfig",
+            "PoolConfig",
+            "SamplingConfig",
+            "TableFormat",
+            "VllmConfig",
+        ),
+        "memagent_batch.config",
+    ),
+    "Question": "memagent_batch.api.question",
+    "Run": "memagent_batch.api.run",
+    "answer": "pipelines.from_python",
+    "read": "memagent_batch.api.stage",
+    "table_files": "memagent_batch.runs.table_files",
+}
 
 __all__ = [
     "Agent",
     "Answered",
     "Gated",
+    "InputConfig",
+    "LogConfig",
     "OpenAIConfig",
     "Overwrite",
     "PolicyConfig",
+    "PoolConfig",
+    "Question",
     "Retrieve",
+    "Run",
     "SamplingConfig",
+    "TableFormat",
     "Truncate",
     "Turn",
     "VllmConfig",
+    "answer",
+    "read",
     "table_files",
 ]
-
-_PLACES = {
-    **dict.fromkeys(("Agent", "Answered", "Gated", "Overwrite", "Retrieve", "Truncate", "Turn"), "api"),
-    **dict.fromkeys(("OpenAIConfig", "PolicyConfig", "SamplingConfig", "VllmConfig"), "config"),
-    "table_files": "runs.table_files",
-}
 
 
 if not TYPE_CHECKING:
@@ -36,7 +75,7 @@ if not TYPE_CHECKING:
         """A public name, with its module imported."""
         if name not in _PLACES:
             raise AttributeError(f"module 'memagent_batch' has no name {name!r}")
-        return getattr(import_module(f"memagent_batch.{_PLACES[name]}"), name)
+        return getattr(import_module(_PLACES[name]), name)
 
 
 def __dir__() -> list[str]:

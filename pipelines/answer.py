@@ -11,12 +11,11 @@ from memagent_batch.plugins import engine_config
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.board import start_board
 from memagent_batch.ray_data.leaving import OrderlyLeave
-from memagent_batch.ray_data.pool import actor_pool, replica_gpus
 from memagent_batch.ray_data.progress import Progress
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
+from memagent_batch.ray_data.stages import read_calls, tokenised_plan
 from memagent_batch.ray_data.stop import noted_stop
-from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.finalise import Run, begin_run, close_run
@@ -75,32 +74,8 @@ def read_documents(bundles: list[pa.Table], *, job: JobConfig, run: Run, progres
         return collect_not_read([])
     calls = group_documents(bundles, readings_in_flight=job.pool.replicas * job.pool.readings_in_flight)
     board = start_board()
-    task = ReaderTask(
-        job=job,
-        run_id=run.run_id,
-        reader_fingerprint=run.reader.fingerprint,
-        board=board,
-    )
-    rows = (
-        ray.data.from_arrow(list(calls))
-        .map_batches(
-            tokenise,
-            fn_kwargs={"agent": job.agent, "sources": job},
-            batch_size=None,
-            batch_format="pyarrow",
-            num_cpus=CPU_SHARE,
-        )
-        .repartition(target_num_rows_per_block=1)
-        .map_batches(
-            Reader,
-            fn_constructor_args=(task,),
-            batch_size=1,
-            batch_format="pyarrow",
-            compute=actor_pool(job.pool),
-            num_cpus=job.pool.cpus_per_replica,
-            num_gpus=replica_gpus(job.agent, job.pool),
-        )
-    )
+    task = ReaderTask.of_job(job, run_id=run.run_id, reader_fingerprint=run.reader.fingerprint, board=board)
+    rows = read_calls(tokenised_plan(calls, agent=job.agent, sources=job), Reader, task=task, pool=job.pool)
     shown = progress.shown(board, pending=count_pending(bundles), starting=_starting(job.agent))
     with shown, OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
         return collect_not_read(rows.iter_batches(batch_size=None, batch_format="pyarrow"))

@@ -9,7 +9,7 @@ import ray
 from memagent_batch.config import AgentConfig, JobConfig, SourceConfig
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Cost, Policy
-from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.errors import InputError
 from memagent_batch.evaluation.needles.taught import warn_of_untaught
 from memagent_batch.inputs.documents import (
     index_schema,
@@ -22,13 +22,13 @@ from memagent_batch.inputs.findings import log_documents, warn_of_bad_files, war
 from memagent_batch.inputs.questions import missing_documents
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.log.index import TurnIndex, scan_log
-from memagent_batch.log.question_list import question_lists
 from memagent_batch.logs import step
 from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import count_tokens, index_shards
+from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.plan import Plan, count_pending
-from memagent_batch.wiring import make_documents, make_output, make_prompt_tokens, make_tokenizer
+from memagent_batch.wiring import make_documents, make_output, make_prompt_tokens
 from pipelines.check import Checked, Inputs, read_inputs
 
 
@@ -67,10 +67,7 @@ def make_plan(job: JobConfig, *, inputs: Inputs | None = None) -> Plan:
     )
     if not plan.questions.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")
-    if make_policy(job.agent).reads_lists:
-        require_lists_fit(plan, job.agent)
-    else:
-        require_questions_fit(plan, job.agent)
+    require_questions_fit(plan.questions, job.agent)
     log_documents(index, inputs.found)
     warn_of_bad_files(index)
     warn_of_missing(missing)
@@ -95,47 +92,6 @@ def index_documents(shards: Sequence[Shard], *, sources: SourceConfig) -> pa.Tab
     if not index.num_rows:
         raise InputError(f"documents: the files at {', '.join(sources.documents)} hold no document")
     return index
-
-
-def require_questions_fit(plan: Plan, agent: AgentConfig) -> None:
-    """Checks that no question is too long for the window whatever the document.
-
-    A question over `policy.question_tokens` that would still fit is no reason to refuse a run: its readings fail.
-
-    Raises:
-        SettingsError: names the question and its length in tokens.
-    """
-    policy = agent.policy
-    room = agent.window_tokens - max(make_policy(agent).largest_turns(make_prompt_tokens(agent)).values())
-    for row in plan.questions.select(["question_id", "question"]).to_pylist():
-        if len(row["question"].encode()) <= policy.question_tokens:
-            continue  # no tokeniser writes more tokens than bytes
-        num_tokens = len(make_tokenizer(agent).encode(row["question"]))
-        if num_tokens > max(room, policy.question_tokens):
-            raise SettingsError(
-                f"question {row['question_id']!r} has {num_tokens} tokens; beside memory, chunk and budget the window "
-                f"of {agent.window_tokens} leaves {room}: shorten the question, lower policy.chunk_tokens, or raise "
-                "window_tokens"
-            )
-
-
-def require_lists_fit(plan: Plan, agent: AgentConfig) -> None:
-    """Checks that each question list fits its place in the `update` turns of the policy `shared`.
-
-    Raises:
-        SettingsError: names the list and its length in tokens.
-    """
-    tokenizer, budget = make_tokenizer(agent), agent.policy.question_tokens
-    for document_id, text in question_lists(plan.questions).items():
-        if len(text.encode()) <= budget:
-            continue  # no tokeniser writes more tokens than bytes
-        num_tokens = len(tokenizer.encode(text))
-        if num_tokens > budget:
-            whose = "for every document" if document_id is None else f"for document_id {document_id!r}"
-            raise SettingsError(
-                f"questions: the list {whose} has {num_tokens} tokens, policy.question_tokens is {budget}; the policy "
-                "'shared' shows it whole: split it into several runs, or raise the knob"
-            )
 
 
 def summarise_plan(plan: Plan, index: TurnIndex, bundles: list[pa.Table]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from memagent_batch.files.location import Location
 
 
 def claimed_record(
-    output: Location, name: str, *, layout: str, remedy: str = "choose an empty folder"
+    output: Location, name: str, *, layout: str, remedy: str = "choose an empty folder", beside: str | None = None
 ) -> dict[str, Any] | None:
     """The record of a folder that may be written; None where it is empty, or not there.
 
@@ -21,6 +21,7 @@ def claimed_record(
         name: File of the record.
         layout: What the record's `format` must be.
         remedy: What to do where the folder holds other files.
+        beside: A folder in it that may be there before the record is.
 
     Raises:
         OutputError: it holds other files, or the record of another layout, or can't be reached.
@@ -28,6 +29,8 @@ def claimed_record(
     with output_errors(output.uri):
         record = read_json(output / name)
         files = output.files() if record is None else []
+        if beside is not None:
+            files = [path for path in files if not path.startswith(f"{output.path}/{beside}/")]
     if files:
         raise OutputError(
             f"output: {output.uri} holds other files ({files[0]}, {len(files)} in all) and no {name}; {remedy}"

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import os
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -314,6 +315,12 @@ class Location:
     def _delete_file(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             self.fs.rm_file(path)
+
+
+def absolute(place: str | os.PathLike[str]) -> str:
+    """A place as processes with another working directory find it: a URI as it is, a path from the root."""
+    name = os.fspath(place)
+    return name if "://" in name or "::" in name else str(Path(name).absolute())
 
 
 def _is_wanted(name: str, *, temporary: bool) -> bool:

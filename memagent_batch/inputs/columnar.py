@@ -87,6 +87,17 @@ class ColumnarReader:
                     yield from _fetch_group(file, group, names=names, column=column, rows=rows)
 
 
+def batch_records(batch: pa.RecordBatch, *, columns: Sequence[Column], where: str) -> Iterator[Record]:
+    """Streams the records of a batch in memory, as of a file. A place is (0, row).
+
+    Raises:
+        InputError: a column is missing or of a wrong type, or a value can't be read.
+    """
+    _present_columns(batch.schema, columns=columns, where=where)
+    places = [Place(start=0, stop=row) for row in range(batch.num_rows)]
+    yield from _records(batch, columns=columns, places=places, prefix=where, keep_bad=False)
+
+
 @contextmanager
 def open_grouped(location: Location) -> Iterator[GroupedFile]:
     """Opens a Parquet or Arrow IPC file, whichever it is.

@@ -319,7 +319,6 @@ def _file_rows(documents: Location, path: str, name: str, *, shard: Shard, setti
 def _index_row(record: Record, *, path: str, format_: Format, settings: InputConfig) -> IndexRow:
     document_id, text, *others = record.values
     question = None if settings.question_column is None else _text_or_null(others.pop(0))
-    reason = text.reason if isinstance(text, Unreadable) else "the text is null"
     return IndexRow(
         document_id=str(document_id),
         path=path,
@@ -328,9 +327,14 @@ def _index_row(record: Record, *, path: str, format_: Format, settings: InputCon
         document_hash=text_hash(text) if isinstance(text, str) else None,
         num_bytes=len(text.encode()) if isinstance(text, str) else 0,
         question=question,
-        error=None if isinstance(text, str) else shown_text(f"{record.where}: {reason}"),
+        error=None if isinstance(text, str) else shown_text(f"{record.where}: {why_unreadable(text)}"),
         carried=dict(zip(settings.carry_columns, map(_text_or_null, others), strict=True)),
     )
+
+
+def why_unreadable(text: Value) -> str:
+    """Why a value that is no text is none."""
+    return text.reason if isinstance(text, Unreadable) else "the text is null"
 
 
 def _text_or_null(value: Value) -> str | None:

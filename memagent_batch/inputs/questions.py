@@ -1,6 +1,6 @@
 """The questions of a run: a list asked of every document, rows bound to one document, or given on the command line."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypedDict
 
 import pyarrow as pa
@@ -66,9 +66,32 @@ def read_questions(location: Location | None, *, ask: Sequence[str]) -> pa.Table
     Raises:
         InputError: a file, column or row can't be read, the list is empty, or a question is there twice.
     """
+    questions = _question_table(_asked_rows(location, ask=ask))
+    if location is not None and not questions.num_rows:
+        raise InputError(f"{location.uri} holds no questions; write at least one")
+    return questions
+
+
+def given_questions(questions: Iterable[Mapping[str, object]]) -> pa.Table:
+    """The questions of a program as a question list.
+
+    Args:
+        questions: Each with `question`, and `question_id`, `document_id` and `references` where it has them.
+
+    Raises:
+        InputError: a value can't be used, a question is there twice, or there is none.
+    """
+    table = _question_table(_given(questions))
+    if not table.num_rows:
+        raise InputError("questions: there is none; give at least one")
+    return table
+
+
+def _question_table(listed: Iterable[tuple[str, QuestionRow]]) -> pa.Table:
+    """A table of `QUESTION_SCHEMA` of questions with their places."""
     rows: dict[tuple[str, str | None], QuestionRow] = {}
     places: dict[tuple[str, str | None], str] = {}
-    for where, row in _asked_rows(location, ask=ask):
+    for where, row in listed:
         key = (row["question_id"], row["document_id"])
         if key in rows:
             raise InputError(
@@ -76,8 +99,6 @@ def read_questions(location: Location | None, *, ask: Sequence[str]) -> pa.Table
                 "give one of them another question_id, or leave it out"
             )
         rows[key], places[key] = row, where
-    if location is not None and not rows:
-        raise InputError(f"{location.uri} holds no questions; write at least one")
     _require_no_overlap(places)
     return pa.Table.from_pylist(list(rows.values()), schema=QUESTION_SCHEMA)
 
@@ -110,6 +131,24 @@ def _asked_rows(location: Location | None, *, ask: Sequence[str]) -> Iterator[tu
             raise InputError(f"--ask, question {number}: it is empty; write one or leave it out")
         where = f"--ask, question {number}"
         yield where, _listed_question((None, None, convert(question, column=_QUESTION, where=where), None))
+
+
+def _given(questions: Iterable[Mapping[str, object]]) -> Iterator[tuple[str, QuestionRow]]:
+    """Questions of a program with their places; a place is a number, since texts may be long."""
+    names = [column.name for column in _COLUMNS]
+    for number, given in enumerate(questions, start=1):
+        where = f"questions, number {number}"
+        if strangers := sorted(map(str, given.keys() - set(names))):
+            raise InputError(f"{where}: there is no field {strangers[0]!r}; there are {', '.join(names)}")
+        yield (
+            where,
+            _listed_question(
+                [
+                    convert(given.get(name), column=column, where=where)
+                    for name, column in zip(names, _COLUMNS, strict=True)
+                ]
+            ),
+        )
 
 
 def _read_question_files(location: Location) -> Iterator[tuple[str, QuestionRow]]:

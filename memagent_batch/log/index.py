@@ -91,6 +91,16 @@ def scan_log(output: Location, *, reader_fingerprint: str) -> TurnIndex:
     return index
 
 
+def last_run_id(output: Location) -> str:
+    """The last run that wrote to the log; empty where none did.
+
+    Raises:
+        StorageError: the log can't be listed.
+    """
+    paths = [*(output / OUTCOMES_FOLDER).files(), *(output / TURNS_FOLDER).files()]
+    return max((path.rpartition("/")[2].partition("-")[0] for path in paths), default="")
+
+
 def scan_turn_files(output: Location, *, reader_fingerprint: str, begins: str = "") -> dict[str, list[str]]:
     """Turn files by document hash: of all files, or of files that a run or a writer wrote.
 

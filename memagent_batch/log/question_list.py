@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import question_list
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
@@ -44,6 +45,23 @@ def read_asked(output: Location, *, run_id: str) -> pa.Table:
     """The question list of a run; `readings` of its plan name rows of it."""
     place = output / f"{ASKED_FOLDER}/{run_id}.parquet"
     return read_parquet(place)
+
+
+def with_hashes(questions: pa.Table, *, as_lists: bool) -> pa.Table:
+    """A question list with the hashes of the addresses.
+
+    Args:
+        questions: The list, with question_id, document_id and question.
+        as_lists: Whether lists are read in one pass, so that an answer depends on the whole list.
+    """
+    hashes = [text_hash(question) for question in questions["question"].to_pylist()]
+    if not as_lists:
+        return questions.append_column("question_hash", pa.array(hashes, pa.large_string()))
+    of_lists = {name: text_hash(text) for name, text in question_lists(questions).items()}
+    list_hashes = [of_lists[name] for name in questions["document_id"].to_pylist()]
+    hashes = [text_hash(f"{of_list} {own}") for of_list, own in zip(list_hashes, hashes, strict=True)]
+    hashed = questions.append_column("question_hash", pa.array(hashes, pa.large_string()))
+    return hashed.append_column(LIST_HASH, pa.array(list_hashes, pa.large_string()))
 
 
 def with_asked(documents: pa.Table, asked: Sequence[Sequence[int]], *, questions: pa.Table) -> pa.Table:

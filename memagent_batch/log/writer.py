@@ -52,8 +52,11 @@ class TurnLogWriter:
             nothing may count as done that is not kept.
     """
 
-    def __init__(self, output: Location, *, run_id: str, writer_id: str, settings: LogConfig) -> None:
-        """Files are named `{run_id}-{writer_id}-{number}`, so that no two writers ever share a name."""
+    def __init__(self, output: Location | None, *, run_id: str, writer_id: str, settings: LogConfig) -> None:
+        """Files are named `{run_id}-{writer_id}-{number}`, so that no two writers ever share a name.
+
+        Without an output every row is checked as if it were to be kept, and then dropped.
+        """
         self._output = output
         self._run_id = run_id
         self._name = f"{run_id}-{writer_id}"
@@ -80,8 +83,9 @@ class TurnLogWriter:
         """
         row = turn_row(address, prompt, completion, run_id=self._run_id)
         self._require_writable(row, schema=TURN_LOG)
-        self._unwritten.turns.append(row)
-        self._grow(ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text))
+        if self._output is not None:
+            self._unwritten.turns.append(row)
+            self._grow(ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text))
 
     async def record_outcome(self, address: ReadingAddress, result: ResultRow) -> None:
         """Takes a reading's end and returns when it is durable.
@@ -91,9 +95,10 @@ class TurnLogWriter:
         """
         row = outcome_row(address, result, run_id=self._run_id)
         self._require_writable(row, schema=OUTCOME_LOG)
-        self._unwritten.outcomes.append(row)
-        self._grow(2 * ROW_BYTES)
-        await self._durable()
+        if self._output is not None:
+            self._unwritten.outcomes.append(row)
+            self._grow(2 * ROW_BYTES)
+            await self._durable()
 
     async def room(self) -> None:
         """Returns when more may be recorded: at once, but while the store fails and much waits to be written."""
@@ -196,7 +201,7 @@ class TurnLogWriter:
             (TURNS_FOLDER, rows.turns, TURN_LOG),
             (OUTCOMES_FOLDER, rows.outcomes, OUTCOME_LOG),
         ):
-            if written:
+            if written and self._output is not None:
                 data = parquet_bytes(pa.Table.from_pylist(written, schema=schema))
                 (self._output / f"{folder}/{self._name}-{number:06d}.parquet").write_bytes(data)
                 self.num_bytes += len(data)

@@ -8,27 +8,28 @@ import contextlib
 import os
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
+import pyarrow as pa
 import ray
 
-from memagent_batch.config import JobConfig
+from memagent_batch.config import AgentConfig, JobConfig, LogConfig, RunConfig
 from memagent_batch.engines.engine import Engine, RemoteEngine
 from memagent_batch.errors import EngineDeadError, StorageError
 from memagent_batch.files.location import Location
-from memagent_batch.log.index import read_turns, scan_turn_files
+from memagent_batch.log.index import scan_log, scan_turn_files
 from memagent_batch.log.question_list import read_asked
 from memagent_batch.log.writer import TurnLogWriter
+from memagent_batch.ray_data.held import HeldReadings, LookUp
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
 from memagent_batch.ray_data.reporter import Reporter, is_replacement
 from memagent_batch.reading.agent import LoadedAgent, make_agent
-from memagent_batch.reading.documents import PlannedDocument
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.suspects import Suspects
-from memagent_batch.reading.turns import Journal, LoggedTurns
+from memagent_batch.reading.turns import Journal
 from memagent_batch.wiring import make_engine, make_output, require_reader
 
 BOARD_SECONDS = 30.0
@@ -43,14 +44,43 @@ LAST_STOP_SECONDS = 20.0
 class ReaderTask:
     """What every reader of a run is given."""
 
-    job: JobConfig
-    """All knobs."""
+    agent: AgentConfig
+    """What reads."""
+    readings_in_flight: int
+    """Readings that one reader keeps going at once."""
     run_id: str
     """The run."""
     reader_fingerprint: str
     """The reader's identity, part of every address."""
     board: Any
     """Actor handle of the ProgressBoard."""
+    place: RunConfig | None
+    """Where the turn log is; None keeps nothing. Not a Location: Ray Data's reports show dataclasses value by value."""
+    log: LogConfig
+    """Knobs of the turn log."""
+    load_questions: Callable[[], pa.Table]
+    """Gives the question list with its hashes; a job's is in its log."""
+    look_up: LookUp = LookUp.PLANNED
+    """Where a reader looks for what the log holds of a document."""
+
+    @classmethod
+    def of_job(cls, job: JobConfig, *, run_id: str, reader_fingerprint: str, board: Any) -> Self:
+        """The task of a job's readers, whose plan names the log files of each document."""
+        return cls(
+            agent=job.agent,
+            readings_in_flight=job.pool.readings_in_flight,
+            run_id=run_id,
+            reader_fingerprint=reader_fingerprint,
+            board=board,
+            place=job,
+            log=job.log,
+            load_questions=partial(read_asked, make_output(job), run_id=run_id),
+        )
+
+    @property
+    def output(self) -> Location | None:
+        """Where the turn log is."""
+        return None if self.place is None else make_output(self.place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,20 +99,8 @@ class StartedActor:
     """Counts and events for the driver."""
     slots: asyncio.Semaphore
     """Places of readings in flight."""
-    output: Location
-    """The run's location."""
-    reader_fingerprint: str
-    """Whose turns are replayed."""
-    run_files: Mapping[str, Sequence[str]]
-    """Files of turns by document, which this actor wrote in this run before it was restarted."""
-
-    async def held_turns(self, document: PlannedDocument) -> LoggedTurns:
-        """Turns of the document that the log holds: of earlier runs, and of this run's actors before this one."""
-        files = sorted({*document.turn_files, *self.run_files.get(document.document_hash, ())})
-        if not files:
-            return {}
-        read = partial(read_turns, reader_fingerprint=self.reader_fingerprint, document_hashes=[document.document_hash])
-        return await asyncio.to_thread(read, self.output, files)
+    held: HeldReadings
+    """What the log holds: of earlier runs, and of this run's actor before it was restarted."""
 
 
 class ActorLife:
@@ -91,7 +109,6 @@ class ActorLife:
     def __init__(self, task: ReaderTask) -> None:
         """Takes the task; all that may fail begins with `start`, since Ray loses what an actor raises here."""
         self._task = task
-        self._output = make_output(task.job)
         self._writer = writer_before_restarts()
         self._writer_id = f"{self._writer}{uuid.uuid4().hex[:12]}"
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -102,11 +119,15 @@ class ActorLife:
         """Starts once, at the first call; every caller gets the same, or the error that kept it from starting."""
         return await asyncio.shield(self._started)
 
+    async def held(self) -> HeldReadings:
+        """What the log holds; looked for once, and without an engine."""
+        return await asyncio.shield(self._found)
+
     async def die(self, actor: StartedActor, error: EngineDeadError) -> NoReturn:
         """Keeps what is finished, and which turns were under way; then stops the engine and the process."""
         actor.reporter.count_engine_death(error)
         try:
-            await asyncio.to_thread(actor.journal.suspects.save, writer_id=self._writer_id)
+            await self._keep_deaths(actor.journal.suspects)
             await asyncio.wait_for(actor.journal.log.close(), timeout=LAST_FLUSH_SECONDS)
         finally:
             threading.Timer(LAST_STOP_SECONDS, os._exit, args=(1,)).start()
@@ -122,25 +143,24 @@ class ActorLife:
     def _started(self) -> asyncio.Task[StartedActor]:
         return asyncio.ensure_future(self._start())
 
+    @cached_property
+    def _found(self) -> asyncio.Task[HeldReadings]:
+        return asyncio.ensure_future(asyncio.to_thread(self._find))
+
     async def _start(self) -> StartedActor:
-        task, job = self._task, self._task.job
+        task = self._task
         self._loop = asyncio.get_running_loop()
-        require_reader(job.agent, fingerprint=task.reader_fingerprint)
-        agent = make_agent(job.agent)
-        asked = read_asked(self._output, run_id=task.run_id)
-        log = TurnLogWriter(self._output, run_id=task.run_id, writer_id=self._writer_id, settings=job.log)
+        require_reader(task.agent, fingerprint=task.reader_fingerprint)
+        agent, asked = make_agent(task.agent), task.load_questions()
+        output = task.output
+        log = TurnLogWriter(output, run_id=task.run_id, writer_id=self._writer_id, settings=task.log)
         self._log = log
-        suspects = Suspects(output=self._output, run_id=task.run_id)
-        await asyncio.to_thread(suspects.load)
-        run_files = await asyncio.to_thread(
-            scan_turn_files,
-            self._output,
-            reader_fingerprint=task.reader_fingerprint,
-            begins=f"{task.run_id}-{self._writer}",
-        )
+        suspects = Suspects(output=output, run_id=task.run_id)
+        await self._load_deaths(suspects)
+        held = await self.held()
         engine = await self._start_engine()
         reporter = Reporter(
-            board=task.board, log=log, run_id=task.run_id, model=job.agent.model, policy=job.agent.policy.kind
+            board=task.board, log=log, run_id=task.run_id, model=agent.model, policy=task.agent.policy.kind
         )
         reporter.count_engine_start(engine)
         self._background = asyncio.create_task(reporter.report())
@@ -150,14 +170,36 @@ class ActorLife:
             engine=engine,
             journal=Journal(log=log, suspects=suspects),
             reporter=reporter,
-            slots=asyncio.Semaphore(job.pool.readings_in_flight),
-            output=self._output,
-            reader_fingerprint=task.reader_fingerprint,
-            run_files=run_files,
+            slots=asyncio.Semaphore(task.readings_in_flight),
+            held=held,
         )
 
+    def _find(self) -> HeldReadings:
+        """What the log holds. A plan has named the files of earlier runs; new are those of this actor since then."""
+        task, output = self._task, self._task.output
+        if output is None:
+            return HeldReadings(output=None, reader_fingerprint=task.reader_fingerprint)
+        if task.look_up is LookUp.PLANNED:
+            begins = f"{task.run_id}-{self._writer}"
+            files = scan_turn_files(output, reader_fingerprint=task.reader_fingerprint, begins=begins)
+            return HeldReadings(output=output, reader_fingerprint=task.reader_fingerprint, turn_files=files)
+        index = scan_log(output, reader_fingerprint=task.reader_fingerprint)
+        return HeldReadings.of_index(index, output=output, takes_failed=task.look_up is LookUp.ALL)
+
+    async def _load_deaths(self, suspects: Suspects) -> None:
+        if suspects.output is not None:
+            await asyncio.to_thread(suspects.load)
+        elif is_replacement():
+            suspects.add(await self._task.board.deaths.remote())
+
+    async def _keep_deaths(self, suspects: Suspects) -> None:
+        if suspects.output is not None:
+            await asyncio.to_thread(suspects.save, writer_id=self._writer_id)
+        else:
+            await self._task.board.put_deaths.remote(suspects.at_death)
+
     async def _start_engine(self) -> Engine:
-        engine = make_engine(self._task.job.agent)
+        engine = make_engine(self._task.agent)
         if isinstance(engine, RemoteEngine) and await self._is_under_way():
             await engine.rejoin()
         else:

@@ -10,6 +10,7 @@ import ray
 
 from memagent_batch.domain.reasons import Reason
 from memagent_batch.logs import EventKind
+from memagent_batch.reading.suspects import TurnKey
 
 KEPT_EVENTS = 1000
 """Log lines that wait for the driver's next look; what comes beyond is only counted."""
@@ -43,7 +44,7 @@ class Report:
 
 
 class ProgressBoard:
-    """A Ray actor between the readers and the driver."""
+    """A Ray actor between the readers and the driver, and between a reader and the one that replaces it."""
 
     def __init__(self) -> None:
         """Nothing has been reported."""
@@ -52,6 +53,7 @@ class ProgressBoard:
         self._num_left_out = 0
         self._reasons: set[str] = set()
         self._has_turns = False
+        self._deaths: list[TurnKey] = []
 
     async def put(self, report: Report) -> None:
         """Adds a reader's report; of readings that were not read it keeps the first event for each reason."""
@@ -75,6 +77,14 @@ class ProgressBoard:
     async def has_turns(self) -> bool:
         """Whether any reader has reported a turn."""
         return self._has_turns
+
+    async def put_deaths(self, turns: Sequence[TurnKey]) -> None:
+        """Adds the turns that were under way when an engine died, where no log keeps them."""
+        self._deaths.extend(turns)
+
+    async def deaths(self) -> Sequence[TurnKey]:
+        """All that were added."""
+        return self._deaths
 
     def _is_news(self, event: Event) -> bool:
         if event.kind != EventKind.READING_NOT_READ:

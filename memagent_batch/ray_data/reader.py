@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
@@ -9,6 +11,8 @@ import pyarrow as pa
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import EngineDeadError, EngineRefusedError
+from memagent_batch.log.index import ReadingKey
+from memagent_batch.log.schemas import OutcomeRow
 from memagent_batch.log.writer import outcome_row
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask, StartedActor
@@ -17,6 +21,18 @@ from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ListTurns, LoggedTurns, ReadingTurns
 from memagent_batch.runs.parts import ENDED, EndedRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A reading that ended, or could not be read now."""
+
+    document: PlannedDocument
+    """What was read."""
+    question: int
+    """Row of the question list."""
+    outcome: OutcomeRow
+    """How it ended, as a row of `OUTCOME_LOG`."""
 
 
 class Reader:
@@ -32,15 +48,24 @@ class Reader:
 
         Never raises for what concerns a reading alone.
         """
+        ended = await self.read(planned_documents(batch))
+        return pa.Table.from_pylist([_ended_row(each) for each in ended], schema=ENDED)
+
+    async def read(self, documents: Sequence[PlannedDocument]) -> list[Ended]:
+        """The readings of some documents, each ended and durable."""
         actor = await self._life.start()
         readings = [
             self._read(actor, shared, question, sample)
-            for shared in [_DocumentReadings(actor, document) for document in planned_documents(batch)]
+            for shared in [_DocumentReadings(actor, document) for document in documents]
             for question, sample in shared.document.readings
         ]
-        return pa.Table.from_pylist(await asyncio.gather(*readings), schema=ENDED)
+        return await asyncio.gather(*readings)
 
-    async def _read(self, actor: StartedActor, shared: "_DocumentReadings", question: int, sample: int) -> EndedRow:
+    async def held_outcomes(self, document: PlannedDocument) -> Mapping[ReadingKey, OutcomeRow]:
+        """How readings of the document ended before; needs no engine."""
+        return await (await self._life.held()).outcomes(document)
+
+    async def _read(self, actor: StartedActor, shared: "_DocumentReadings", question: int, sample: int) -> Ended:
         """Reads a document for one question, in a place among the readings in flight."""
         planned, reporter = shared.document, actor.reporter
         address = actor.questions.address(question, document_hash=planned.document_hash, sample=sample)
@@ -53,7 +78,7 @@ class Reader:
             turns = ReadingTurns(
                 engine=actor.engine,
                 address=address,
-                seed=self._task.job.agent.sampling.seed,
+                seed=self._task.agent.sampling.seed,
                 held=await asyncio.shield(shared.held),
                 journal=actor.journal,
                 list_address=list_address,
@@ -79,8 +104,8 @@ class Reader:
         reading: Reading,
         *,
         question: int,
-    ) -> EndedRow:
-        """Keeps and reports how a reading ended; returns its row of `ENDED` when that and its turns are durable."""
+    ) -> Ended:
+        """Keeps and reports how a reading ended; returns when that and its turns are durable."""
         log, reporter, row = actor.journal.log, actor.reporter, reading.to_row()
         is_read = reading.status is not Status.NOT_READ
         durable = asyncio.ensure_future(log.record_outcome(address, row) if is_read else log.settle())
@@ -93,8 +118,7 @@ class Reader:
             report_failure(reporter, document.document_id, question_id, address.sample, reading)
         if reporter.in_flight == 0:
             await reporter.settle()
-        not_read = None if is_read else outcome_row(address, row, run_id=self._task.run_id)
-        return {"document_id": document.document_id, "status": str(reading.status), "not_read": not_read}
+        return Ended(document=document, question=question, outcome=outcome_row(address, row, run_id=self._task.run_id))
 
 
 class _DocumentReadings:
@@ -110,7 +134,14 @@ class _DocumentReadings:
     @cached_property
     def held(self) -> asyncio.Task[LoggedTurns]:
         """Turns of the document that the log holds, read once."""
-        return asyncio.ensure_future(self._actor.held_turns(self.document))
+        return asyncio.ensure_future(self._actor.held.turns(self.document))
+
+
+def _ended_row(ended: Ended) -> EndedRow:
+    """A row of `ENDED`."""
+    status = str(ended.outcome["status"])
+    not_read = ended.outcome if status == Status.NOT_READ else None
+    return {"document_id": ended.document.document_id, "status": status, "not_read": not_read}
 
 
 def report_failure(reporter: Reporter, document_id: str, question_id: str, sample: int, reading: Reading) -> None:

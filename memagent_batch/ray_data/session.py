@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from urllib.parse import urlsplit
 
 import ray
-from ray.data import DataContext
+from ray.data import DataContext, Dataset
 
 from memagent_batch.errors import MemagentError, RunFailedError, SettingsError
 from memagent_batch.logs import rewritten_stderr, step
@@ -46,13 +46,19 @@ START_SECONDS = 1800
 
 @contextmanager
 def ray_session() -> Iterator[None]:
-    """Connects to the cluster of RAY_ADDRESS (as in `ray job submit`), or starts one on this machine for the run."""
+    """Connects to the cluster of RAY_ADDRESS (as in `ray job submit`), or starts one on this machine for the run.
+
+    A session that is there already is used, and stays as it was.
+    """
     started = not ray.is_initialized()
     if started:
         with step("starting Ray"):
             _connect()
-    set_long_loops(DataContext.get_current())
-    with FORCED_EXIT:
+    context = DataContext.get_current().copy()
+    set_long_loops(context)
+    context.enable_progress_bars = False  # the run has its own progress line
+    context.print_on_execution_start = False
+    with FORCED_EXIT, DataContext.current(context), _silent_ray_data():
         try:
             with terminable():
                 yield
@@ -110,6 +116,18 @@ def own_error(error: ray.exceptions.RayError) -> MemagentError:
     return RunFailedError(f"Ray stopped the run: {message}; the same command goes on from the log")
 
 
+@contextmanager
+def _silent_ray_data() -> Iterator[None]:
+    """Keeps errors of Ray Data's from being logged; they are raised too, see `own_error`."""
+    logger = logging.getLogger("ray.data")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
 def set_long_loops(context: DataContext) -> None:
     """Sets what Ray Data's defaults get wrong for readings that take hours."""
     context.execution_no_progress_timeout_s = -1  # a 10 M-token document returns no row for hours
@@ -118,10 +136,14 @@ def set_long_loops(context: DataContext) -> None:
     context.actor_task_retry_on_errors = False  # the engine is the one layer that retries
     context.max_consecutive_actor_init_deaths = 3
     context._max_num_blocks_in_streaming_gen_buffer = BLOCKS_AHEAD  # a knob by no other name
-    context.enable_progress_bars = False  # the run has its own progress line
-    context.print_on_execution_start = False
     context.wait_for_min_actors_s = START_SECONDS  # else the first actor that is up takes all the longest documents
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # its errors are raised too, see `own_error`
+
+
+def with_long_loops(dataset: Dataset) -> Dataset:
+    """The dataset with knobs for long loops of its own, for all that follows it; the one that was given stays."""
+    own = Dataset.copy(dataset, _deep_copy=True)  # the one way to a dataset with another context
+    set_long_loops(own.context)
+    return own
 
 
 def _without_advice(message: str) -> str:

@@ -1,16 +1,21 @@
 """CPU tasks before the engine: index shards, then turn texts into tokens."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from memagent_batch.config import AgentConfig, SourceConfig
+from memagent_batch.domain.addresses import text_hash
 from memagent_batch.engines.tokenizer import TokenisedText, Tokenizer
-from memagent_batch.errors import DocumentError, MemagentError, TextUnavailableError
-from memagent_batch.inputs.documents import index_shard
+from memagent_batch.errors import DocumentError, InputError, MemagentError, TextUnavailableError
+from memagent_batch.inputs.columnar import batch_records
+from memagent_batch.inputs.documents import CARRY_PREFIX, index_shard, why_unreadable
+from memagent_batch.inputs.records import Column, Kind, Presence, Record
 from memagent_batch.inputs.texts import FetchedText, fetch_texts
 from memagent_batch.reading.documents import planned_documents
 from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
@@ -31,7 +36,9 @@ TOKENISED = pa.schema(
 """A document on its way to the reader: its tokens once, whatever the number of its questions."""
 
 CALL = pa.schema([pa.field("documents", pa.large_list(pa.struct(list(TOKENISED))))])
-"""What one call of a reader takes: a long document, or some small ones, since each call costs Ray Data some 7 ms."""
+"""What one call of a reader takes: a long document, or some small ones, since each call costs Ray Data some 7 ms.
+
+Rows of a dataset have their carried columns behind the others."""
 
 NO_TOKENS = TokenisedText(token_ids=np.empty(0, np.int32), token_chars=np.empty(0, np.int64))
 """Of a document without a text that can be read."""
@@ -59,6 +66,73 @@ def tokenise(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig) -> 
         missing[call] -= 1
         if not missing[call]:
             yield _call(held.pop(call))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowColumns:
+    """Where a row of a dataset has what is read."""
+
+    document_id: str
+    """Column of the unique id."""
+    text: str
+    """Column of the text."""
+    carry: Sequence[str] = ()
+    """Columns to carry into the answers, as text."""
+
+    def to_read(self) -> list[Column]:
+        """The columns in this order, as the readers of files take them."""
+        return [
+            Column(name=self.document_id, kind=Kind.IDENTIFIER, presence=Presence.EVERY),
+            Column(name=self.text, kind=Kind.DOCUMENT, presence=Presence.SOME),
+            *[Column(name=name, kind=Kind.CARRIED, presence=Presence.SOME) for name in self.carry],
+        ]
+
+
+def tokenise_rows(
+    rows: pa.Table,
+    *,
+    agent: AgentConfig,
+    columns: RowColumns,
+    asked: Mapping[str | None, Sequence[int]],
+    samples: int,
+) -> Iterator[pa.Table]:
+    """Ray Data UDF: rows that hold their texts in, rows of `CALL` out, one table for each document.
+
+    Args:
+        rows: A block of the dataset.
+        agent: What reads.
+        columns: Where id and text stand.
+        asked: Rows of the question list by the document that they are bound to; None for every document.
+        samples: Readings of each document and question.
+
+    Raises:
+        InputError: a column is missing, an id is missing or twice in the block, or a value can't be used.
+    """
+    tokenizer = make_tokenizer(agent)
+    document_ids: set[str] = set()
+    for batch in rows.to_batches():
+        for record in batch_records(batch, columns=columns.to_read(), where="a block of the dataset"):
+            document_id, text = str(record.values[0]), record.values[1]
+            if document_id in document_ids:
+                raise InputError(f"document_id {document_id!r} is there twice; give every row of the dataset its own")
+            document_ids.add(document_id)
+            questions = [*asked.get(None, ()), *asked.get(document_id, ())]
+            work = {
+                "document_id": document_id,
+                "document_hash": text_hash(text) if isinstance(text, str) else "",
+                "readings": [{"question": row, "sample": sample} for row, sample in product(questions, range(samples))],
+                "turn_files": [],
+                **{CARRY_PREFIX + name: value for name, value in zip(columns.carry, record.values[2:], strict=True)},
+            }
+            yield _call([_tokenised(tokenizer, _row_text(record), work)])
+
+
+def _row_text(record: Record) -> FetchedText:
+    """The text of a row that holds it, or why there is none."""
+    row, text = record.place.stop, record.values[1]
+    if isinstance(text, str):
+        return FetchedText(row=row, text=text)
+    return FetchedText(row=row, error=DocumentError(why_unreadable(text)))
 
 
 COUNTED = pa.schema(
@@ -97,17 +171,19 @@ def _tokenised(tokenizer: Tokenizer, fetched: FetchedText, work: dict[str, Any])
 
 def _call(documents: Sequence[pa.Table]) -> pa.Table:
     rows = pa.concat_tables(documents).combine_chunks().to_struct_array().chunk(0)
-    return pa.table({"documents": pa.LargeListArray.from_arrays(pa.array([0, len(rows)], pa.int64()), rows)}, CALL)
+    return pa.table({"documents": pa.LargeListArray.from_arrays(pa.array([0, len(rows)], pa.int64()), rows)})
 
 
 def _row(work: dict[str, Any], *, tokens: TokenisedText, num_chars: int, error: MemagentError | None) -> pa.Table:
     offsets = pa.array([0, len(tokens.token_ids)], pa.int64())
+    carried = [pa.field(name, pa.string()) for name in work if name.startswith(CARRY_PREFIX)]
+    schema = pa.schema([*TOKENISED, *carried])
     columns = {
-        **{name: pa.array([value], TOKENISED.field(name).type) for name, value in work.items()},
+        **{name: pa.array([value], schema.field(name).type) for name, value in work.items()},
         "token_ids": pa.LargeListArray.from_arrays(offsets, pa.array(tokens.token_ids)),
         "token_chars": pa.LargeListArray.from_arrays(offsets, pa.array(tokens.token_chars)),
         "num_chars": pa.array([num_chars], pa.int64()),
         "error": pa.array([error and str(error)], pa.string()),
         "is_unavailable": pa.array([isinstance(error, TextUnavailableError)]),
     }
-    return pa.table({name: columns[name] for name in TOKENISED.names}, schema=TOKENISED)
+    return pa.table({name: columns[name] for name in schema.names}, schema=schema)

@@ -1,11 +1,13 @@
 """A tokenised document as the reader takes it out of an Arrow row, without copying its tokens."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from memagent_batch.domain.document import Document
 from memagent_batch.errors import DocumentError, TextUnavailableError
+from memagent_batch.inputs.documents import CARRY_PREFIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,13 +17,15 @@ class PlannedDocument:
     document_id: str
     """Unique id."""
     document_hash: str
-    """SHA-256 of its text."""
+    """SHA-256 of its text; empty where a row of a dataset holds none."""
     document: Document
     """Its tokens, or why there are none."""
     readings: list[tuple[int, int]]
     """Row of the question list and sample of each reading."""
     turn_files: list[str]
     """Log files that hold turns of it."""
+    carried: Mapping[str, str | None] = field(default_factory=dict)
+    """Its carried columns, by their names in the index."""
 
 
 def planned_documents(call: pa.Table) -> list[PlannedDocument]:
@@ -48,4 +52,5 @@ def _planned_document(row: pa.Table) -> PlannedDocument:
         document=document,
         readings=[(reading["question"], reading["sample"]) for reading in values["readings"]],
         turn_files=values["turn_files"],
+        carried={name: value for name, value in values.items() if name.startswith(CARRY_PREFIX)},
     )

@@ -5,7 +5,7 @@ Without that, a turn that kills its engine would be retried forever, and stop th
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 
@@ -32,8 +32,8 @@ TurnKey = tuple[ReadingKey, str]
 class Suspects:
     """Which turns are under way, and which were when an engine of this run died. One for each actor."""
 
-    output: Location
-    """The run's location."""
+    output: Location | None
+    """The run's location; None where no file is kept, and the actor hands deaths on (`at_death`, `add`)."""
     run_id: str
     """Deaths in other runs do not count: the cluster, the model or the machine may have been repaired since."""
     _under_way: set[TurnKey] = field(default_factory=set)
@@ -43,19 +43,30 @@ class Suspects:
 
     def load(self) -> None:
         """Reads the deaths of this run."""
+        if self.output is None:
+            return
         folder = self.output / DEATHS_FOLDER
         for path in folder.files():
             if path.rsplit("/", 1)[-1].startswith(self.run_id):
-                for row in pq.read_table(path, filesystem=folder.fs).to_pylist():
-                    self._deaths[((row["document_hash"], row["question_hash"], row["sample"]), row["path"])] += 1
+                rows = pq.read_table(path, filesystem=folder.fs).to_pylist()
+                self.add(((row["document_hash"], row["question_hash"], row["sample"]), row["path"]) for row in rows)
+
+    def add(self, turns: Iterable[TurnKey]) -> None:
+        """Counts a death of each of these turns."""
+        self._deaths.update(turns)
+
+    @property
+    def at_death(self) -> list[TurnKey]:
+        """The turns that were under way when the engine died."""
+        return sorted(self._at_death or ())
 
     def save(self, *, writer_id: str) -> None:
         """Keeps the turns that were under way when the engine died."""
         rows = [
             {"document_hash": key[0], "question_hash": key[1], "sample": key[2], "path": path}
-            for key, path in sorted(self._at_death or ())
+            for key, path in self.at_death
         ]
-        if rows:
+        if rows and self.output is not None:
             name = f"{DEATHS_FOLDER}/{self.run_id}-{writer_id}.parquet"
             (self.output / name).write_bytes(parquet_bytes(pa.Table.from_pylist(rows)))
 

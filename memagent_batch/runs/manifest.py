@@ -21,6 +21,9 @@ from memagent_batch.runs.schemas import AnswerSums, PartReport, ReasonRow
 
 RUN_FILE = "run.json"
 MANIFEST_FILE = "manifest.json"
+INPUT_FOLDER = "input"
+"""Where documents and questions lie that came from a program and not from files."""
+LOG_FOLDER = "log"
 FORMAT = "memagent-batch/1"
 """Changes with every change of layout that an older version can't read."""
 
@@ -127,7 +130,7 @@ def claim_output(output: Location, job: JobConfig) -> None:
         OutputError: the place holds something else, or lies among the documents; says what, and what to do.
     """
     require_apart(job, output=job.output)
-    record = claimed_record(output, RUN_FILE, layout=FORMAT)
+    record = claimed_record(output, RUN_FILE, layout=FORMAT, beside=INPUT_FOLDER)
     if record is None:
         return
     asked = (asked_documents(job), asked_questions(job))
@@ -136,6 +139,16 @@ def claim_output(output: Location, job: JobConfig) -> None:
             f"output: {output.uri} belongs to a run over documents {record['documents']} and questions "
             f"{record['questions']}; choose another output, or say --adopt-output to go on in this one"
         )
+
+
+def require_log_place(place: Location) -> Location:
+    """The place, where a turn log may be kept without a run: an empty one, a log, or the output of a run.
+
+    Raises:
+        OutputError: it holds something else, or can't be reached.
+    """
+    claimed_record(place, RUN_FILE, layout=FORMAT, beside=LOG_FOLDER, remedy="choose an empty folder for the log")
+    return place
 
 
 def asked_documents(sources: SourceConfig) -> str | list[str]:
@@ -159,6 +172,8 @@ def _require_apart(uri: str, sources: SourceConfig, *, output: str) -> None:
     if not documents or not place:
         return  # a file system that is not there, or not reached: reading the inputs says so
     wildcards = set("*?[") & set(documents)
+    if documents.startswith(f"{place}/{INPUT_FOLDER}/"):
+        return
     if f"{documents}/".startswith(f"{place}/") and not wildcards:
         raise OutputError(
             f"output: the documents {shown(uri)} lie inside the output {shown(output)}, "

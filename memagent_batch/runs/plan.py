@@ -21,7 +21,7 @@ from memagent_batch.errors import InputError
 from memagent_batch.inputs.bundles import bundles
 from memagent_batch.inputs.documents import is_there
 from memagent_batch.log.index import ReadingKey, TurnIndex
-from memagent_batch.log.question_list import LIST_HASH, question_lists, with_asked
+from memagent_batch.log.question_list import LIST_HASH, with_asked, with_hashes
 
 PART_BYTES = 256 * 1024 * 1024
 """Text that the readings of one part file of the tables have read: some 13,000 turns of 5,000 tokens."""
@@ -101,16 +101,9 @@ class Plan:
         self._missing = frozenset(documents.filter(pc.invert(is_there(documents)))["document_id"].to_pylist())
         self.questions = _with_inline(questions, documents)
         self.samples = samples
-        self._hashes = [text_hash(question) for question in self.questions["question"].to_pylist()]
-        self._list_hashes: list[str] = []
-        if as_lists:
-            hashes = {name: text_hash(text) for name, text in question_lists(self.questions).items()}
-            self._list_hashes = [hashes[name] for name in self.questions["document_id"].to_pylist()]
-            pairs = zip(self._list_hashes, self._hashes, strict=True)
-            self._hashes = [text_hash(f"{of_list} {own}") for of_list, own in pairs]
-        self._hashed = self.questions.append_column("question_hash", pa.array(self._hashes, pa.large_string()))
-        if as_lists:
-            self._hashed = self._hashed.append_column(LIST_HASH, pa.array(self._list_hashes, pa.large_string()))
+        self._hashed = with_hashes(self.questions, as_lists=as_lists)
+        self._hashes: list[str] = self._hashed["question_hash"].to_pylist()
+        self._list_hashes: list[str] = self._hashed[LIST_HASH].to_pylist() if as_lists else []
         self._shared: list[int] = []
         self._bound: dict[str, list[int]] = defaultdict(list)
         for row, document_id in enumerate(self.questions["document_id"].to_pylist()):

@@ -1,9 +1,14 @@
 """The files of an output's tables, for users who read them with their own tools."""
 
+from collections.abc import Sequence
+
+import pyarrow as pa
+
 from memagent_batch.errors import OutputError
-from memagent_batch.files.errors import output_errors
+from memagent_batch.files.errors import output_errors, table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
+from memagent_batch.files.parquet import read_parquet
 from memagent_batch.runs.manifest import require_manifest
 
 
@@ -36,3 +41,21 @@ def table_locations(output: Location, table: str) -> list[Location]:
     if table not in manifest["files"]:
         raise OutputError(f"output: {output.uri} has no table {table!r}; it has {', '.join(sorted(manifest['files']))}")
     return [output / name for name in manifest["files"][table]]
+
+
+def read_tables(output: Location, names: Sequence[str]) -> pa.Table:
+    """The rows of table files of one run, by their names in its manifest.
+
+    Raises:
+        OutputError: a file is gone or can't be read.
+    """
+    return pa.concat_tables([_rows_of_file(output / name) for name in names])
+
+
+def _rows_of_file(place: Location) -> pa.Table:
+    remedy = "a later run of the output replaces the tables: read those of the latest run"
+    with table_errors(place.uri, remedy=remedy):
+        if place.path.endswith(".parquet"):
+            return read_parquet(place)
+        with place.open() as stream:
+            return pa.ipc.open_file(stream).read_all()

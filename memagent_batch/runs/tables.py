@@ -41,6 +41,20 @@ class PartDocument(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What a row of `answers` says of who made it, and how."""
+
+    run_id: str
+    """The run, for rows of readings that no run has read."""
+    reader_fingerprint: str
+    """The reader."""
+    model: str
+    """Name of the model, for rows of readings that never reached it."""
+    extraction: Extraction
+    """How answers are taken out of responses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
     """What turns a part of the plan into rows."""
 
@@ -62,6 +76,16 @@ class Projection:
     """File format."""
     opens_thought: bool = False
     """Whether each prompt ended inside a thought."""
+
+    @property
+    def origin(self) -> Origin:
+        """What each row of `answers` says of the run."""
+        return Origin(
+            run_id=self.run_id,
+            reader_fingerprint=self.reader_fingerprint,
+            model=self.model,
+            extraction=self.extraction,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,16 +130,68 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
             names = f"document {document['document_id']!r}, question {question['question_id']!r}"
             missing.append(f"{names}, sample {sample}")
             continue
-        answers.append(_answer_row(document, question, outcome, sample=sample, projection=projection))
+        answers.append(answer_row(document, question, outcome, sample=sample, origin=projection.origin))
         answered.append(row)
         shared = turns.get((key[0], question.get("list_hash", ""), sample), {})
         both = {**shared, **turns.get(key, {})}
         memories.extend(_memory_rows(both, document, question, sample=sample, projection=projection))
-    table = pa.Table.from_pylist(answers, schema=ANSWERS)
-    for name in carried_columns(part.schema):
-        values = part[CARRY_PREFIX + name].take(pa.array(answered, pa.int64())).to_pylist()
+    rows = part.take(pa.array(answered, pa.int64()))
+    carried = {name: rows[CARRY_PREFIX + name].to_pylist() for name in carried_columns(part.schema)}
+    return PartTables(
+        answers=answers_table(answers, carried=carried),
+        memories=pa.Table.from_pylist(memories, schema=MEMORIES),
+        missing=missing,
+    )
+
+
+def answer_row(
+    document: PartDocument,
+    question: AskedQuestion,
+    outcome: OutcomeRow | None,
+    *,
+    sample: int,
+    origin: Origin,
+) -> AnswerRow:
+    """The row of `answers` of a reading.
+
+    Args:
+        document: The document.
+        question: The question.
+        outcome: How the reading ended; None where the document can't be read, which ends it.
+        sample: Which of several draws.
+        origin: Who answers.
+    """
+    if document["error"] is not None or outcome is None:
+        result, run_id = _unreadable_result(document, origin=origin), origin.run_id
+    else:
+        result, run_id = outcome, outcome["run_id"]
+    row: AnswerRow = {
+        **result,
+        "run_id": run_id,
+        "document_id": document["document_id"],
+        "question_id": question["question_id"],
+        "sample": sample,
+        "question": question["question"],
+        "answer": None,
+        "document_hash": document["document_hash"],
+        "question_hash": question["question_hash"],
+        "reader_fingerprint": origin.reader_fingerprint,
+    }
+    if row["status"] == Status.OK:
+        row["answer"] = extract_answer(row["response"] or "", extraction=origin.extraction)
+        if row["answer"] is None:
+            row["error_type"] = "AnswerNotFound"
+            cut = "; it was cut at policy.answer_tokens" if row["finish_reason"] == FinishReason.LENGTH else ""
+            row["error_message"] = f"the response holds no answer in the form {origin.extraction.value!r}{cut}"
+    return row
+
+
+def answers_table(rows: Sequence[AnswerRow], *, carried: Mapping[str, Sequence[str | None]]) -> pa.Table:
+    """Rows of `ANSWERS`, and behind them the carried columns: a value for each row."""
+    table = pa.Table.from_pylist(list(rows), schema=ANSWERS)
+    for name, values in carried.items():
         table = table.append_column(pa.field(name, pa.string()), pa.array(values, pa.string()))
-    return PartTables(answers=table, memories=pa.Table.from_pylist(memories, schema=MEMORIES), missing=missing)
+    return table
 
 
 def carried_columns(schema: pa.Schema) -> list[str]:
@@ -154,41 +230,7 @@ def _readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQuestion
             yield row, document, asked[reading["question"]], reading["sample"]
 
 
-def _answer_row(
-    document: PartDocument,
-    question: AskedQuestion,
-    outcome: OutcomeRow | None,
-    *,
-    sample: int,
-    projection: Projection,
-) -> AnswerRow:
-    """The row of a reading: with its outcome, or of a document that can't be read."""
-    if document["error"] is not None or outcome is None:
-        result, run_id = _unreadable_result(document, projection=projection), projection.run_id
-    else:
-        result, run_id = outcome, outcome["run_id"]
-    row: AnswerRow = {
-        **result,
-        "run_id": run_id,
-        "document_id": document["document_id"],
-        "question_id": question["question_id"],
-        "sample": sample,
-        "question": question["question"],
-        "answer": None,
-        "document_hash": document["document_hash"],
-        "question_hash": question["question_hash"],
-        "reader_fingerprint": projection.reader_fingerprint,
-    }
-    if row["status"] == Status.OK:
-        row["answer"] = extract_answer(row["response"] or "", extraction=projection.extraction)
-        if row["answer"] is None:
-            row["error_type"] = "AnswerNotFound"
-            cut = "; it was cut at policy.answer_tokens" if row["finish_reason"] == FinishReason.LENGTH else ""
-            row["error_message"] = f"the response holds no answer in the form {projection.extraction.value!r}{cut}"
-    return row
-
-
-def _unreadable_result(document: PartDocument, *, projection: Projection) -> ResultRow:
+def _unreadable_result(document: PartDocument, *, origin: Origin) -> ResultRow:
     """How the readings of a document end that never reached a reader."""
     return {
         "status": Status.FAILED,
@@ -206,7 +248,7 @@ def _unreadable_result(document: PartDocument, *, projection: Projection) -> Res
         "engine_seconds": 0.0,
         "started_at": None,
         "finished_at": datetime.now(UTC),
-        "model": projection.model,
+        "model": origin.model,
         "error_type": document["error_type"] or DocumentError.__name__,
         "error_message": document["error"],
     }

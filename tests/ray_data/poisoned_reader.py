@@ -85,8 +85,8 @@ if __name__ == "__main__":
     )
     plan = Plan(index, read_questions(None, ask=settings.ask), samples=1)
     write_asked(make_output(settings), plan.hashed_questions(), run_id=run_id)
-    task = actor.ReaderTask(
-        job=settings,
+    task = actor.ReaderTask.of_job(
+        settings,
         run_id=run_id,
         reader_fingerprint=identify_reader(settings.agent).fingerprint,
         board=SilentBoard(),

@@ -98,8 +98,8 @@ def read(job: JobConfig) -> dict[str, str]:
     tables = [table for shard in shards for table in index_shard(shard, settings=job.input, storage_options={})]
     plan = Plan(pa.concat_tables(tables), read_questions(None, ask=job.ask), samples=1)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
-    task = ReaderTask(
-        job=job, run_id=RUN_ID, reader_fingerprint=identify_reader(job.agent).fingerprint, board=SilentBoard()
+    task = ReaderTask.of_job(
+        job, run_id=RUN_ID, reader_fingerprint=identify_reader(job.agent).fingerprint, board=SilentBoard()
     )
     bundles = plan.pending(
         scan_log(output, reader_fingerprint=identify_reader(job.agent).fingerprint), retry_failed=job.retry_failed

@@ -116,8 +116,8 @@ def read_pending(
     output, plan = make_output(job), planned(job)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
     index = scan_log(output, reader_fingerprint=identify_reader(job.agent).fingerprint)
-    task = ReaderTask(
-        job=job,
+    task = ReaderTask.of_job(
+        job,
         run_id=RUN_ID,
         reader_fingerprint=identify_reader(job.agent).fingerprint,
         board=board or Board(),
@@ -276,7 +276,7 @@ def test_reader_document_that_changed_since_the_plan_is_not_read_and_waits_for_t
     bundles = list(plan.pending(scan_log(output, reader_fingerprint=fingerprint), retry_failed=False))
     rows = [{"document_id": name, "text": text + "!" * (name == "other")} for name, text in TEXTS.items()]
     pq.write_table(pa.Table.from_pylist(rows), job.documents[0])
-    task = ReaderTask(job=job, run_id=RUN_ID, reader_fingerprint=fingerprint, board=board)
+    task = ReaderTask.of_job(job, run_id=RUN_ID, reader_fingerprint=fingerprint, board=board)
 
     async def read() -> list[pa.Table]:
         reader = Reader(task)

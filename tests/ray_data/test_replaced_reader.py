@@ -38,7 +38,8 @@ class KnownReader(Reader):
 
     def __init__(self, task: ReaderTask) -> None:
         super().__init__(task)
-        (Path(task.job.output).parent / f"actor-{os.getpid()}").touch()
+        assert task.output is not None
+        (Path(task.output.path).parent / f"actor-{os.getpid()}").touch()
 
 
 @dataclass(slots=True)

@@ -100,8 +100,8 @@ async def read_with(
     plan = Plan(index.slice(0, num_documents), read_questions(None, ask=job.ask), samples=1, as_lists=True)
     write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
     log = scan_log(output, reader_fingerprint=identify_reader(job.agent).fingerprint)
-    task = ReaderTask(
-        job=job, run_id=RUN_ID, reader_fingerprint=identify_reader(job.agent).fingerprint, board=SilentBoard()
+    task = ReaderTask.of_job(
+        job, run_id=RUN_ID, reader_fingerprint=identify_reader(job.agent).fingerprint, board=SilentBoard()
     )
     reading = Reader(task)
     bundles = plan.pending(log, retry_failed=job.retry_failed)

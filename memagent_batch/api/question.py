@@ -1,0 +1,56 @@
+"""Questions as a program gives them: texts, `Question`s, mappings of the same fields, or the path of a list."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike
+from typing import Any
+
+import pyarrow as pa
+
+from memagent_batch.errors import InputError
+from memagent_batch.files.location import Location, absolute
+from memagent_batch.files.options import Options
+from memagent_batch.inputs.questions import given_questions, read_questions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question with an id of its own, or for one document."""
+
+    question: str
+    """Its text."""
+    question_id: str | None = None
+    """Its id; made of the text by default."""
+    document_id: str | None = None
+    """The one document that it is asked of; every document by default."""
+    references: Sequence[str] | None = None
+    """Right answers, where they are known."""
+
+
+GivenQuestions = str | PathLike[str] | Iterable[str | Question | Mapping[str, Any]]
+"""The path or URI of a question list, or questions."""
+
+
+def question_table(questions: GivenQuestions, *, storage_options: Options) -> pa.Table:
+    """A question list, a table of `QUESTION_SCHEMA`.
+
+    Raises:
+        InputError: a file or value can't be used, or a question is there twice; names it.
+    """
+    if isinstance(questions, str | PathLike):
+        return read_questions(Location(uri=absolute(questions), storage_options=storage_options), ask=())
+    return given_questions(_fields(questions))
+
+
+def _fields(questions: Iterable[str | Question | Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for number, question in enumerate(questions, start=1):
+        if isinstance(question, str):
+            yield {"question": question}
+        elif isinstance(question, Question):
+            yield asdict(question)
+        elif isinstance(question, Mapping):
+            yield question
+        else:
+            raise InputError(
+                f"questions, number {number}: this is a {type(question).__name__}; give a text, a Question or a mapping"
+            )

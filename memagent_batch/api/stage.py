@@ -1,0 +1,146 @@
+"""Reading as a stage of a program's own Ray Data pipeline: a lazy dataset in, a lazy dataset of answers out."""
+
+from collections.abc import Sequence
+from functools import partial
+from os import PathLike
+
+import pyarrow as pa
+from ray.data import Dataset
+
+from memagent_batch.api.knobs import checked_section
+from memagent_batch.api.question import GivenQuestions, question_table
+from memagent_batch.budgets import fitted
+from memagent_batch.config import AgentConfig, InputConfig, LogConfig, PoolConfig, RunConfig
+from memagent_batch.errors import InputError
+from memagent_batch.files.location import absolute
+from memagent_batch.files.options import Options, StorageOptions
+from memagent_batch.inputs.documents import require_carry_columns
+from memagent_batch.log.index import last_run_id
+from memagent_batch.log.question_list import with_hashes
+from memagent_batch.log.writer import new_run_id
+from memagent_batch.plugins import make_policy
+from memagent_batch.ray_data.actor import ReaderTask
+from memagent_batch.ray_data.answers import AnswerReader
+from memagent_batch.ray_data.board import start_board
+from memagent_batch.ray_data.held import LookUp
+from memagent_batch.ray_data.session import with_long_loops
+from memagent_batch.ray_data.stages import read_calls, tokenised_rows
+from memagent_batch.ray_data.tokenise import RowColumns
+from memagent_batch.reading.question_lengths import require_questions_fit
+from memagent_batch.runs.manifest import require_log_place
+from memagent_batch.runs.schemas import ANSWERS
+from memagent_batch.wiring import identify_reader, make_engine, make_output
+
+
+def read(
+    dataset: Dataset,
+    agent: AgentConfig,
+    *,
+    questions: GivenQuestions,
+    text: str = "text",
+    document_id: str = "document_id",
+    carry: str | Sequence[str] = (),
+    log: str | PathLike[str] | None = None,
+    storage_options: Options | None = None,
+    retry_failed: bool = False,
+    replicas: int = 1,
+    readings_in_flight: int = 64,
+    cpus_per_replica: float = 0.5,
+    gpus_per_replica: float | None = None,
+) -> Dataset:
+    """Reads the text of each row for its questions, when the result is consumed.
+
+    What goes wrong later is raised where the dataset is consumed, with the same type: a missing column, an id that is
+    twice in a block (`InputError`), an engine that can't start (`EngineStartError`). Ids are not compared across
+    blocks. A text that is null or unreadable gives `failed` rows.
+
+    Args:
+        dataset: Rows with an id and a text each. It is not changed.
+        agent: What reads.
+        questions: Texts, `Question`s, mappings of the same fields, or the path of a question list.
+        text: Column of the text.
+        document_id: Column of the unique id.
+        carry: Columns to carry into the answers, as text.
+        log: Where finished turns and readings are kept: a path or URI. What it holds is not read again. The output of
+            a finished scan is such a place; its tables stay as they are.
+        storage_options: Arguments of the file system of the log, and of a question list.
+        retry_failed: Read again what the log holds as failed.
+        replicas: Actors, with an engine each.
+        readings_in_flight: Readings that one actor keeps going at once.
+        cpus_per_replica: CPUs that Ray sets aside for one actor.
+        gpus_per_replica: GPUs of one actor; by default what the engine takes, where Ray sees GPUs.
+
+    Returns:
+        One row for each reading, with the columns of the table `answers` and those to carry. Each document is a block.
+
+    Raises:
+        SettingsError: the knobs don't fit each other or the model, or a question is too long.
+        InputError: a question can't be used, or the dataset is known to lack a column.
+        OutputError: `log` is a place with files of something else, or can't be reached.
+    """
+    columns = RowColumns(document_id=document_id, text=text, carry=(carry,) if isinstance(carry, str) else tuple(carry))
+    _require_columns(dataset, columns)
+    pool = checked_section(
+        PoolConfig,
+        replicas=replicas,
+        readings_in_flight=readings_in_flight,
+        cpus_per_replica=cpus_per_replica,
+        gpus_per_replica=gpus_per_replica,
+    )
+    options = StorageOptions(storage_options)
+    listed = question_table(questions, storage_options=options)
+    make_engine(agent)
+    agent = fitted(agent)
+    require_questions_fit(listed, agent)
+    asked = with_hashes(listed, as_lists=make_policy(agent).reads_lists)
+    place = None if log is None else checked_section(RunConfig, output=absolute(log), storage_options=options)
+    look_up = LookUp.ALL_BUT_FAILED if retry_failed else LookUp.ALL
+    task = _task(agent, asked, place=place, look_up=look_up, readings_in_flight=readings_in_flight)
+    calls = tokenised_rows(with_long_loops(dataset), agent=agent, columns=columns, asked=_rows_of(asked))
+    return read_calls(calls, AnswerReader, task=task, pool=pool)
+
+
+def _task(
+    agent: AgentConfig, asked: pa.Table, *, place: RunConfig | None, look_up: LookUp, readings_in_flight: int
+) -> ReaderTask:
+    """What each actor is given; the log is looked at first, since nothing may start where it can't be used."""
+    before = last_run_id(require_log_place(make_output(place))) if place else ""
+    return ReaderTask(
+        agent=agent,
+        readings_in_flight=readings_in_flight,
+        run_id=new_run_id(after=before),
+        reader_fingerprint=identify_reader(agent).fingerprint,
+        board=start_board(),
+        place=place,
+        log=LogConfig(),
+        load_questions=partial(_same, asked),
+        look_up=look_up,
+    )
+
+
+def _require_columns(dataset: Dataset, columns: RowColumns) -> None:
+    """Checks what is known of the dataset before it runs."""
+    names = InputConfig(text_column=columns.text, carry_columns=tuple(columns.carry))
+    require_carry_columns(names, reserved=ANSWERS.names)
+    schema = dataset.schema(fetch_if_missing=False)
+    if schema is None:
+        return
+    for name in (columns.document_id, columns.text, *columns.carry):
+        if name not in schema.names:
+            there = ", ".join(map(repr, schema.names)) or "none"
+            raise InputError(
+                f"the dataset has no column {name!r}; its columns: {there}; name the right ones with text=, "
+                "document_id= and carry="
+            )
+
+
+def _rows_of(asked: pa.Table) -> dict[str | None, list[int]]:
+    """Rows of the question list by the document that they are bound to; None for every document."""
+    rows: dict[str | None, list[int]] = {}
+    for row, document_id in enumerate(asked["document_id"].to_pylist()):
+        rows.setdefault(document_id, []).append(row)
+    return rows
+
+
+def _same(questions: pa.Table) -> pa.Table:
+    return questions

@@ -1,0 +1,54 @@
+"""The stages of Ray Data that a job and a program of the user's have in common: tokenise, then read."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+import ray
+from ray.data import Dataset
+
+from memagent_batch.config import AgentConfig, PoolConfig, SourceConfig
+from memagent_batch.ray_data.actor import ReaderTask
+from memagent_batch.ray_data.answers import AnswerReader
+from memagent_batch.ray_data.pool import actor_pool, replica_gpus
+from memagent_batch.ray_data.reader import Reader
+from memagent_batch.ray_data.session import CPU_SHARE
+from memagent_batch.ray_data.tokenise import RowColumns, tokenise, tokenise_rows
+
+
+def tokenised_plan(bundles: Iterable[pa.Table], *, agent: AgentConfig, sources: SourceConfig) -> Dataset:
+    """Documents of a plan as rows of `CALL`; their texts are fetched from where the plan found them."""
+    return ray.data.from_arrow(list(bundles)).map_batches(
+        tokenise,
+        fn_kwargs={"agent": agent, "sources": sources},
+        batch_size=None,
+        batch_format="pyarrow",
+        num_cpus=CPU_SHARE,
+    )
+
+
+def tokenised_rows(
+    dataset: Dataset, *, agent: AgentConfig, columns: RowColumns, asked: Mapping[str | None, Sequence[int]]
+) -> Dataset:
+    """Rows of a dataset, which hold their texts, as rows of `CALL`; see `tokenise_rows`."""
+    return dataset.map_batches(
+        tokenise_rows,
+        fn_kwargs={"agent": agent, "columns": columns, "asked": asked, "samples": agent.sampling.samples},
+        batch_size=None,
+        batch_format="pyarrow",
+        num_cpus=CPU_SHARE,
+    )
+
+
+def read_calls(
+    calls: Dataset, reader: type[Reader] | type[AnswerReader], *, task: ReaderTask, pool: PoolConfig
+) -> Dataset:
+    """The readings of rows of `CALL`, as the rows that `reader` returns; one engine an actor."""
+    return calls.repartition(target_num_rows_per_block=1).map_batches(
+        reader,
+        fn_constructor_args=(task,),
+        batch_size=1,
+        batch_format="pyarrow",
+        compute=actor_pool(pool),
+        num_cpus=pool.cpus_per_replica,
+        num_gpus=replica_gpus(task.agent, pool),
+    )

@@ -1,0 +1,66 @@
+"""Refuses questions that can't fit the window, before an engine starts."""
+
+import pyarrow as pa
+
+from memagent_batch.config import AgentConfig
+from memagent_batch.errors import SettingsError
+from memagent_batch.log.question_list import question_lists
+from memagent_batch.plugins import make_policy
+from memagent_batch.wiring import make_prompt_tokens, make_tokenizer
+
+
+def require_questions_fit(questions: pa.Table, agent: AgentConfig) -> None:
+    """Checks that each question, or each list where the policy reads whole lists, has room in the prompts.
+
+    Args:
+        questions: The question list, a table of `QUESTION_SCHEMA`.
+        agent: What reads.
+
+    Raises:
+        SettingsError: names the question or list and its length in tokens.
+    """
+    if make_policy(agent).reads_lists:
+        _require_lists_fit(questions, agent)
+    else:
+        _require_each_fits(questions, agent)
+
+
+def _require_each_fits(questions: pa.Table, agent: AgentConfig) -> None:
+    """Checks that no question is too long for the window whatever the document.
+
+    A question over `policy.question_tokens` that would still fit is no reason to refuse a run: its readings fail.
+
+    Raises:
+        SettingsError: names the question and its length in tokens.
+    """
+    policy = agent.policy
+    room = agent.window_tokens - max(make_policy(agent).largest_turns(make_prompt_tokens(agent)).values())
+    for row in questions.select(["question_id", "question"]).to_pylist():
+        if len(row["question"].encode()) <= policy.question_tokens:
+            continue  # no tokeniser writes more tokens than bytes
+        num_tokens = len(make_tokenizer(agent).encode(row["question"]))
+        if num_tokens > max(room, policy.question_tokens):
+            raise SettingsError(
+                f"question {row['question_id']!r} has {num_tokens} tokens; beside memory, chunk and budget the window "
+                f"of {agent.window_tokens} leaves {room}: shorten the question, lower policy.chunk_tokens, or raise "
+                "window_tokens"
+            )
+
+
+def _require_lists_fit(questions: pa.Table, agent: AgentConfig) -> None:
+    """Checks that each question list fits its place in the `update` turns of the policy `shared`.
+
+    Raises:
+        SettingsError: names the list and its length in tokens.
+    """
+    tokenizer, budget = make_tokenizer(agent), agent.policy.question_tokens
+    for document_id, text in question_lists(questions).items():
+        if len(text.encode()) <= budget:
+            continue  # no tokeniser writes more tokens than bytes
+        num_tokens = len(tokenizer.encode(text))
+        if num_tokens > budget:
+            whose = "for every document" if document_id is None else f"for document_id {document_id!r}"
+            raise SettingsError(
+                f"questions: the list {whose} has {num_tokens} tokens, policy.question_tokens is {budget}; the policy "
+                "'shared' shows it whole: split it into several runs, or raise the knob"
+            )

@@ -1,0 +1,104 @@
+"""The whole job as a call of Python: inputs that are no files are written first, then the chain runs as the command's.
+
+It stands among the chains, above the package, which can't import them: `memagent_batch.answer` loads it by name.
+"""
+
+from os import PathLike
+
+from memagent_batch.api.input_files import Documents, document_places, write_documents, write_questions
+from memagent_batch.api.knobs import checked_section
+from memagent_batch.api.question import GivenQuestions, question_table
+from memagent_batch.api.run import Run
+from memagent_batch.config import AgentConfig, InputConfig, JobConfig, LogConfig, PoolConfig, TableFormat
+from memagent_batch.files.location import absolute
+from memagent_batch.files.options import Options, StorageOptions
+from memagent_batch.runs.manifest import INPUT_FOLDER, claim_output
+from memagent_batch.runs.verdict import require_success
+from memagent_batch.wiring import make_output
+from pipelines import answer as chain
+
+
+def answer(
+    *,
+    documents: Documents,
+    questions: GivenQuestions = (),
+    output: str | PathLike[str],
+    agent: AgentConfig,
+    input: InputConfig = InputConfig(),  # noqa: A002, B008 - the section's name; a frozen value
+    pool: PoolConfig = PoolConfig(),  # noqa: B008
+    log: LogConfig = LogConfig(),  # noqa: B008
+    table_format: TableFormat = TableFormat.PARQUET,
+    retry_failed: bool = False,
+    max_failed_share: float = 1.0,
+    adopt_output: bool = False,
+    storage_options: Options | None = None,
+) -> Run:
+    """Answers the questions over the documents, as `memagent answer` does; goes on where a run of the output stopped.
+
+    Uses the Ray session that is there, and starts one for the run where there is none. No setting is read from the
+    environment.
+
+    Args:
+        documents: Paths or URIs; or an Arrow table, a data frame, or a Ray Dataset, which is written once to the
+            output's `input/documents/`. The same output then takes another table the next night.
+        questions: Texts; `Question`s or mappings, which are written to `input/questions/`; or the path of a list.
+        output: Where log, tables and manifest go: a folder or URI.
+        agent: What reads.
+        input: Columns and format of the documents.
+        pool: The actor pool.
+        log: The turn log.
+        table_format: File format of `answers` and `memories`.
+        retry_failed: Read failed readings again, and nothing else that is done.
+        max_failed_share: Largest share of failed readings.
+        adopt_output: Take over an output that was written for other documents or questions.
+        storage_options: Arguments of the file system of inputs and output.
+
+    Raises:
+        UsageError: a mistake in the call, found before an engine starts.
+        TooManyFailedError: more readings failed than `max_failed_share`, or all. The tables are written: `Run.at`.
+        NotReadError: some readings could not be read now; the same call reads them. The tables are written.
+        CountsError: the tables do not hold one row for each reading.
+        SupersededError: a newer attempt has claimed the output.
+        RunFailedError: the run stopped; the same call goes on from the log.
+    """
+    options, where = StorageOptions(storage_options), absolute(output)
+    kept = f"{where.rstrip('/')}/{INPUT_FOLDER}"
+    named = document_places(documents)
+    questions = questions if isinstance(questions, str | PathLike) else list(questions)
+    job = checked_section(
+        JobConfig,
+        documents=named or (f"{kept}/documents",),
+        **_question_knobs(questions, kept=f"{kept}/questions"),
+        output=where,
+        agent=agent,
+        input=input,
+        pool=pool,
+        log=log,
+        table_format=table_format,
+        retry_failed=retry_failed,
+        max_failed_share=max_failed_share,
+        adopt_output=adopt_output,
+        storage_options=options,
+    )
+    claim_output(make_output(job), job)
+    folder = make_output(job) / INPUT_FOLDER
+    if job.questions == f"{kept}/questions":
+        write_questions(question_table(questions, storage_options=options), folder=folder / "questions")
+    if not named:
+        write_documents(documents, folder=folder / "documents", columns=_columns(input))
+    manifest = chain.answer(job)
+    require_success(manifest, max_failed_share=max_failed_share)
+    return Run(output=where, run_id=manifest["run_id"], manifest=manifest, storage_options=options)
+
+
+def _question_knobs(questions: GivenQuestions, *, kept: str) -> dict[str, object]:
+    """The questions as a job has them: texts as `--ask` gives them, others in a file."""
+    if isinstance(questions, str | PathLike):
+        return {"questions": absolute(questions)}
+    return {"ask": questions} if all(isinstance(each, str) for each in questions) else {"questions": kept}
+
+
+def _columns(input_: InputConfig) -> list[str]:
+    """The columns that a run reads, each once."""
+    question = (input_.question_column,) if input_.question_column else ()
+    return list(dict.fromkeys([input_.document_id_column, input_.text_column, *question, *input_.carry_columns]))

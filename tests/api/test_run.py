@@ -1,0 +1,216 @@
+"""`ma.answer`: the job as the command runs it, over files or over what a program holds; and the run that it returns."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import ray
+from ray.data import DataContext
+
+import memagent_batch as ma
+from jobs.cli import main
+from memagent_batch.errors import InputError, OutputError, SettingsError, TooManyFailedError
+from memagent_batch.files.location import Location
+from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, table_of
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
+
+MONDAY = {"a": "the fox " * 60, "b": "a dog", "c": "a cat"}
+TUESDAY = {"a": MONDAY["a"], "b": "another dog", "d": "a bird"}
+
+
+def frame_of(texts: dict[str, Any]) -> pd.DataFrame:
+    frame: pd.DataFrame = table_of(texts).to_pandas()
+    return frame.set_index(pd.Index([f"row {name}" for name in texts]))
+
+
+def test_answer_gives_the_tables_of_the_command(
+    agent: ma.Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(table_of(TEXTS), tmp_path / "documents.parquet")
+    rows = [{"question": "Who?"}, {"question": "What?", "question_id": "what"}]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    knobs = {**agent.model_dump(mode="json", exclude_unset=True), "input": {"carry_columns": ["source"]}}
+    (tmp_path / "job.yaml").write_text(json.dumps(knobs))
+    monkeypatch.chdir(tmp_path)  # the workers of the Ray that is there stay where they are
+    inputs = [f"--documents={tmp_path}/documents.parquet", f"--questions={tmp_path}/questions.jsonl"]
+    assert main(["answer", "--config", "job.yaml", *inputs, f"--output={tmp_path}/command"]) == 0
+    carry = ma.InputConfig(carry_columns=("source",))
+    monkeypatch.setenv("MEMAGENT_OUTPUT", "elsewhere")
+    monkeypatch.setenv("MEMAGENT_MODEL", "nothing")
+    files = ma.answer(
+        documents="documents.parquet", questions=Path("questions.jsonl"), output="files", agent=agent, input=carry
+    )
+    given = ma.answer(
+        documents=table_of(TEXTS), questions=["Who?", QUESTIONS[1]], output="given", agent=agent, input=carry
+    )
+    expected = ma.Run.at("command")
+    for run in (files, given):
+        assert by_reading(run.answers()) == by_reading(expected.answers())
+        assert run.answers().schema.equals(expected.answers().schema)
+        assert in_order(run.memories()).equals(in_order(expected.memories()))
+        assert run.manifest["counts"] == expected.manifest["counts"]
+        assert run.manifest["reader_fingerprint"] == expected.manifest["reader_fingerprint"]
+    assert not Path("elsewhere").exists()
+
+
+def in_order(memories: pa.Table) -> pa.Table:
+    keys = [(name, "ascending") for name in ("document_id", "question_id", "sample", "turn")]
+    return memories.sort_by(keys).drop_columns(["run_id"]).combine_chunks()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [frame_of, table_of, lambda texts: ray.data.from_arrow(table_of(texts)).repartition(2)],
+    ids=["pandas", "arrow", "ray"],
+)
+def test_second_night_with_other_rows_reads_only_what_changed(
+    text_model: str, tmp_path: Path, given: Callable[[dict[str, Any]], Any]
+) -> None:
+    agent, output = agent_of(text_model), tmp_path / "scan"
+    monday = ma.answer(documents=given(MONDAY), questions=["Who?"], output=output, agent=agent)
+    files = input_files(output)
+    again = ma.answer(documents=given(MONDAY), questions=["Who?"], output=output, agent=agent)
+    assert input_files(output) == files
+    assert again.manifest["changes"]["readings"] == {"read": 0, "kept": 3, "unreadable": 0, "not_read": 0}
+    tuesday = ma.answer(documents=given(TUESDAY), questions=["Who?"], output=output, agent=agent)
+    assert tuesday.manifest["changes"]["documents"] == {"added": 1, "changed": 1, "removed": 1, "unchanged": 1}
+    assert tuesday.manifest["changes"]["readings"] == {"read": 2, "kept": 1, "unreadable": 0, "not_read": 0}
+    assert len(input_files(output)) == len(files)
+    assert input_files(output).keys() != files.keys()
+    assert {row["document_id"]: row["run_id"] for row in tuesday.answers().to_pylist()} == {
+        "a": monday.run_id,
+        "b": tuesday.run_id,
+        "d": tuesday.run_id,
+    }
+    changes = {(row["document_id"], row["change"]) for row in tuesday.diff(monday).to_pylist()}
+    assert changes == {("c", "removed"), ("d", "added")}
+    assert tuesday.diff().equals(tuesday.diff(again))
+    with pytest.raises(OutputError, match="is the first one"):
+        monday.diff()
+
+
+def input_files(output: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in (output / "input" / "documents").iterdir()}
+
+
+def test_input_that_was_written_when_the_run_died_is_no_strangers_file(text_model: str, tmp_path: Path) -> None:
+    call = {"documents": table_of(MONDAY), "output": tmp_path / "scan", "agent": agent_of(text_model)}
+    with pytest.raises(SettingsError, match="shorten the question"):
+        ma.answer(**call, questions=["why " * 2000])
+    assert input_files(tmp_path / "scan")
+    assert not (tmp_path / "scan" / "run.json").exists()
+    assert ma.answer(**call, questions=["Who?"]).manifest["counts"]["ok"] == 3
+
+
+async def test_answer_works_where_an_event_loop_runs_and_leaves_the_session_there(
+    text_model: str, tmp_path: Path
+) -> None:
+    assert asyncio.get_running_loop().is_running()
+    context = DataContext.get_current()
+    before = (context.execution_no_progress_timeout_s, context.enable_progress_bars)
+    run = ma.answer(
+        documents=frame_of(MONDAY), questions=["Who?"], output=tmp_path / "scan", agent=agent_of(text_model)
+    )
+    assert run.answers().to_pandas()["answer"].tolist() == ["simulated"] * 3
+    assert ray.is_initialized()
+    assert DataContext.get_current() is context
+    assert (context.execution_no_progress_timeout_s, context.enable_progress_bars) == before
+    assert ray.data.range(3).count() == 3
+
+
+def test_run_whose_readings_all_fail_raises_and_its_tables_can_be_opened(text_model: str, tmp_path: Path) -> None:
+    output = tmp_path / "scan"
+    with pytest.raises(TooManyFailedError, match="3 of 3"):
+        ma.answer(documents=table_of(MONDAY), questions=["Why? " * 30], output=output, agent=agent_of(text_model))
+    assert {row["error_type"] for row in ma.Run.at(output).answers().to_pylist()} == {"QuestionTooLongError"}
+
+
+def test_tables_of_a_run_are_gone_when_a_later_one_has_replaced_them(text_model: str, tmp_path: Path) -> None:
+    agent, output = agent_of(text_model), tmp_path / "scan"
+    how: dict[str, Any] = {"questions": ["Who?"], "output": output, "agent": agent}
+    first = ma.answer(documents=table_of(MONDAY), **how, table_format=ma.TableFormat.ARROW)
+    assert first.answers().num_rows == 3
+    ma.answer(documents=table_of(TUESDAY), **how)
+    with pytest.raises(OutputError, match="a later run of the output replaces the tables"):
+        first.answers()
+    assert ma.Run.at(output, "previous").run_id == first.run_id
+
+
+@pytest.mark.s3
+def test_answer_over_a_bucket_keeps_its_input_there(s3_bucket: Location, text_model: str) -> None:
+    run = ma.answer(
+        documents=frame_of(MONDAY),
+        questions=[ma.Question(question="Who?", question_id="who")],
+        output=f"{s3_bucket.uri}/scan",
+        agent=agent_of(text_model),
+        storage_options=dict(s3_bucket.storage_options),
+    )
+    assert run.answers().num_rows == 3
+    assert {path.split("/")[3] for path in (s3_bucket / "scan" / "input").files()} == {"documents", "questions"}
+    assert "secret" not in repr(run)
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "says"),
+    [
+        ({"documents": pa.table({"text": ["a"]})}, InputError, "no column 'document_id'; its columns: 'text'"),
+        ({"documents": table_of(MONDAY).slice(0, 0)}, InputError, "there is no row"),
+        ({"documents": 7}, InputError, "this int can't be read as a table"),
+        ({"documents": "missing/"}, InputError, "no such file or folder"),
+        ({"questions": []}, SettingsError, "no question"),
+        ({"questions": [ma.Question(question=" ")]}, InputError, "column 'question' is empty"),
+        ({"max_failed_share": 2}, SettingsError, "max_failed_share"),
+        ({"output": "{folder}"}, OutputError, "holds other files"),
+    ],
+)
+def test_mistake_in_the_call_is_refused(
+    text_model: str, tmp_path: Path, how: dict[str, Any], kind: type[Exception], says: str
+) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    call = {"documents": table_of(MONDAY), "questions": ["Who?"], "output": tmp_path / "scan"}
+    call |= {name: tmp_path if value == "{folder}" else value for name, value in how.items()}
+    with pytest.raises(kind, match=says):
+        ma.answer(**call, agent=agent_of(text_model))
+    assert not list(tmp_path.glob("**/log"))
+
+
+@pytest.mark.slow
+def test_script_without_ray_starts_one_and_ends_it_and_checks_its_types(text_model: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+import memagent_batch as ma
+
+policy = ma.Overwrite(chunk_tokens=50, question_tokens=60, memory_tokens=40, answer_tokens=40)
+agent = ma.Agent(model={text_model!r}, engine="simulated", window_tokens=1000, policy=policy)
+with open("a.txt", "w") as file:
+    file.write("a word")
+questions: list[str | ma.Question] = ["Who?", ma.Question(question="What?")]
+run: ma.Run = ma.answer(documents=["a.txt"], questions=questions, output="scan", agent=agent)
+with agent.open() as reader:
+    answer: str | None = reader.read("a word", "Who?").answer
+import ray
+
+print(run.run_id, answer, ray.is_initialized(), run.answers().num_rows)
+""")
+    own = os.environ | {"MYPYPATH": "", "MYPY_CACHE_DIR": str(tmp_path / "cache")}
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports", "--follow-imports=silent", str(script)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=own,
+    )
+    assert checked.returncode == 0, checked.stdout
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.split()[1:] == ["simulated", "False", "2"], done.stderr
+    assert logged_turns(tmp_path / "scan") == 4

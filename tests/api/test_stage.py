@@ -1,0 +1,296 @@
+"""`ma.read`: the rows of the job's tables, lazily, between stages of a program's own, in a Ray session of its own."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import ray
+from ray.data import DataContext
+from ray.data._internal.metadata_exporter import sanitize_for_struct
+
+import memagent_batch as ma
+from memagent_batch.api import stage
+from memagent_batch.budgets import fitted
+from memagent_batch.config import PoolConfig, RunConfig
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.engines.engine import Engine
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.errors import (
+    EngineDeadError,
+    EngineStartError,
+    InputError,
+    MemagentError,
+    OutputError,
+    SettingsError,
+)
+from memagent_batch.files.location import Location
+from memagent_batch.ray_data import stages
+from memagent_batch.ray_data.actor import ActorLife, ReaderTask
+from memagent_batch.ray_data.answers import AnswerReader
+from memagent_batch.wiring import identify_reader
+from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, table_of
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
+
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find the modules of tests
+
+POISON = "arsenic"
+PATIENCE_SECONDS = 120.0
+
+
+def rows_of(dataset: Any) -> list[dict[str, Any]]:
+    return [row for batch in dataset.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
+
+
+def test_rows_equal_the_tables_of_the_job_with_and_without_a_log(agent: ma.Agent, tmp_path: Path) -> None:
+    run = ma.answer(
+        documents=table_of(TEXTS),
+        questions=QUESTIONS,
+        output=tmp_path / "scan",
+        agent=agent,
+        input=ma.InputConfig(carry_columns=("source",)),
+    )
+    answers = run.answers()
+    table = by_reading(answers)
+    assert {row["status"] for row in table.values()} == {"ok", "failed"}
+    assert len(table) == 2 * (3 * len(TEXTS) + 1)
+    dataset = ray.data.from_arrow(table_of(TEXTS)).repartition(3)
+    read = ma.read(dataset, agent, questions=QUESTIONS, carry=["source"])
+    assert by_reading(rows_of(read)) == table
+    log = tmp_path / "log"
+    kept = ma.read(dataset, agent, questions=QUESTIONS, carry=["source"], log=log)
+    batches = list(kept.iter_batches(batch_size=None, batch_format="pyarrow"))
+    assert by_reading([row for batch in batches for row in batch.to_pylist()]) == table
+    assert {name for batch in batches for name in batch.schema.names} == set(answers.schema.names)
+    assert all(batch.schema.equals(answers.schema) for batch in batches)
+    num_turns = logged_turns(log)
+    assert by_reading(rows_of(kept)) == table
+    assert logged_turns(log) == num_turns
+
+
+def test_log_of_a_finished_scan_is_taken_and_its_tables_stay(agent: ma.Agent, tmp_path: Path) -> None:
+    scan = tmp_path / "scan"
+    texts = {"short": "a word", "other": "another word"}
+    first = ma.answer(documents=table_of({"short": "a word"}), questions=["Who?"], output=scan, agent=agent)
+    rows = rows_of(ma.read(ray.data.from_arrow(table_of(texts)), agent, questions=["Who?"], log=scan))
+    runs = {row["document_id"]: row["run_id"] for row in rows}
+    assert runs["short"] == first.run_id < runs["other"]
+    assert ma.Run.at(scan).answers().equals(first.answers())
+    num_turns = logged_turns(scan)
+    again = ma.answer(documents=table_of(texts), questions=["Who?"], output=scan, agent=agent)
+    assert {row["document_id"]: row["run_id"] for row in again.answers().to_pylist()} == runs
+    assert logged_turns(scan) == num_turns
+
+
+def test_stage_stands_between_two_stages_and_leaves_the_session_as_it_is(agent: ma.Agent) -> None:
+    timeout = DataContext.get_current().execution_no_progress_timeout_s
+    before = ray.data.from_items([{"key": number, "body": f"word {number} " * 20} for number in range(6)])
+    doubled = before.map(lambda row: {"key": f"d{row['key']}", "body": row["body"] * 2})
+    read = ma.read(doubled, agent, questions=["Who?"], text="body", document_id="key")
+    after = read.filter(lambda row: row["document_id"] != "d3").map(lambda row: {"id": row["document_id"]})
+    assert before.context.execution_no_progress_timeout_s == timeout
+    assert DataContext.get_current().execution_no_progress_timeout_s == timeout
+    assert after.context.execution_no_progress_timeout_s == -1
+    assert sorted(row["id"] for row in rows_of(after)) == [f"d{key}" for key in (0, 0, 1, 1, 2, 2, 4, 4, 5, 5)]
+    assert before.count() == 6
+
+
+def test_failed_readings_are_read_again_only_where_that_is_asked_for(agent: ma.Agent, tmp_path: Path) -> None:
+    dataset = ray.data.from_arrow(table_of({"short": "a word"}))
+    questions = ["Who?", "Why? " * 100]
+    runs = []
+    for retry_failed in (False, False, True):
+        read = ma.read(dataset, agent, questions=questions, log=tmp_path / "log", retry_failed=retry_failed)
+        runs.append({row["question"]: row["run_id"] for row in rows_of(read) if not row["sample"]})
+    first, second, third = runs
+    assert second == first
+    assert third["Who?"] == first["Who?"]
+    assert third[questions[1]] > first[questions[1]]
+
+
+@pytest.mark.s3
+def test_log_in_a_bucket_is_kept_and_found_and_its_key_is_in_no_report_of_ray(
+    s3_bucket: Location, text_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks: list[ReaderTask] = []
+
+    def read_calls(calls: Any, reader: type[AnswerReader], *, task: ReaderTask, pool: PoolConfig) -> Any:
+        tasks.append(task)
+        return stages.read_calls(calls, reader, task=task, pool=pool)
+
+    monkeypatch.setattr(stage, "read_calls", read_calls)
+    options = {**s3_bucket.storage_options, "secret": "hunter2"}
+    dataset = ray.data.from_arrow(table_of({"short": "a word"}))
+    log = f"{s3_bucket.uri}/log"
+    first, second = (
+        rows_of(ma.read(dataset, agent_of(text_model), questions=["Who?"], log=log, storage_options=options))
+        for _ in range(2)
+    )
+    assert second == first
+    secret = replace(tasks[0], place=RunConfig(output="s3://key:hunter2@bucket/log", storage_options=options))
+    assert "bucket/log" in str(sanitize_for_struct(secret, 10_000))
+    assert "hunter2" not in str(sanitize_for_struct(secret, 10_000))
+
+
+def test_policy_that_reads_lists_gives_the_rows_of_the_job(text_model: str, tmp_path: Path) -> None:
+    agent = agent_of(text_model)
+    agent = agent.model_copy(update={"policy": agent.policy.model_copy(update={"kind": "shared"})})
+    questions: list[str | ma.Question] = ["Who?", "What?", ma.Question(question="Where?", document_id="short")]
+    texts = {"short": "a word", "long": "some words of it " * 40}
+    run = ma.answer(documents=table_of(texts), questions=questions, output=tmp_path / "scan", agent=agent)
+    dataset = ray.data.from_arrow(table_of(texts))
+    for log in (None, tmp_path / "log", tmp_path / "log"):
+        assert by_reading(rows_of(ma.read(dataset, agent, questions=questions, log=log))) == by_reading(run.answers())
+
+
+def actor_processes() -> list[psutil.Process]:
+    """The reading actors of the Ray that this process started."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if "AnswerReader" in " ".join(process.cmdline()):
+                found.append(process)
+        except psutil.Error:  # it has just ended
+            continue
+    return found
+
+
+def test_actor_killed_in_mid_reading_is_replaced_and_the_rows_are_the_same(text_model: str, tmp_path: Path) -> None:
+    texts: dict[str, str | None] = {f"d{number}": f"{number} and some words " * 150 for number in range(4)}
+    dataset = ray.data.from_arrow(table_of(texts))
+    whole = rows_of(ma.read(dataset, agent_of(text_model), questions=["Who?"]))
+    slow = agent_of(text_model, simulated={"turn_seconds": 0.3})
+    log = tmp_path / "log"
+    found: list[dict[str, Any]] = []
+    read = ma.read(dataset, slow, questions=["Who?"], log=log)
+    reading = threading.Thread(target=lambda: found.extend(rows_of(read)))
+    reading.start()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not list(log.glob("log/turns/*.parquet")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    (actor,) = actor_processes()
+    os.kill(actor.pid, signal.SIGKILL)
+    reading.join(PATIENCE_SECONDS)
+    assert any(row["num_replayed_turns"] for row in found)
+    replayed = [row | {"num_replayed_turns": 0} for row in found]
+    assert by_reading(replayed) == by_reading(whole)
+
+
+class PoisonedEngine:
+    """Dies of a word in the prompt."""
+
+    def __init__(self, engine: Engine, *, model: str) -> None:
+        self._engine, self._tokenizer = engine, Tokenizer(model)
+
+    async def start(self) -> None:
+        await self._engine.start()
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        if POISON in self._tokenizer.decode(prompt.token_ids):
+            raise EngineDeadError("poisoned")
+        return await self._engine.complete(prompt, seed=seed)
+
+    async def stop(self) -> None:
+        await self._engine.stop()
+
+
+class PoisonedLife(ActorLife):
+    async def _start_engine(self) -> Engine:
+        return PoisonedEngine(await super()._start_engine(), model=self._task.agent.model)
+
+
+class PoisonedReader(AnswerReader):
+    def __init__(self, task: ReaderTask) -> None:
+        super().__init__(task)
+        self._reader._life = PoisonedLife(task)
+
+
+def test_turn_that_kills_its_engine_three_times_fails_alone_where_no_log_is_kept(
+    text_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "AnswerReader", PoisonedReader)
+    dataset = ray.data.from_arrow(table_of({"fine": "a word", "bad": f"a word of {POISON} " * 3}))
+    rows = {row["document_id"]: row for row in rows_of(ma.read(dataset, agent_of(text_model), questions=["Who?"]))}
+    assert rows["fine"]["status"] == "ok"
+    assert (rows["bad"]["status"], rows["bad"]["error_type"]) == ("failed", "EngineRequestError")
+    assert "died 3 times" in rows["bad"]["error_message"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([{"key": "a", "text": "a"}], "no column 'document_id'; its columns: 'key', 'text'"),
+        ([{"document_id": "a", "text": 1.5}], "column 'text' holds double"),
+        ([{"document_id": "a", "text": "a"}, {"document_id": "a", "text": "b"}], "document_id 'a' is there twice"),
+        ([{"document_id": None, "text": "a"}], "column 'document_id' is null"),
+    ],
+)
+def test_wrong_rows_of_a_lazy_stage_are_refused_with_the_errors_own_type(
+    agent: ma.Agent, rows: list[dict[str, Any]], says: str
+) -> None:
+    lazy = ray.data.from_items([0]).map_batches(lambda _: pa.Table.from_pylist(rows), batch_format="pyarrow")
+    with pytest.raises(InputError, match=says):
+        rows_of(ma.read(lazy, agent, questions=["Who?"]))
+
+
+def test_log_that_holds_everything_needs_no_engine(text_model: str, tmp_path: Path) -> None:
+    gone = {"engine": "openai", "openai": ma.OpenAIConfig(base_url="http://127.0.0.1:9/v1", max_retries=0)}
+    agent = agent_of(text_model).model_copy(update=gone)
+    dataset = ray.data.from_arrow(table_of({"a": "a", "null": None}))
+    fingerprint = identify_reader(fitted(agent)).fingerprint
+    copy_log(tmp_path, agent=agent_of(text_model), dataset=dataset, fingerprint=fingerprint)
+    rows = rows_of(ma.read(dataset, agent, questions=["Who?"], log=tmp_path))
+    assert {row["document_id"]: row["status"] for row in rows} == {"a": "ok", "null": "failed"}
+
+
+def copy_log(log: Path, *, agent: ma.Agent, dataset: Any, fingerprint: str) -> None:
+    """What an agent reads of the dataset, as the log of a reader whose engine is not there."""
+    rows_of(ma.read(dataset, agent, questions=["Who?"], log=log))
+    for path in log.glob("log/*/*.parquet"):
+        table = pq.read_table(path)
+        column = table.schema.get_field_index("reader_fingerprint")
+        renamed = table.set_column(column, table.field(column), pa.array([fingerprint] * table.num_rows))
+        pq.write_table(renamed, path)
+
+
+def test_engine_that_can_not_start_is_raised_where_the_dataset_is_consumed(text_model: str) -> None:
+    agent = agent_of(text_model).model_copy(
+        update={"engine": "openai", "openai": ma.OpenAIConfig(base_url="http://127.0.0.1:9/v1", max_retries=0)}
+    )
+    read = ma.read(ray.data.from_arrow(table_of({"a": "a"})), agent, questions=["Who?"])
+    with pytest.raises(MemagentError, match="can't be reached") as raised:
+        rows_of(read)
+    assert isinstance(raised.value, EngineStartError)
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "says"),
+    [
+        ({"questions": []}, InputError, "there is none"),
+        ({"questions": ["Who?", "Who?"]}, InputError, "is there twice"),
+        ({"questions": [{"question": "Who?", "id": "q"}]}, InputError, "no field 'id'"),
+        ({"questions": [7]}, InputError, "number 1: this is a int"),
+        ({"questions": ["why " * 2000]}, SettingsError, "shorten the question"),
+        ({"questions": ["Who?"], "text": "body"}, InputError, "no column 'body'; its columns: 'document_id', 'text'"),
+        ({"questions": ["Who?"], "carry": ["status"]}, InputError, "a column 'status' of its own"),
+        ({"questions": ["Who?"], "replicas": 0}, SettingsError, "replicas: .* greater than or equal to 1"),
+        ({"questions": ["Who?"], "log": "{folder}"}, OutputError, "holds other files"),
+    ],
+)
+def test_wrong_call_is_refused_before_anything_is_read(
+    agent: ma.Agent, tmp_path: Path, how: dict[str, Any], kind: type[Exception], says: str
+) -> None:
+    (tmp_path / "a.txt").write_text("mine")
+    how = {name: str(tmp_path) if value == "{folder}" else value for name, value in how.items()}
+    with pytest.raises(kind, match=says):
+        ma.read(ray.data.from_arrow(table_of(TEXTS)), agent, **how)
