@@ -332,6 +332,8 @@ class PoolConfig(Section):
     """CPUs that Ray sets aside for one actor."""
     readings_in_flight: Count = 64
     """Readings that one actor keeps going at once."""
+    turns_in_flight: Count = 256
+    """Turns that one actor keeps going at once; readings that wait share them by turns."""
 
 
 class LogConfig(Section):

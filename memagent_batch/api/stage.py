@@ -45,6 +45,7 @@ def read(
     retry_failed: bool = False,
     replicas: int = 1,
     readings_in_flight: int = 64,
+    turns_in_flight: int = 256,
     cpus_per_replica: float = 0.5,
     gpus_per_replica: float | None = None,
 ) -> Dataset:
@@ -67,6 +68,7 @@ def read(
         retry_failed: Read again what the log holds as failed.
         replicas: Actors, with an engine each.
         readings_in_flight: Readings that one actor keeps going at once.
+        turns_in_flight: Turns that one actor keeps going at once.
         cpus_per_replica: CPUs that Ray sets aside for one actor.
         gpus_per_replica: GPUs of one actor; by default what the engine takes, where Ray sees GPUs.
 
@@ -84,6 +86,7 @@ def read(
         PoolConfig,
         replicas=replicas,
         readings_in_flight=readings_in_flight,
+        turns_in_flight=turns_in_flight,
         cpus_per_replica=cpus_per_replica,
         gpus_per_replica=gpus_per_replica,
     )
@@ -95,19 +98,19 @@ def read(
     asked = with_hashes(listed, as_lists=make_policy(agent).reads_lists)
     place = None if log is None else checked_section(RunConfig, output=absolute(log), storage_options=options)
     look_up = LookUp.ALL_BUT_FAILED if retry_failed else LookUp.ALL
-    task = _task(agent, asked, place=place, look_up=look_up, readings_in_flight=readings_in_flight)
+    task = _task(agent, asked, place=place, look_up=look_up, pool=pool)
     calls = tokenised_rows(with_long_loops(dataset), agent=agent, columns=columns, asked=_rows_of(asked))
     return read_calls(calls, AnswerReader, task=task, pool=pool)
 
 
 def _task(
-    agent: AgentConfig, asked: pa.Table, *, place: RunConfig | None, look_up: LookUp, readings_in_flight: int
+    agent: AgentConfig, asked: pa.Table, *, place: RunConfig | None, look_up: LookUp, pool: PoolConfig
 ) -> ReaderTask:
     """What each actor is given; the log is looked at first, since nothing may start where it can't be used."""
     before = last_run_id(require_log_place(make_output(place))) if place else ""
     return ReaderTask(
         agent=agent,
-        readings_in_flight=readings_in_flight,
+        pool=pool,
         run_id=new_run_id(after=before),
         reader_fingerprint=identify_reader(agent).fingerprint,
         board=start_board(),

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Self
 import pyarrow as pa
 import ray
 
-from memagent_batch.config import AgentConfig, JobConfig, LogConfig, RunConfig
+from memagent_batch.config import AgentConfig, JobConfig, LogConfig, PoolConfig, RunConfig
 from memagent_batch.engines.engine import Engine, RemoteEngine
 from memagent_batch.errors import EngineDeadError, StorageError
 from memagent_batch.files.location import Location
@@ -27,6 +27,7 @@ from memagent_batch.ray_data.held import HeldReadings, LookUp
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
 from memagent_batch.ray_data.reporter import Reporter, is_replacement
 from memagent_batch.reading.agent import LoadedAgent, make_agent
+from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal
@@ -46,8 +47,8 @@ class ReaderTask:
 
     agent: AgentConfig
     """What reads."""
-    readings_in_flight: int
-    """Readings that one reader keeps going at once."""
+    pool: PoolConfig
+    """The actors: readings and turns that each keeps going at once."""
     run_id: str
     """The run."""
     reader_fingerprint: str
@@ -68,7 +69,7 @@ class ReaderTask:
         """The task of a job's readers, whose plan names the log files of each document."""
         return cls(
             agent=job.agent,
-            readings_in_flight=job.pool.readings_in_flight,
+            pool=job.pool,
             run_id=run_id,
             reader_fingerprint=reader_fingerprint,
             board=board,
@@ -99,6 +100,8 @@ class StartedActor:
     """Counts and events for the driver."""
     slots: asyncio.Semaphore
     """Places of readings in flight."""
+    places: TurnPlaces
+    """Places of their turns."""
     held: HeldReadings
     """What the log holds: of earlier runs, and of this run's actor before it was restarted."""
 
@@ -170,7 +173,8 @@ class ActorLife:
             engine=engine,
             journal=Journal(log=log, suspects=suspects),
             reporter=reporter,
-            slots=asyncio.Semaphore(task.readings_in_flight),
+            slots=asyncio.Semaphore(task.pool.readings_in_flight),
+            places=TurnPlaces(task.pool.turns_in_flight),
             held=held,
         )
 

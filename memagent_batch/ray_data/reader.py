@@ -81,6 +81,7 @@ class Reader:
                 seed=self._task.agent.sampling.seed,
                 held=await asyncio.shield(shared.held),
                 journal=actor.journal,
+                places=actor.places,
                 list_address=list_address,
                 list_turns=list_turns,
                 counts_list=actor.questions.counts_list(question),

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
@@ -12,6 +12,7 @@ from memagent_batch.errors import NotHeldError
 from memagent_batch.log.index import ReadingKey, reading_key
 from memagent_batch.log.schemas import TurnRow
 from memagent_batch.log.writer import TurnLogWriter
+from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.suspects import Suspects
 
 LoggedTurns = Mapping[ReadingKey, Mapping[str, TurnRow]]
@@ -107,6 +108,8 @@ class ReadingTurns:
     """Turns that the log holds, of this reading and of its question list."""
     journal: Journal | None = None
     """Keeps new turns; None where nothing is kept."""
+    places: TurnPlaces | None = None
+    """Places of turns in the engine, which its readings share; None where one reading has it to itself."""
     list_address: ReadingAddress | None = None
     """Where the turns of the question list are kept; None where questions are read alone."""
     list_turns: ListTurns = field(default_factory=ListTurns)
@@ -155,11 +158,12 @@ class ReadingTurns:
     async def _complete(self, prompt: Prompt, address: ReadingAddress) -> Completion:
         """Asks the engine, and records its completion. While the store fails, turns wait here and memory is bounded."""
         seed = address.turn_seed(prompt.path, seed=self.seed)
-        if self.journal is None:
-            return await self.engine.complete(prompt, seed=seed)
-        await self.journal.log.room()
-        async with self.journal.suspects.watch(address, prompt.path):
-            completion = await self.engine.complete(prompt, seed=seed)
+        async with self.places.place(self.address) if self.places else nullcontext():
+            if self.journal is None:
+                return await self.engine.complete(prompt, seed=seed)
+            await self.journal.log.room()
+            async with self.journal.suspects.watch(address, prompt.path):
+                completion = await self.engine.complete(prompt, seed=seed)
         self.journal.log.record_turn(address, prompt, completion)
         return completion
 
