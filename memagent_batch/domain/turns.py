@@ -27,6 +27,15 @@ class Scope(StrEnum):
     """All readings of a question list over one document and sample: the turn runs once for all of them."""
 
 
+class Writes(StrEnum):
+    """What the completion of a turn becomes, where it is no answer."""
+
+    MEMORY = "memory"
+    """The memory; a completion that is cut at its budget counts as a cut memory."""
+    NOTE = "note"
+    """A note that a later turn merges into the memory; one that is cut counts as well."""
+
+
 class FinishReason(StrEnum):
     """Why a completion ended."""
 
@@ -50,10 +59,8 @@ class Prompt:
     """Budget of the completion, in tokens."""
     span: ChunkSpan | None = None
     """The chunk that the prompt shows, if it shows one."""
-    writes_memory: bool = False
-    """Whether the completion becomes the memory, so that one that is cut at its budget counts as a cut memory."""
-    writes_note: bool = False
-    """Whether the completion is a note that a later turn merges into the memory; one that is cut counts as well."""
+    writes: Writes | None = None
+    """What the completion becomes; None where it is an answer."""
     scope: Scope = Scope.QUESTION
     """Which readings the turn belongs to."""
     number: int | None = None

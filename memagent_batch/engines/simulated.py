@@ -55,7 +55,7 @@ class SimulatedEngine:
         require_fit(prompt, window_tokens=self._window_tokens)
         began = time.monotonic()
         await asyncio.sleep(self._seconds)
-        token_ids, text = self._memory if prompt.writes_memory or prompt.writes_note else self._answer
+        token_ids, text = self._memory if prompt.writes else self._answer
         cut = len(token_ids) > prompt.max_tokens
         token_ids = token_ids[: prompt.max_tokens]
         return Completion(

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status
+from memagent_batch.domain.turns import UPDATE, Writes
 from memagent_batch.files.errors import storage_errors, table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG, OutcomeRow, TurnRow
@@ -300,6 +301,15 @@ def _read_log_file(
         # a store is asked once for the whole file: it is small, and its footer alone would cost several requests
         source = path if folder.is_local else pa.BufferReader(folder.fs.cat_file(path))
         with pq.ParquetFile(source, pre_buffer=False) as file:
-            table = file.read(columns=wanted, use_threads=False)
+            present = [name for name in wanted if name in file.schema_arrow.names]
+            table = file.read(columns=present, use_threads=False)
+    if len(present) < len(wanted):
+        table = _with_writes(table).select(wanted)
     table = table.filter(pc.equal(table["reader_fingerprint"], reader_fingerprint))
     return table if document_hashes is None else table.filter(pc.is_in(table["document_hash"], document_hashes))
+
+
+def _with_writes(table: pa.Table) -> pa.Table:
+    """Turns of a file from before the column `writes`: only `update` turns wrote anything but answers then."""
+    memory = pa.scalar(Writes.MEMORY.value, pa.string())
+    return table.append_column("writes", pc.if_else(pc.equal(table["kind"], UPDATE), memory, None))

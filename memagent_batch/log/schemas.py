@@ -77,6 +77,9 @@ TURN_LOG = pa.schema(
             nullable=True,
         ),
         KIND,
+        column(
+            "writes", pa.string(), "what the completion becomes: memory, note, or null for an answer", nullable=True
+        ),
         *SPAN,
         column("prompt_hash", pa.string(), "hash of the prompt's token ids; a replay must show the same prompt"),
         column("token_ids", pa.list_(pa.int32()), "exactly the tokens that the engine returned"),
@@ -111,6 +114,7 @@ class TurnRow(AddressRow):
     path: str
     turn: int | None
     kind: str
+    writes: str | None
     chunk_index: int | None
     token_start: int | None
     token_end: int | None

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from memagent_batch.domain.document import Chunk, Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
-from memagent_batch.domain.turns import ANSWER, UPDATE, Prompt, Turns
+from memagent_batch.domain.turns import ANSWER, UPDATE, Prompt, Turns, Writes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class OverwritePolicy:
             ),
             max_tokens=self.memory_tokens,
             span=chunk.span,
-            writes_memory=True,
+            writes=Writes.MEMORY,
         )
 
     def _answer(self, prompts: PromptTokens, question: QuestionTokens, memory: Memory) -> Prompt:

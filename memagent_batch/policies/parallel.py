@@ -15,7 +15,7 @@ from memagent_batch.config import Reread
 from memagent_batch.domain.document import Chunk, Chunks, Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
-from memagent_batch.domain.turns import ANSWER, MERGE, READ, Prompt, Turns
+from memagent_batch.domain.turns import ANSWER, MERGE, READ, Prompt, Turns, Writes
 from memagent_batch.policies.bm25 import Bm25
 from memagent_batch.policies.side_by_side import side_by_side
 
@@ -225,7 +225,7 @@ class ParallelPolicy:
             ),
             max_tokens=self.memory_tokens,
             span=chunk.span,
-            writes_note=True,
+            writes=Writes.NOTE,
         )
 
     def _merge(
@@ -248,8 +248,7 @@ class ParallelPolicy:
                 {Slot.QUESTION: question.token_ids, Slot.MEMORY: memory.token_ids, Slot.NOTES: shown}
             ),
             max_tokens=self.memory_tokens,
-            writes_memory=is_last,
-            writes_note=not is_last,
+            writes=Writes.MEMORY if is_last else Writes.NOTE,
         )
 
     def _answer(self, prompts: PromptTokens, question: QuestionTokens, memory: Memory) -> Prompt:

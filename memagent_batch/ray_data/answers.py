@@ -7,6 +7,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from memagent_batch.inputs.documents import CARRY_PREFIX
 from memagent_batch.log.index import reading_key
 from memagent_batch.log.question_list import AskedQuestion
 from memagent_batch.log.schemas import OutcomeRow
@@ -46,7 +47,7 @@ class AnswerReader:
         carried = [document.carried for document, rows in zip(documents, answers, strict=True) for _ in rows]
         return answers_table(
             [row for rows in answers for row in rows],
-            carried={name: [values[name] for values in carried] for name in names},
+            carried={name: [values[CARRY_PREFIX + name] for values in carried] for name in names},
         )
 
     async def _answers(self, document: PlannedDocument) -> list[AnswerRow]:

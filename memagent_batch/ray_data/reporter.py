@@ -94,7 +94,7 @@ class Reporter:
         self._counts["prompt_tokens"] += completion.num_prompt_tokens
         self._counts["cached_tokens"] += completion.num_cached_prompt_tokens
         self._counts["completion_tokens"] += len(completion.token_ids)
-        self._counts["memory_truncations"] += prompt.writes_memory and cut
+        self._counts["memory_truncations"] += prompt.writes is not None and cut
         self._turn_histogram.observe(completion.engine_seconds)
 
     def count_reading(self, status: Status) -> None:

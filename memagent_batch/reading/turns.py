@@ -40,7 +40,7 @@ class TurnCounts:
 
     def with_cut(self, prompt: Prompt, completion: Completion) -> "TurnCounts":
         """These counts and a memory that was cut at its budget, if the turn wrote one."""
-        cut = (prompt.writes_memory or prompt.writes_note) and completion.finish_reason is FinishReason.LENGTH
+        cut = prompt.writes is not None and completion.finish_reason is FinishReason.LENGTH
         return replace(self, memory_truncations=self.memory_truncations + cut)
 
     def with_turn(self, completion: Completion) -> "TurnCounts":

@@ -54,8 +54,16 @@ MEMORIES = pa.schema(
         column("turn", pa.int32(), "position of the turn in its reading, from 0, in the order of reading"),
         KIND,
         *SPAN,
-        column("memory", pa.string(), "the memory after this turn, as the next prompt shows it"),
-        column("changed", pa.bool_(), "whether this turn changed the memory; a gated policy keeps it by a word"),
+        column(
+            "memory",
+            pa.string(),
+            "the memory after this turn, as the next prompt shows it; for a turn that writes a note, the note",
+        ),
+        column(
+            "changed",
+            pa.bool_(),
+            "whether this turn changed the memory, or its note has news; a gated policy keeps the memory by a word",
+        ),
         column("num_tokens", pa.int32(), "completion of the turn", unit="tokens"),
         column("finish_reason", pa.string(), "why the completion ended: stop or length"),
         DOCUMENT_HASH,

@@ -15,7 +15,7 @@ from memagent_batch.config import TableFormat
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.prompts import new_memory
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import DIRECT, UPDATE, FinishReason
+from memagent_batch.domain.turns import DIRECT, FinishReason, Writes
 from memagent_batch.errors import DocumentError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
@@ -266,15 +266,19 @@ def _memory_rows(
     memory = projection.first_memory
     for number, turn in enumerate(sorted(turns.values(), key=itemgetter("turn", "finished_at", "path"))):
         before = memory = "" if turn["kind"] == DIRECT else memory
-        if turn["kind"] == UPDATE:
+        shown, changed = memory, False
+        if turn["writes"] is not None:
             written = new_memory(turn["text"], keep_word=projection.keep_word, opens_thought=projection.opens_thought)
-            memory = memory if written is None else written
+            shown = (memory if turn["writes"] == Writes.MEMORY else "") if written is None else written
+            changed = written is not None and shown != before
+        if turn["writes"] == Writes.MEMORY:
+            memory = shown
         yield {
             **turn,
             "document_id": document["document_id"],
             "question_id": question["question_id"],
             "sample": sample,
             "turn": number,
-            "memory": memory,
-            "changed": memory != before,
+            "memory": shown,
+            "changed": changed,
         }

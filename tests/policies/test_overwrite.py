@@ -5,7 +5,7 @@ import pytest
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
 from memagent_batch.domain.readings import Outcome
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.policies.overwrite import OverwritePolicy
 from tests.policies.token_documents import QUESTION, document_of
 
@@ -62,7 +62,7 @@ async def test_overwrite_reading_asks_with_its_budgets_and_the_place_of_each_chu
     _, prompts = await read(document, [written([60], "a"), written([61], "b"), ANSWER])
     assert [prompt.max_tokens for prompt in prompts] == [4, 4, 6]
     assert [prompt.span for prompt in prompts] == [*(chunk.span for chunk in document.chunks(5)), None]
-    assert [prompt.writes_memory for prompt in prompts] == [True, True, False]
+    assert [prompt.writes for prompt in prompts] == [Writes.MEMORY, Writes.MEMORY, None]
 
 
 async def test_overwrite_outcome_holds_response_reason_and_last_memory() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from memagent_batch.config import Reread
 from memagent_batch.domain.prompts import Memory, PromptTokens
 from memagent_batch.domain.readings import Outcome
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.errors import EngineRequestError
 from memagent_batch.policies.parallel import LABEL_TOKENS, ParallelPolicy
 from memagent_batch.policies.side_by_side import MOST_TURNS, side_by_side
@@ -70,7 +70,7 @@ async def test_parallel_reading_merges_the_notes_in_document_order_under_their_s
     outcome, prompts = await read(POLICY, 23, notes_of(3, 1))
     merge = prompts["merge/1/0/0"]
     assert re.search(r"\n\[Section 2\]:\nN1\n\[Section 4\]:\nN3", text_of(merge))
-    assert (merge.writes_memory, merge.writes_note) == (True, False)
+    assert (prompts["read/1/1"].writes, merge.writes) == (Writes.NOTE, Writes.MEMORY)
     assert outcome.memory.text == "N1+N3"
     assert [path for path in prompts if path.startswith("read/2")] == [f"read/2/{chunk}" for chunk in range(5)]
     assert "N1+N3" in text_of(prompts["read/2/0"])
@@ -81,7 +81,7 @@ async def test_parallel_reading_merges_more_notes_than_fit_one_turn_in_a_tree() 
     outcome, prompts = await read(POLICY, 45, notes_of(*range(9)))
     levels = [path for path in prompts if path.startswith("merge/1/")]
     assert levels[-1] == f"merge/1/{len({path.split('/')[2] for path in levels}) - 1}/0"
-    assert [prompts[path].writes_memory for path in levels] == [False] * (len(levels) - 1) + [True]
+    assert [prompts[path].writes for path in levels] == [Writes.NOTE] * (len(levels) - 1) + [Writes.MEMORY]
     assert outcome.memory.text == "+".join(f"N{chunk}" for chunk in range(9))
     largest = POLICY.largest_turns(TEXTS)["merge"] + len(QUESTION.token_ids)
     assert all(len(prompts[path].token_ids) + prompts[path].max_tokens <= largest for path in levels)

@@ -116,7 +116,7 @@ def test_policy_asks_with_positive_budgets_and_ends_with_an_answer(kind: str) ->
 def test_policy_given_a_document_without_tokens_still_answers(kind: str) -> None:
     outcome, prompts = run_policy(INSTANCES[kind], document_of(0))
     assert outcome.response
-    assert not prompts[-1].writes_memory
+    assert prompts[-1].writes is None
 
 
 @pytest.mark.parametrize("kind", KINDS)

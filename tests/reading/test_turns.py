@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from memagent_batch.config import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope, Writes
 from memagent_batch.errors import NotHeldError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import read_turns, reading_key
@@ -57,7 +57,8 @@ class FailingEngine(ReplayOnly):
 def prompt_of(
     path: str = "update/0", *, token_ids: tuple[int, ...] = (10, 11), scope: Scope = Scope.QUESTION
 ) -> Prompt:
-    return Prompt(path=path, kind="k", token_ids=token_ids, max_tokens=4, writes_memory=path != "answer", scope=scope)
+    writes = None if path == "answer" else Writes.MEMORY
+    return Prompt(path=path, kind="k", token_ids=token_ids, max_tokens=4, writes=writes, scope=scope)
 
 
 def row_of(prompt: Prompt) -> Any:
