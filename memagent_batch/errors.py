@@ -35,6 +35,10 @@ class PromptSetError(UsageError):
     """A prompt set lacks a slot, a form or a constant, or can't be parsed."""
 
 
+class ValueTypeError(UsageError):
+    """What a question says of the type of its answer can't be: an unknown type, empty labels, a schema beyond reach."""
+
+
 class OutputError(UsageError):
     """The output location holds something that this run must not touch."""
 

@@ -191,7 +191,7 @@ def read_turns(
     """
     readings: dict[ReadingKey, dict[str, Row]] = defaultdict(dict)
     wanted = pa.array(document_hashes, pa.string())
-    names = [name for name in TURN_LOG.names if with_tokens or name != "logprobs"]
+    names = [name for name in TURN_LOG.names if with_tokens or name not in ("logprobs", "menu_logprobs")]
     ranks: dict[tuple[ReadingKey, str], TurnRank] = {}
     files = list(files)
     tables = _read_files(output, files, columns=names, reader_fingerprint=reader_fingerprint, document_hashes=wanted)

@@ -29,7 +29,7 @@ SPAN = [
     ),
     column("char_end", pa.int64(), "character after its last one", unit="code points", nullable=True),
 ]
-KIND = column("kind", pa.string(), "kind of turn: update, answer, or direct")
+KIND = column("kind", pa.string(), "kind of turn: update, answer, direct, or a closing one: value, evidence, support")
 STATUS = column("status", pa.string(), "ok or failed; in `answers` also not_read: the next run reads it")
 RESULT = [
     column("response", pa.string(), "text of the answer turn, without thoughts", nullable=True),
@@ -83,6 +83,12 @@ TURN_LOG = pa.schema(
         column("num_cached_prompt_tokens", pa.int64(), "of these, held by the prefix cache", unit="tokens"),
         column("engine_seconds", pa.float64(), "time inside the engine", unit="seconds"),
         column("finished_at", TIMESTAMP, "when the turn ended, UTC"),
+        column(
+            "menu_logprobs",
+            pa.list_(pa.float32()),
+            "log-probability of each entry of the menu that a closing turn chose from",
+            nullable=True,
+        ),
     ]
 )
 """One row for each finished turn."""

@@ -89,6 +89,7 @@ class TurnLogWriter:
                 "num_cached_prompt_tokens": completion.num_cached_prompt_tokens,
                 "engine_seconds": completion.engine_seconds,
                 "finished_at": datetime.now(UTC),
+                "menu_logprobs": completion.menu_logprobs,
             },
             schema=TURN_LOG,
             num_bytes=ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text),

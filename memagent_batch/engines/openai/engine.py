@@ -1,15 +1,17 @@
 """An OpenAI-compatible endpoint as an engine: token ids go to `/completions`. The only layer that tries again."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 import httpx
 from pydantic import ValidationError
 
 from memagent_batch.config import OpenAIConfig, SamplingConfig
+from memagent_batch.domain.guides import GuideKind, menu_logprobs
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import require_fit
 from memagent_batch.engines.openai.client import OpenAIClient
+from memagent_batch.engines.openai.guides import PROBE_TOKENS, PROBES, REMEDIES, GuideForm, guide_fields
 from memagent_batch.engines.openai.outage import CircuitBreaker, Failure
 from memagent_batch.engines.openai.protocol import (
     Choice,
@@ -81,6 +83,7 @@ class OpenAIEngine:
         self._extensions = extension_fields(sampling)
         self._client: OpenAIClient | None = None
         self._checking = asyncio.Lock()
+        self._guide_forms: dict[GuideKind, GuideForm | None] = {}
         self._is_checked = False
         self.outage = CircuitBreaker(self._probe, backoff=self._backoff, longest_seconds=settings.outage_seconds)
         """Whether the endpoint is away, and for how long."""
@@ -114,11 +117,20 @@ class OpenAIEngine:
         """
         require_fit(prompt, window_tokens=self._window_tokens)
         await self._check_once()
-        response = await self.outage.answer(lambda: self._ask(prompt, seed=seed))
+        form = await self._required_form(prompt.guide.kind) if prompt.guide else None
+        response = await self.outage.answer(lambda: self._ask(prompt, seed=seed, form=form))
         if response.status_code != 200:
             await self._require_served()
             raise EngineRequestError(f"turn {prompt.path}: {self._open_client().refusal(response)}")
         return self._completion(response, prompt=prompt)
+
+    async def require_guides(self, kinds: Collection[GuideKind]) -> None:
+        """Asks for a text that no model writes of itself, under a guide of each kind; see `GuidedEngine`."""
+        for kind in sorted(kinds):
+            try:
+                await self._required_form(kind)
+            except EngineRefusedError as error:
+                raise EngineStartError(str(error)) from error
 
     async def stop(self) -> None:
         """Closes the connections."""
@@ -132,10 +144,12 @@ class OpenAIEngine:
         return self._client
 
     async def _ask(
-        self, prompt: Prompt, *, seed: int, longest_seconds: float | None = None
+        self, prompt: Prompt, *, seed: int, form: GuideForm | None = None, longest_seconds: float | None = None
     ) -> httpx.Response | Failure:
         """One try for a completion. A success that holds none, such as a page of a gateway, counts as a failure."""
         body = request_body(prompt, model=self._model, sampling=self._sampling, seed=seed)
+        if prompt.guide and form:
+            body |= guide_fields(prompt.guide, form) or {}
         client = self._open_client()
         response = await client.send(
             "POST",
@@ -243,6 +257,33 @@ class OpenAIEngine:
         except EngineRequestError as error:
             raise EngineStartError(f"{error}; no reading could be trusted") from error
 
+    async def _required_form(self, kind: GuideKind) -> GuideForm:
+        """The field by which the endpoint obeys guides of this kind, found by probes the first time.
+
+        Raises:
+            EngineRefusedError: it obeys none.
+        """
+        async with self._checking:
+            if kind not in self._guide_forms:
+                obeyed = [form for form in GuideForm if await self._obeys(kind, form)]
+                self._guide_forms[kind] = obeyed[0] if obeyed else None
+        form = self._guide_forms[kind]
+        if form is None:
+            raise EngineRefusedError(
+                f"{self._open_client().name} does not keep completions to a {kind.value}, neither by "
+                f"{' nor by '.join(GuideForm)}; {REMEDIES[kind]}"
+            )
+        return form
+
+    async def _obeys(self, kind: GuideKind, form: GuideForm) -> bool:
+        guide = PROBES[kind]
+        if guide_fields(guide, form) is None:
+            return False
+        token_ids = self._tokenizer.encode("Are you there?")
+        prompt = Prompt(path="probe", kind="probe", token_ids=token_ids, max_tokens=PROBE_TOKENS, guide=guide)
+        response = await self.outage.answer(lambda: self._ask(prompt, seed=0, form=form))
+        return response.status_code == 200 and guide.allows(self._completion(response, prompt=prompt).text)
+
     def _text(self, choice: Choice, *, prompt: Prompt) -> str:
         """The choice's text, with the tags of thoughts, which servers leave out where they are special tokens."""
         if choice.token_ids is None or not self._tokenizer.has_thought_tags:
@@ -269,7 +310,8 @@ class OpenAIEngine:
             token_ids=token_ids,
             text=self._text(choice, prompt=prompt),
             finish_reason=FinishReason(choice.finish_reason or ""),
-            logprobs=_logprobs(choice, num_tokens=len(token_ids)) if self._sampling.logprobs else None,
+            logprobs=_logprobs(choice, num_tokens=len(token_ids)) if self._sampling.logprobs else _menu_path(choice),
+            menu_logprobs=menu_logprobs(prompt.guide, _first_candidates(choice)),
             num_prompt_tokens=len(prompt.token_ids),
             num_cached_prompt_tokens=(details.cached_tokens if details else None) or 0,
             engine_seconds=response.elapsed.total_seconds(),
@@ -309,3 +351,15 @@ def _logprobs(choice: Choice, *, num_tokens: int) -> list[float]:
             "such as vLLM's, or set sampling.logprobs=false"
         )
     return logprobs
+
+
+def _menu_path(choice: Choice) -> list[float] | None:
+    """Log-probability of each token of a choice, which is asked for by the way; None where the server gives none."""
+    logprobs = [value for value in (choice.logprobs.token_logprobs if choice.logprobs else []) if value is not None]
+    return logprobs if logprobs and len(logprobs) == len(choice.token_ids or ()) else None
+
+
+def _first_candidates(choice: Choice) -> list[tuple[str, float]]:
+    """Texts that could have come first, with their log-probabilities."""
+    found = choice.logprobs.top_logprobs if choice.logprobs else None
+    return list((found[0] or {}).items()) if found else []

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, ValidationError
 
 from memagent_batch.config import SamplingConfig
+from memagent_batch.domain.guides import num_candidates
 from memagent_batch.domain.turns import Prompt
 
 MESSAGE_CHARS = 500
@@ -28,6 +29,8 @@ class Logprobs(BaseModel):
 
     token_logprobs: list[Logprob | None] = []
     """One for each token."""
+    top_logprobs: list[dict[str, Logprob] | None] | None = None
+    """For each token those that could have stood there, by their text."""
 
 
 class Choice(BaseModel):
@@ -85,7 +88,9 @@ class ModelList(BaseModel):
 
 
 def request_body(prompt: Prompt, *, model: str, sampling: SamplingConfig, seed: int) -> dict[str, Any]:
-    """Body of `POST /completions` with the fields that every endpoint knows."""
+    """Body of `POST /completions` with the fields that every endpoint knows. A guided turn is decoded greedily."""
+    num_logprobs = num_candidates(prompt.guide, logprobs=sampling.logprobs)
+    sampling = sampling if prompt.guide is None else SamplingConfig()
     body: dict[str, Any] = {
         "model": model,
         "prompt": list(prompt.token_ids),
@@ -97,8 +102,8 @@ def request_body(prompt: Prompt, *, model: str, sampling: SamplingConfig, seed: 
         body["seed"] = seed
     if sampling.top_k > 0:
         body["top_k"] = sampling.top_k
-    if sampling.logprobs:
-        body["logprobs"] = 0
+    if num_logprobs is not None:
+        body["logprobs"] = num_logprobs
     return body
 
 
