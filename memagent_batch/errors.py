@@ -75,6 +75,10 @@ class EngineRequestError(ReadingError):
     """The engine refused or failed one request, and goes on serving others."""
 
 
+class ClosingError(ReadingError):
+    """What a closing turn wrote can't be used, as where it was cut. The answer stays as it is."""
+
+
 class LogRowError(ReadingError):
     """A turn or an outcome of one reading holds what the turn log can't: a number out of range, text that is none."""
 

@@ -25,6 +25,12 @@ class Slot(StrEnum):
     """The memory as it stands."""
     CHUNK = "chunk"
     """The chunk at hand."""
+    ANSWER = "answer"
+    """The answer, in a closing turn."""
+    FORM = "form"
+    """How a value is to be written, in a closing turn."""
+    SENTENCES = "sentences"
+    """Sentences of the document with their numbers, in a closing turn."""
 
 
 class AnswerForm(StrEnum):
@@ -38,6 +44,8 @@ class AnswerForm(StrEnum):
     """The answer follows the words "the answer is"."""
 
 
+READING_SLOTS = (Slot.QUESTION, Slot.MEMORY, Slot.CHUNK)
+"""What the texts of a prompt set may leave open."""
 UPDATE_SLOTS = frozenset({Slot.QUESTION, Slot.MEMORY, Slot.CHUNK})
 ANSWER_SLOTS = frozenset({Slot.QUESTION, Slot.MEMORY})
 DIRECT_SLOTS = frozenset({Slot.QUESTION, Slot.CHUNK})
@@ -159,7 +167,7 @@ def split_slots(text: str) -> list[Piece]:
                     raise ValueError(f"slot {{{name}}} has a format")
                 pieces.append(Slot(name))
     except ValueError as error:
-        slots = ", ".join(f"{{{slot}}}" for slot in Slot)
+        slots = ", ".join(f"{{{slot}}}" for slot in READING_SLOTS)
         raise PromptSetError(
             f"prompt text can't be parsed: {error}; slots are {slots}, other braces are doubled"
         ) from error

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from memagent_batch.domain.closing import ClosingSet, ClosingTokens
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import (
     GAP,
@@ -48,6 +49,9 @@ CONTEXT_TOKENS = 8
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")
 """Files of which a model folder has at least one."""
+
+NO_THOUGHT = f"{CLOSING}\n\n"
+"""Ends a thought that the chat template opened: a guided completion has no room for one."""
 
 SLOT_MARKS = {slot: f"\ue000{slot.value}\ue001" for slot in Slot}
 """Private-use text that stands for a slot while the chat template is rendered."""
@@ -154,7 +158,6 @@ class Tokenizer:
             chat_template_kwargs: what the user gives the chat template.
         """
         values = self.chat_template.values(chat_template_kwargs)
-        mark = SLOT_MARKS[Slot.QUESTION]
         return PromptTokens(
             update=self._template(prompts.update, values),
             answer=self._template(prompts.answer_text(answer_form), values),
@@ -165,8 +168,27 @@ class Tokenizer:
             decode=TokenText(model=self.model),
             gap=tuple(self.encode(GAP)),
             keep_word=prompts.keep_word,
-            opens_thought=ends_in_thought(self.chat_template.render(mark, values=values).rpartition(mark)[2]),
+            opens_thought=self._opens_thought(values),
         )
+
+    def closing_tokens(self, closings: ClosingSet, *, chat_template_kwargs: Mapping[str, Any] = {}) -> ClosingTokens:
+        """The closing turns as this tokeniser and its chat template write them; a thought that the template opens ends.
+
+        Args:
+            closings: their texts.
+            chat_template_kwargs: what the user gives the chat template.
+        """
+        values = self.chat_template.values(chat_template_kwargs)
+        return ClosingTokens(
+            templates={kind: self._template(text, values, ends_thought=True) for kind, text in closings.texts.items()},
+            encode=PlainText(model=self.model),
+            decode=TokenText(model=self.model),
+        )
+
+    def _opens_thought(self, values: Mapping[str, Any]) -> bool:
+        """Whether the chat template ends each prompt inside a thought."""
+        mark = SLOT_MARKS[Slot.QUESTION]
+        return ends_in_thought(self.chat_template.render(mark, values=values).rpartition(mark)[2])
 
     def _text_tokens(self, token_ids: Sequence[int]) -> list[int]:
         return [token for token in token_ids if token not in self._textless]
@@ -187,9 +209,12 @@ class Tokenizer:
         token_chars = np.fromiter((first for first, _ in slow.offsets), np.int64)
         return TokenisedText(token_ids=np.asarray(slow.ids, np.int32), token_chars=token_chars)
 
-    def _template(self, text: str, values: Mapping[str, Any]) -> TokenTemplate:
+    def _template(self, text: str, values: Mapping[str, Any], *, ends_thought: bool = False) -> TokenTemplate:
         marked = "".join(SLOT_MARKS[piece] if isinstance(piece, Slot) else piece for piece in split_slots(text))
-        pieces = _split_marks(self.chat_template.render(marked, values=values))
+        rendered = self.chat_template.render(marked, values=values)
+        if ends_thought and self._opens_thought(values):
+            rendered += NO_THOUGHT
+        pieces = _split_marks(rendered)
         found = sorted(piece for piece in pieces if isinstance(piece, Slot))
         if found != sorted(piece for piece in split_slots(text) if isinstance(piece, Slot)):
             raise PromptSetError(
