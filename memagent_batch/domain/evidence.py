@@ -122,12 +122,8 @@ class Evidence:
 
     rank: int
     """Position among the sentences that were pointed at, the best first, from 1."""
-    char_start: int
-    """First character of the sentence in the text as hashed, code points."""
-    char_end: int
-    """Character after the last one."""
-    chunk_index: int | None
-    """The first of the chunks that hold it; None where no chunk was shown."""
+    sentence: Candidate
+    """The sentence; its characters are those of the text as hashed, code points."""
 
 
 Scores = Callable[[Sequence[list[str]], Sequence[str]], Sequence[float]]
@@ -195,10 +191,7 @@ def evidence_of(text: str, candidates: Sequence[Candidate]) -> tuple[Evidence, .
         raise ValueError(f"evidence {text!r} is no list of sentence numbers up to {len(candidates)}")
     numbers = [] if text == NONE else list(dict.fromkeys(map(int, text.split(", "))))
     chosen = [candidates[number - 1] for number in numbers]
-    return tuple(
-        Evidence(rank=rank, char_start=each.char_start, char_end=each.char_end, chunk_index=each.chunk_index)
-        for rank, each in enumerate(chosen, start=1)
-    )
+    return tuple(Evidence(rank=rank, sentence=sentence) for rank, sentence in enumerate(chosen, start=1))
 
 
 def _candidate(document: Document, sentences: Sentences, index: int, chunk_index: int | None) -> Candidate:

@@ -1,7 +1,8 @@
 """The part of JSON Schema 2020-12 that a question may ask an answer to fit, and the form that an engine is given."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import jsonschema
@@ -18,7 +19,7 @@ MAX_CHARS = 300
 REASONS = ("reason", "reasons", "reasoning", "rationale", "explanation", "why")
 """Properties that are written before their neighbours: a reason that comes after a value can't guide it."""
 
-NOTES = frozenset({"title", "description", "default", "examples", "$schema", "$id", "$comment"})
+NOTES = frozenset({"title", "description", "default", "examples", "$defs", "$schema", "$id", "$comment"})
 """Keywords that constrain nothing; they are taken, and not sent."""
 KEYWORDS: Final[Mapping[str, frozenset[str]]] = {
     "object": frozenset({"properties", "required", "additionalProperties"}),
@@ -46,8 +47,8 @@ def sent_schema(schema: Schema) -> dict[str, Any]:
     try:
         jsonschema.Draft202012Validator.check_schema(schema)
     except jsonschema.SchemaError as error:
-        raise ValueTypeError(f"schema{_place(error.absolute_path)}: {error.message}") from None
-    return _sent(schema, whole=schema, place=(), within=())
+        raise ValueTypeError(f"schema{_pointer(error.absolute_path)}: {error.message}") from None
+    return _sent(schema, _Place(whole=schema))
 
 
 def fits(text: str, *, schema: Schema) -> bool:
@@ -62,7 +63,7 @@ def fits(text: str, *, schema: Schema) -> bool:
 def misfit(value: Any, *, schema: Schema) -> str | None:
     """Where and how a value departs from the schema; None where it fits."""
     error = jsonschema.exceptions.best_match(_validator(schema).iter_errors(value))
-    return None if error is None else f"value{_place(error.absolute_path)}: {error.message}"
+    return None if error is None else f"value{_pointer(error.absolute_path)}: {error.message}"
 
 
 def _validator(schema: Schema) -> Any:
@@ -74,79 +75,102 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is no JSON")
 
 
-def _sent(schema: Any, *, whole: Schema, place: tuple[str, ...], within: tuple[str, ...]) -> dict[str, Any]:
-    """One schema of the whole. `within` are the references that it stands in."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where in a schema one of its parts stands."""
+
+    whole: Schema
+    """The whole schema, which holds the definitions."""
+    names: tuple[str, ...] = ()
+    """Names that lead there."""
+    within: tuple[str, ...] = ()
+    """References that it stands in."""
+
+    def at(self, *names: str) -> "_Place":
+        """A place inside this one."""
+        return replace(self, names=(*self.names, *names))
+
+    def error(self, problem: str) -> ValueTypeError:
+        """What is wrong here."""
+        return ValueTypeError(f"schema{_pointer(self.names)}: {problem}")
+
+    def require_keywords(self, stated: Schema, *known: str) -> None:
+        """Checks that nothing else is stated here."""
+        for name in stated:
+            if name not in known:
+                raise self.at(name).error(f"this keyword is not taken here; {REMEDY}")
+
+    def require_order(self, stated: Schema, least: str, most: str, *, default: int) -> tuple[Any, Any]:
+        """A lower and an upper bound, by their keywords; the upper one has a default."""
+        bounds = stated.get(least, 0), stated.get(most, default)
+        if bounds[0] > bounds[1]:
+            raise self.error(f"{least} {bounds[0]} is above {most} {bounds[1]}; raise {most}")
+        return bounds
+
+
+def _sent(schema: Any, place: _Place) -> dict[str, Any]:
+    """One part of a schema as it is sent."""
     if not isinstance(schema, Mapping):
-        raise ValueTypeError(f"schema{_place(place)}: write out what is allowed here; true and false are not taken")
-    if "$ref" in schema:
-        return _referred(schema, whole=whole, place=place, within=within)
-    stated = {name: value for name, value in schema.items() if name not in NOTES and name != "$defs"}
+        raise place.error("write out what is allowed here; true and false are not taken")
+    stated = {name: value for name, value in schema.items() if name not in NOTES}
+    if "$ref" in stated:
+        return _referred(stated, place)
     for name in ("enum", "const"):
         if name in stated:
-            _require_keywords(stated, {name, "type"}, place=place)
-            return {"enum": list(stated["enum"])} if name == "enum" else {"enum": [stated["const"]]}
+            place.require_keywords(stated, name, "type")
+            return {"enum": list(stated["enum"]) if name == "enum" else [stated["const"]]}
     if "anyOf" in stated:
-        _require_keywords(stated, {"anyOf"}, place=place)
+        place.require_keywords(stated, "anyOf")
         parts = enumerate(stated["anyOf"])
-        return {
-            "anyOf": [_sent(part, whole=whole, place=(*place, "anyOf", str(at)), within=within) for at, part in parts]
-        }
-    return _typed(stated, whole=whole, place=place, within=within)
-
-
-def _referred(schema: Schema, *, whole: Schema, place: tuple[str, ...], within: tuple[str, ...]) -> dict[str, Any]:
-    name = str(schema["$ref"])
-    _require_keywords({key: value for key, value in schema.items() if key not in NOTES | {"$defs"}}, {"$ref"}, place)
-    if name in within:
-        raise ValueTypeError(f"schema{_place(place)}: {name} holds itself; write the levels out that you need")
-    target = whole.get("$defs", {}).get(name.removeprefix("#/$defs/"))
-    if target is None:
-        raise ValueTypeError(f"schema{_place(place)}: there is no {name}; refer to #/$defs/NAME")
-    return _sent(target, whole=whole, place=place, within=(*within, name))
-
-
-def _typed(stated: dict[str, Any], *, whole: Schema, place: tuple[str, ...], within: tuple[str, ...]) -> dict[str, Any]:
+        return {"anyOf": [_sent(part, place.at("anyOf", str(number))) for number, part in parts]}
     types = stated.get("type")
-    if isinstance(types, Sequence) and not isinstance(types, str):
-        return {"anyOf": [_typed({**_for_type(stated, kind), "type": kind}, whole=whole, place=place, within=within)
-                          for kind in types]}  # fmt: skip
-    if types not in KEYWORDS:
-        raise ValueTypeError(f"schema{_place(place)}: needs a type: {', '.join(KEYWORDS)}; or enum, const, anyOf")
-    _require_keywords(stated, KEYWORDS[types] | {"type"}, place=place)
+    if isinstance(types, list):
+        return {"anyOf": [_typed(_for_type(stated, kind), place) for kind in types]}
+    return _typed(stated, place)
 
-    def inner(part: Any, *names: str) -> dict[str, Any]:
-        return _sent(part, whole=whole, place=(*place, *names), within=within)
 
-    match types:
+def _referred(stated: Schema, place: _Place) -> dict[str, Any]:
+    name = str(stated["$ref"])
+    place.require_keywords(stated, "$ref")
+    if name in place.within:
+        raise place.error(f"{name} holds itself; write the levels out that you need")
+    target = place.whole.get("$defs", {}).get(name.removeprefix("#/$defs/"))
+    if target is None:
+        raise place.error(f"there is no {name}; refer to #/$defs/NAME")
+    return _sent(target, replace(place, within=(*place.within, name)))
+
+
+def _for_type(stated: Schema, kind: str) -> dict[str, Any]:
+    """Of the keywords beside several types, those of this one."""
+    others = frozenset[str]().union(*KEYWORDS.values()) - KEYWORDS.get(kind, frozenset())
+    return {name: value for name, value in stated.items() if name not in others} | {"type": kind}
+
+
+def _typed(stated: Schema, place: _Place) -> dict[str, Any]:
+    kind = str(stated.get("type"))
+    if kind not in KEYWORDS:
+        raise place.error(f"it needs a type: {', '.join(KEYWORDS)}; or enum, const, anyOf")
+    place.require_keywords(stated, "type", *KEYWORDS[kind])
+    match kind:
         case "object":
-            return _object(stated, inner=inner, place=place)
+            return _object(stated, place)
         case "array":
-            return _array(stated, inner=inner, place=place)
+            return _array(stated, place)
         case "string":
-            return _string(stated, place=place)
+            return _string(stated, place)
     return dict(stated)
 
 
-def _for_type(stated: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Of the keywords beside several types, those of this one."""
-    others = frozenset[str]().union(*KEYWORDS.values()) - KEYWORDS.get(kind, frozenset())
-    return {name: value for name, value in stated.items() if name not in others}
-
-
-Inner = Callable[..., dict[str, Any]]
-"""A part of a schema at further names of the place, as it is sent."""
-
-
-def _object(stated: Schema, *, inner: Inner, place: tuple[str, ...]) -> dict[str, Any]:
+def _object(stated: Schema, place: _Place) -> dict[str, Any]:
     properties = stated.get("properties")
     if not properties:
-        raise ValueTypeError(f"schema{_place(place)}: an object needs properties; name those that you ask for")
+        raise place.error("an object needs properties; name those that you ask for")
     if stated.get("additionalProperties", False) is not False:
-        raise ValueTypeError(f"schema{_place(place)}: additionalProperties can only be false; name the properties")
+        raise place.error("additionalProperties can only be false; name the properties")
     required = stated.get("required", ())
     if unknown := [name for name in required if name not in properties]:
-        raise ValueTypeError(f"schema{_place(place)}: requires {unknown[0]!r}, which is none of its properties")
-    sent = {name: inner(part, "properties", name) for name, part in properties.items()}
+        raise place.error(f"it requires {unknown[0]!r}, which is none of its properties")
+    sent = {name: _sent(part, place.at("properties", name)) for name, part in properties.items()}
     ordered = sorted(sent, key=lambda name: name.casefold() not in REASONS)
     return {
         "type": "object",
@@ -156,24 +180,21 @@ def _object(stated: Schema, *, inner: Inner, place: tuple[str, ...]) -> dict[str
     }
 
 
-def _array(stated: Schema, *, inner: Inner, place: tuple[str, ...]) -> dict[str, Any]:
+def _array(stated: Schema, place: _Place) -> dict[str, Any]:
     if "items" not in stated:
-        raise ValueTypeError(f"schema{_place(place)}: an array needs items; say what they are")
-    least, most = stated.get("minItems", 0), stated.get("maxItems", MAX_ITEMS)
-    _require_order(least, most, "minItems", "maxItems", place=place)
-    return {"type": "array", "items": inner(stated["items"], "items"), "minItems": least, "maxItems": most}
+        raise place.error("an array needs items; say what they are")
+    least, most = place.require_order(stated, "minItems", "maxItems", default=MAX_ITEMS)
+    return {"type": "array", "items": _sent(stated["items"], place.at("items")), "minItems": least, "maxItems": most}
 
 
-def _string(stated: Schema, *, place: tuple[str, ...]) -> dict[str, Any]:
+def _string(stated: Schema, place: _Place) -> dict[str, Any]:
     if "format" in stated:
         if stated["format"] not in FORMATS:
-            raise ValueTypeError(
-                f"schema{_place(place)}: format {stated['format']!r} is none of {', '.join(sorted(FORMATS))}; {REMEDY}"
-            )
-        _require_keywords(stated, {"type", "format"}, place=place)
+            names = ", ".join(sorted(FORMATS))
+            raise place.error(f"format {stated['format']!r} is none of {names}; {REMEDY}")
+        place.require_keywords(stated, "type", "format")
         return {"type": "string", "format": stated["format"]}
-    least, most = stated.get("minLength", 0), stated.get("maxLength", MAX_CHARS)
-    _require_order(least, most, "minLength", "maxLength", place=place)
+    least, most = place.require_order(stated, "minLength", "maxLength", default=MAX_CHARS)
     return {"type": "string", "minLength": least, "maxLength": most}
 
 
@@ -186,19 +207,7 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": [*parts, null]}
 
 
-def _require_keywords(stated: Schema, known: set[str] | frozenset[str], place: tuple[str, ...]) -> None:
-    for name in stated:
-        if name not in known:
-            raise ValueTypeError(f"schema{_place((*place, name))}: this keyword is not taken here; {REMEDY}")
-
-
-def _require_order(least: Any, most: Any, *names: str, place: tuple[str, ...]) -> None:
-    if least > most:
-        low, high = names
-        raise ValueTypeError(f"schema{_place(place)}: {low} {least} is above {high} {most}; raise {high}")
-
-
-def _place(path: Sequence[Any] | Iterator[Any]) -> str:
-    """A place in a schema or value as a JSON pointer, with a space before it; empty for the whole."""
+def _pointer(path: Iterable[Any]) -> str:
+    """A place in a schema or value as a JSON pointer, with words before it; empty for the whole."""
     names = [str(name).replace("~", "~0").replace("/", "~1") for name in path]
     return f" at /{'/'.join(names)}" if names else ""

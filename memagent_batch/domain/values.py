@@ -192,7 +192,7 @@ def confidence(completion: Completion, guide: Guide) -> float | None:
 
 def is_same(one: Value, other: Value) -> bool:
     """Whether two values of one type are equal: numbers as numbers, labels as sets, texts but for case and spaces."""
-    return _key(one) == _key(other)
+    return bool(_key(one) == _key(other))
 
 
 def vote(values: Sequence[Value]) -> Vote:

@@ -43,7 +43,7 @@ def _matched(part: tuple[Any, Any]) -> str:
         return "".join(map(_matched, value[3]))
     if kind is kinds.MAX_REPEAT:
         least, _, repeated = value
-        return "".join(map(_matched, repeated)) * least
+        return "".join(map(_matched, repeated)) * int(least)
     if kind is kinds.CATEGORY and value is kinds.CATEGORY_DIGIT:
         return "0"
     raise NotImplementedError(f"no example is known for {kind} in an expression")
