@@ -7,7 +7,7 @@ from typing import Any
 
 from memagent_batch.config import AgentConfig, RunConfig, SourceConfig
 from memagent_batch.domain.addresses import fingerprint
-from memagent_batch.domain.closing import ClosingTokens
+from memagent_batch.domain.closing.plan import ClosingTokens
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.engines.engine import Engine, EngineContext, RenewableEngine
 from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer

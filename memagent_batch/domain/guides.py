@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import reduce
 from typing import Any
 
-from memagent_batch.domain.json_schemas import fits
+from memagent_batch.domain.closing.json_schemas import fits
 
 MAX_CANDIDATES = 20
 """Most log-probabilities of one token that engines give by default."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from memagent_batch.domain.closing import ClosingSet, ClosingTokens
+from memagent_batch.domain.closing.plan import ClosingSet, ClosingTokens
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import (
     GAP,

@@ -1,6 +1,6 @@
 """The texts of the closing turns, in the project's own wording: short, for a tiny policy as for an instruct model."""
 
-from memagent_batch.domain.closing import EVIDENCE, SUPPORT, SUPPORT_MENU, VALUE, ClosingSet
+from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, SUPPORT_MENU, VALUE, ClosingSet
 
 CLOSING_PROMPTS = ClosingSet(
     version="1",

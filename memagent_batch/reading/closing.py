@@ -5,8 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memagent_batch.bm25 import word_scores
-from memagent_batch.domain.answer_types import ValueType
-from memagent_batch.domain.closing import (
+from memagent_batch.domain.closing.answer_types import ValueType
+from memagent_batch.domain.closing.evidence import (
+    Candidate,
+    Evidence,
+    Trace,
+    candidates_of,
+    choose_candidates,
+    evidence_guide,
+    evidence_of,
+)
+from memagent_batch.domain.closing.plan import (
     EVIDENCE,
     EVIDENCE_COMPLETION_TOKENS,
     SUPPORT,
@@ -19,21 +28,7 @@ from memagent_batch.domain.closing import (
     ClosingTokens,
     Support,
 )
-from memagent_batch.domain.document import Document
-from memagent_batch.domain.evidence import (
-    Candidate,
-    Evidence,
-    Trace,
-    candidates_of,
-    choose_candidates,
-    evidence_guide,
-    evidence_of,
-)
-from memagent_batch.domain.guides import Guide
-from memagent_batch.domain.prompts import PromptTokens, Slot, new_memory
-from memagent_batch.domain.sentences import Sentences
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
-from memagent_batch.domain.values import (
+from memagent_batch.domain.closing.values import (
     Value,
     ValueStatus,
     budget_of,
@@ -43,6 +38,11 @@ from memagent_batch.domain.values import (
     text_value,
     value_of,
 )
+from memagent_batch.domain.document import Document
+from memagent_batch.domain.guides import Guide
+from memagent_batch.domain.prompts import PromptTokens, Slot, new_memory
+from memagent_batch.domain.sentences import Sentences
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
 from memagent_batch.domain.words import words_of
 from memagent_batch.errors import ClosingError, ReadingError
 

@@ -12,15 +12,15 @@ import pytest
 
 from memagent_batch.config import AgentConfig, LogConfig, PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
-from memagent_batch.domain.answer_types import Bool, Json, Number, ValueType
 from memagent_batch.domain.answers import Extraction, extract_answer
-from memagent_batch.domain.closing import EVIDENCE, SUPPORT, VALUE, ClosingPlan, Support
+from memagent_batch.domain.closing.answer_types import Bool, Json, Number, ValueType
+from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE, ClosingPlan, Support
+from memagent_batch.domain.closing.values import Value, ValueStatus
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.guides import GuideKind
 from memagent_batch.domain.readings import Question
 from memagent_batch.domain.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.domain.values import Value, ValueStatus
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import ClosingError, EngineDeadError, EngineRequestError
 from memagent_batch.files.location import Location

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.bm25 import word_scores
-from memagent_batch.domain.document import ChunkSpan, Document
-from memagent_batch.domain.evidence import (
+from memagent_batch.domain.closing.evidence import (
     MAX_SOURCES,
     NUMBERING_TOKENS,
     Candidate,
@@ -17,6 +16,7 @@ from memagent_batch.domain.evidence import (
     evidence_guide,
     evidence_of,
 )
+from memagent_batch.domain.document import ChunkSpan, Document
 from memagent_batch.domain.sentences import split_sentences
 from memagent_batch.domain.turns import Prompt
 from memagent_batch.domain.words import words_of

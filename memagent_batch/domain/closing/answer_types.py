@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from memagent_batch.domain.json_schemas import sent_schema
+from memagent_batch.domain.closing.json_schemas import sent_schema
 from memagent_batch.errors import ValueTypeError
 
 MAX_LABELS = 500

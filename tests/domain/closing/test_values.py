@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from memagent_batch.domain.answer_types import (
+from memagent_batch.domain.closing.answer_types import (
     AnswerType,
     Bool,
     Date,
@@ -23,9 +23,7 @@ from memagent_batch.domain.answer_types import (
     ValueType,
     value_type,
 )
-from memagent_batch.domain.guides import GuideKind
-from memagent_batch.domain.turns import Completion, FinishReason
-from memagent_batch.domain.values import (
+from memagent_batch.domain.closing.values import (
     Value,
     ValueStatus,
     budget_of,
@@ -38,6 +36,8 @@ from memagent_batch.domain.values import (
     value_of,
     vote,
 )
+from memagent_batch.domain.guides import GuideKind
+from memagent_batch.domain.turns import Completion, FinishReason
 from memagent_batch.engines.guide_examples import example_of
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import ValueTypeError

@@ -10,11 +10,11 @@ from enum import StrEnum
 from typing import Any
 
 from memagent_batch.domain.addresses import fingerprint
-from memagent_batch.domain.answer_types import ValueType
-from memagent_batch.domain.evidence import MAX_CHOSEN, MAX_SOURCES
+from memagent_batch.domain.closing.answer_types import ValueType
+from memagent_batch.domain.closing.evidence import MAX_CHOSEN, MAX_SOURCES
+from memagent_batch.domain.closing.values import budget_of, form_of, guide_of
 from memagent_batch.domain.guides import GuideKind, choice_of
 from memagent_batch.domain.prompts import Decode, Encode, Slot, TokenTemplate, require_slots
-from memagent_batch.domain.values import budget_of, form_of, guide_of
 
 VALUE = "value"
 """Kind and path of the turn that gives the answer as a typed value."""

@@ -12,9 +12,9 @@ from datetime import date
 from enum import StrEnum
 from typing import Any
 
-from memagent_batch.domain.answer_types import AnswerType, ValueType
+from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
+from memagent_batch.domain.closing.json_schemas import misfit
 from memagent_batch.domain.guides import Guide, choice_of, json_of, matching, number_regex
-from memagent_batch.domain.json_schemas import misfit
 from memagent_batch.domain.turns import Completion, FinishReason
 
 NOT_STATED = "not stated"
