@@ -1,19 +1,25 @@
 """Guided turns on every engine: nothing between the test and the model is faked."""
 
 import asyncio
+import json
 import math
+import time
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
 from memagent_batch.config import SamplingConfig, VllmConfig
+from memagent_batch.domain.closing.evidence import evidence_guide
+from memagent_batch.domain.closing.values import guide_of
 from memagent_batch.domain.guides import Guide, GuideKind, choice_of
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine, require_guides
+from memagent_batch.engines.guide_examples import example_of
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.testing import GUIDED_TOKENS, GUIDES
+from tests.domain.closing.test_values import GUIDED_TYPES
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -109,3 +115,42 @@ async def complete(engine: Engine, prompts: list[Prompt]) -> list[Completion]:
 def prompt_of(text: str, guide: Guide, *, tokenizer: Tokenizer) -> Prompt:
     """A guided turn."""
     return Prompt(path="value", kind="value", token_ids=tokenizer.encode(text), max_tokens=GUIDED_TOKENS, guide=guide)
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize(
+    "guide", [*GUIDES, *filter(None, map(guide_of, GUIDED_TYPES)), *map(evidence_guide, (1, 7, 99, 1234))]
+)
+async def test_guide_of_every_type_compiles_in_a_moment_and_allows_what_it_says(guide: Guide) -> None:
+    import xgrammar
+    from vllm.v1.structured_output.backend_xgrammar import has_xgrammar_unsupported_json_features
+    from xgrammar.testing import _is_grammar_accept_string as accepts
+
+    began = time.process_time()
+    match guide.kind:
+        case GuideKind.CHOICE:
+            return
+        case GuideKind.REGEX:
+            grammar = xgrammar.Grammar.from_regex(guide.regex)
+        case GuideKind.JSON:
+            assert not has_xgrammar_unsupported_json_features(json.loads(guide.json_schema))
+            grammar = xgrammar.Grammar.from_json_schema(guide.json_schema, any_whitespace=False, separators=(",", ":"))
+    assert time.process_time() - began < 5
+    texts = [
+        "",
+        "0",
+        "1",
+        "01",
+        "1, 2",
+        "1, 1",
+        "2, 1",
+        "-1.50",
+        "none",
+        "not stated",
+        "501",
+        "null",
+        "{}",
+        "2024-13-01",
+    ]
+    for text in [example_of(guide), *texts]:
+        assert accepts(grammar, text) == guide.allows(text), text

@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 
 import httpx
 from pydantic import ValidationError
 
 from memagent_batch.config import OpenAIConfig, SamplingConfig
-from memagent_batch.domain.guides import GuideKind, menu_logprobs
+from memagent_batch.domain.guides import Guide, GuideKind, menu_logprobs
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import require_fit
 from memagent_batch.engines.openai.client import OpenAIClient
-from memagent_batch.engines.openai.guides import PROBE_TOKENS, PROBES, REMEDIES, GuideForm, guide_fields
+from memagent_batch.engines.openai.guides import PROBE_TOKENS, REMEDIES, GuideForm, GuideForms, guide_fields
 from memagent_batch.engines.openai.outage import CircuitBreaker, Failure
 from memagent_batch.engines.openai.protocol import (
     Choice,
@@ -83,7 +84,7 @@ class OpenAIEngine:
         self._extensions = extension_fields(sampling)
         self._client: OpenAIClient | None = None
         self._checking = asyncio.Lock()
-        self._guide_forms: dict[GuideKind, GuideForm | None] = {}
+        self._guide_forms = GuideForms(self._obeys)
         self._is_checked = False
         self.outage = CircuitBreaker(self._probe, backoff=self._backoff, longest_seconds=settings.outage_seconds)
         """Whether the endpoint is away, and for how long."""
@@ -117,7 +118,7 @@ class OpenAIEngine:
         """
         require_fit(prompt, window_tokens=self._window_tokens)
         await self._check_once()
-        form = await self._required_form(prompt.guide.kind) if prompt.guide else None
+        form = await self._guide_form(prompt.guide.kind) if prompt.guide else None
         response = await self.outage.answer(lambda: self._ask(prompt, seed=seed, form=form))
         if response.status_code != 200:
             await self._require_served()
@@ -128,7 +129,7 @@ class OpenAIEngine:
         """Asks for a text that no model writes of itself, under a guide of each kind; see `GuidedEngine`."""
         for kind in sorted(kinds):
             try:
-                await self._required_form(kind)
+                await self._guide_form(kind)
             except EngineRefusedError as error:
                 raise EngineStartError(str(error)) from error
 
@@ -257,17 +258,13 @@ class OpenAIEngine:
         except EngineRequestError as error:
             raise EngineStartError(f"{error}; no reading could be trusted") from error
 
-    async def _required_form(self, kind: GuideKind) -> GuideForm:
-        """The field by which the endpoint obeys guides of this kind, found by probes the first time.
+    async def _guide_form(self, kind: GuideKind) -> GuideForm:
+        """The field by which the endpoint obeys guides of this kind.
 
         Raises:
             EngineRefusedError: it obeys none.
         """
-        async with self._checking:
-            if kind not in self._guide_forms:
-                obeyed = [form for form in GuideForm if await self._obeys(kind, form)]
-                self._guide_forms[kind] = obeyed[0] if obeyed else None
-        form = self._guide_forms[kind]
+        form = await self._guide_forms.of(kind)
         if form is None:
             raise EngineRefusedError(
                 f"{self._open_client().name} does not keep completions to a {kind.value}, neither by "
@@ -275,14 +272,16 @@ class OpenAIEngine:
             )
         return form
 
-    async def _obeys(self, kind: GuideKind, form: GuideForm) -> bool:
-        guide = PROBES[kind]
+    async def _obeys(self, guide: Guide, form: GuideForm) -> bool:
+        """Whether a completion keeps to a guide that is sent in this form."""
         if guide_fields(guide, form) is None:
             return False
-        token_ids = self._tokenizer.encode("Are you there?")
-        prompt = Prompt(path="probe", kind="probe", token_ids=token_ids, max_tokens=PROBE_TOKENS, guide=guide)
+        prompt = replace(self._probe_prompt(), max_tokens=PROBE_TOKENS, guide=guide)
         response = await self.outage.answer(lambda: self._ask(prompt, seed=0, form=form))
-        return response.status_code == 200 and guide.allows(self._completion(response, prompt=prompt).text)
+        try:
+            return response.status_code == 200 and guide.allows(self._completion(response, prompt=prompt).text)
+        except EngineRequestError:
+            return False
 
     def _text(self, choice: Choice, *, prompt: Prompt) -> str:
         """The choice's text, with the tags of thoughts, which servers leave out where they are special tokens."""
@@ -310,12 +309,20 @@ class OpenAIEngine:
             token_ids=token_ids,
             text=self._text(choice, prompt=prompt),
             finish_reason=FinishReason(choice.finish_reason or ""),
-            logprobs=_logprobs(choice, num_tokens=len(token_ids)) if self._sampling.logprobs else _menu_path(choice),
-            menu_logprobs=menu_logprobs(prompt.guide, _first_candidates(choice)),
+            logprobs=_logprobs(choice, num_tokens=len(token_ids))
+            if self._sampling.logprobs
+            else choice.path_logprobs(),
+            menu_logprobs=menu_logprobs(prompt.guide, choice.first_candidates()),
             num_prompt_tokens=len(prompt.token_ids),
             num_cached_prompt_tokens=(details.cached_tokens if details else None) or 0,
             engine_seconds=response.elapsed.total_seconds(),
         )
+
+    def _kept_logprobs(self, choice: Choice, *, num_tokens: int, has_guide: bool) -> list[float] | None:
+        """Log-probability of each token, where they were asked for; a guided turn does without where there are none."""
+        if self._sampling.logprobs:
+            return _logprobs(choice, num_tokens=num_tokens)
+        return choice.path_logprobs() if has_guide else None
 
 
 def _require_plausible(choice: Choice, usage: Usage | None, *, prompt: Prompt, turn: str) -> None:
@@ -351,15 +358,3 @@ def _logprobs(choice: Choice, *, num_tokens: int) -> list[float]:
             "such as vLLM's, or set sampling.logprobs=false"
         )
     return logprobs
-
-
-def _menu_path(choice: Choice) -> list[float] | None:
-    """Log-probability of each token of a choice, which is asked for by the way; None where the server gives none."""
-    logprobs = [value for value in (choice.logprobs.token_logprobs if choice.logprobs else []) if value is not None]
-    return logprobs if logprobs and len(logprobs) == len(choice.token_ids or ()) else None
-
-
-def _first_candidates(choice: Choice) -> list[tuple[str, float]]:
-    """Texts that could have come first, with their log-probabilities."""
-    found = choice.logprobs.top_logprobs if choice.logprobs else None
-    return list((found[0] or {}).items()) if found else []

@@ -1,7 +1,8 @@
 """How an endpoint is told what a completion may be, and the probes that show whether it obeys."""
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -11,7 +12,7 @@ PROBE_TOKENS = 24
 """Budget of a probe, tokens: more than its text takes in any tokeniser, an end token included."""
 
 PROBES: Mapping[GuideKind, Guide] = {
-    GuideKind.CHOICE: choice_of("733"),
+    GuideKind.CHOICE: choice_of(*map(str, range(733, 742))),
     GuideKind.REGEX: matching("zq7[3]{2}"),
     GuideKind.JSON: json_of(
         {
@@ -22,7 +23,7 @@ PROBES: Mapping[GuideKind, Guide] = {
         }
     ),
 }
-"""Guides that no model follows by chance."""
+"""Guides that no model follows by chance; the choices are as many as those of the largest menu of single tokens."""
 
 REMEDIES: Mapping[GuideKind, str] = {
     GuideKind.CHOICE: "serve the model with vLLM, or leave out closing turns and the types bool and label",
@@ -42,6 +43,29 @@ class GuideForm(StrEnum):
     """vLLM's extension: choices, expressions and schemas."""
     RESPONSE_FORMAT = "response_format"
     """OpenAI's own: schemas; choices too where each is a number, which is the same in JSON."""
+
+
+class GuideForms:
+    """The form in which an endpoint obeys each kind of guide, found by a probe the first time."""
+
+    def __init__(self, obeys: Callable[[Guide, GuideForm], Awaitable[bool]]) -> None:
+        """Takes what asks the endpoint whether it obeys a guide in a form."""
+        self._obeys = obeys
+        self._found: dict[GuideKind, GuideForm | None] = {}
+        self._looking = asyncio.Lock()
+
+    async def of(self, kind: GuideKind) -> GuideForm | None:
+        """The form for guides of this kind; None where the endpoint obeys none."""
+        async with self._looking:
+            if kind not in self._found:
+                self._found[kind] = await self._first(PROBES[kind])
+        return self._found[kind]
+
+    async def _first(self, guide: Guide) -> GuideForm | None:
+        for form in GuideForm:
+            if await self._obeys(guide, form):
+                return form
+        return None
 
 
 def guide_fields(guide: Guide, form: GuideForm) -> dict[str, Any] | None:

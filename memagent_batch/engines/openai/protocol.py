@@ -45,6 +45,16 @@ class Choice(BaseModel):
     logprobs: Logprobs | None = None
     """Present where asked for."""
 
+    def path_logprobs(self) -> list[float] | None:
+        """Log-probability of each token; None where the server gives no such numbers, or no tokens."""
+        found = [value for value in (self.logprobs.token_logprobs if self.logprobs else []) if value is not None]
+        return found if found and len(found) == len(self.token_ids or ()) else None
+
+    def first_candidates(self) -> list[tuple[str, float]]:
+        """Texts that could have come first, with their log-probabilities."""
+        top = self.logprobs.top_logprobs if self.logprobs else None
+        return list((top[0] or {}).items()) if top else []
+
 
 class PromptTokensDetails(BaseModel):
     """What is known of the prompt's tokens."""

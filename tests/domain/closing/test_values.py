@@ -70,6 +70,20 @@ TYPES = [
     Json(SCHEMA),
     Json(SCHEMA, not_stated=False),
 ]
+FULL = {
+    "type": "object",
+    "properties": {
+        "day": {"type": "string", "format": "date"},
+        "id": {"type": "string", "format": "uuid"},
+        "share": {"type": "number", "minimum": -1.5, "maximum": 3},
+        "count": {"type": "integer", "minimum": 2},
+        "note": {"type": ["string", "null"]},
+        "tags": {"type": "array", "items": {"enum": ["x", 1, None, True]}},
+    },
+    "required": ["day", "id", "share"],
+}
+"""A schema with all that may be asked for."""
+GUIDED_TYPES = [*TYPES, Json(FULL), Labels(*map(str, range(30)))]
 
 
 def written(text: str, **fields: Any) -> Completion:
