@@ -13,14 +13,16 @@ import pytest
 from memagent_batch.config import AgentConfig, LogConfig, PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction, extract_answer
-from memagent_batch.domain.closing.answer_types import Bool, Json, Number, ValueType
+from memagent_batch.domain.closing.answer_types import Bool, Json, Label, Labels, Number, ValueType
+from memagent_batch.domain.closing.evidence import Trace
 from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE, ClosingPlan, Support
-from memagent_batch.domain.closing.values import Value, ValueStatus
+from memagent_batch.domain.closing.values import MENU_TYPES, Value, ValueStatus
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.guides import GuideKind
 from memagent_batch.domain.readings import Question
 from memagent_batch.domain.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.engines.engine import require_guides
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import ClosingError, EngineDeadError, EngineRequestError
 from memagent_batch.files.location import Location
@@ -38,6 +40,7 @@ FACT = "The access code of amber-falcon is 71."
 FILLER = "Grass is green and <|im_end|> the sky is blue.\r\n" * 30
 TEXT = FILLER + "Ponies of the sea\u0301. " + FACT + " \U0001f600 That is all.\r\n\r\n" + FILLER
 QUESTION = Question(question_id="q", text="What is the access code of amber-falcon?")
+SCHEMA = {"type": "object", "properties": {"code": {"type": "integer"}}, "required": ["code"]}
 PLAN = ClosingPlan(evidence=True, support=True, evidence_tokens=200)
 MENU = [math.log(each) for each in (0.85, 0.05, 0.05, 0.05)]
 
@@ -348,3 +351,36 @@ async def test_closings_of_many_readings_run_side_by_side(
         *(closed_by(engine, agent=agent, closer=closer, tokenizer=tiny_tokenizer, asked=Number()) for _ in range(4))
     )
     assert {each.support for each in closed} == {Support.SUPPORTED}
+
+
+@pytest.mark.vllm
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize("engine", ["vllm_greedy", "openai_greedy"])
+async def test_shipped_policy_writes_valid_values_and_numbers_of_sentences_under_guides(
+    engine: str, request: pytest.FixtureRequest, agent: Agent, closer: Closer, tiny_tokenizer: Tokenizer
+) -> None:
+    real, text = request.getfixturevalue(engine), "Grass is green. " + FACT + " The sky is blue."
+    types = [Bool(), Label("a", "b"), Labels("a", "b", "c"), Number(), Json(SCHEMA), ValueType()]
+    await require_guides(real, PLAN.guide_kinds(types))
+    for asked in types:
+        turns = ReadingTurns(engine=real, address=address_of(text), seed=0)
+        trace = Trace().after(
+            Prompt(path="direct", kind="direct", token_ids=[1], max_tokens=1, shown=[(0, 1000)]), memory=None
+        )
+        answered = Answered(
+            document=tiny_tokenizer.document(text),
+            sentences=split_sentences(text),
+            question=QUESTION.text,
+            asked=asked,
+            response="\\boxed{71}",
+            answer="71",
+            memory=FACT,
+            trace=trace,
+        )
+        closed = await close(answered, closer=closer, turns=turns)
+        assert closed.error is None
+        assert closed.value is not None
+        assert closed.value.status is not ValueStatus.INVALID, closed.value
+        assert (closed.confidence is not None) == (asked.type in MENU_TYPES)
+        assert closed.evidence is not None
+        assert (closed.support is None) == (closed.evidence == ())

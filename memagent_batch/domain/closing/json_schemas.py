@@ -16,6 +16,8 @@ MAX_ITEMS = 20
 """Longest array, items, where the schema names no bound: without one a model may write until its budget is spent."""
 MAX_CHARS = 300
 """Longest string, characters, where the schema names no bound."""
+MAX_NUMBER = 10**15
+"""Largest number where the schema names no bound: else a model may write digits until its budget is spent."""
 REASONS = ("reason", "reasons", "reasoning", "rationale", "explanation", "why")
 """Properties that are written before their neighbours: a reason that comes after a value can't guide it."""
 
@@ -37,7 +39,7 @@ REMEDY = "take it out, or check it after the run"
 
 
 def sent_schema(schema: Schema) -> dict[str, Any]:
-    """The schema as an engine is given it: references resolved, every array and string bounded, reasons first.
+    """The schema as an engine is given it: references resolved, all parts bounded, reasons first.
 
     Each object has all of its properties, in this order, and no others: one that is not required may be null.
 
@@ -100,9 +102,9 @@ class _Place:
             if name not in known:
                 raise self.at(name).error(f"this keyword is not taken here; {REMEDY}")
 
-    def require_order(self, stated: Schema, least: str, most: str, *, default: int) -> tuple[Any, Any]:
-        """A lower and an upper bound, by their keywords; the upper one has a default."""
-        bounds = stated.get(least, 0), stated.get(most, default)
+    def bounds(self, stated: Schema, least: str, most: str, *, low: int = 0, high: int) -> tuple[Any, Any]:
+        """A lower and an upper bound, by their keywords, or these where they are not stated."""
+        bounds = stated.get(least, low), stated.get(most, high)
         if bounds[0] > bounds[1]:
             raise self.error(f"{least} {bounds[0]} is above {most} {bounds[1]}; raise {most}")
         return bounds
@@ -158,6 +160,9 @@ def _typed(stated: Schema, place: _Place) -> dict[str, Any]:
             return _array(stated, place)
         case "string":
             return _string(stated, place)
+        case "integer" | "number":
+            least, most = place.bounds(stated, "minimum", "maximum", low=-MAX_NUMBER, high=MAX_NUMBER)
+            return {"type": kind, "minimum": least, "maximum": most}
     return dict(stated)
 
 
@@ -183,7 +188,7 @@ def _object(stated: Schema, place: _Place) -> dict[str, Any]:
 def _array(stated: Schema, place: _Place) -> dict[str, Any]:
     if "items" not in stated:
         raise place.error("an array needs items; say what they are")
-    least, most = place.require_order(stated, "minItems", "maxItems", default=MAX_ITEMS)
+    least, most = place.bounds(stated, "minItems", "maxItems", high=MAX_ITEMS)
     return {"type": "array", "items": _sent(stated["items"], place.at("items")), "minItems": least, "maxItems": most}
 
 
@@ -194,7 +199,7 @@ def _string(stated: Schema, place: _Place) -> dict[str, Any]:
             raise place.error(f"format {stated['format']!r} is none of {names}; {REMEDY}")
         place.require_keywords(stated, "type", "format")
         return {"type": "string", "format": stated["format"]}
-    least, most = place.require_order(stated, "minLength", "maxLength", default=MAX_CHARS)
+    least, most = place.bounds(stated, "minLength", "maxLength", high=MAX_CHARS)
     return {"type": "string", "minLength": least, "maxLength": most}
 
 

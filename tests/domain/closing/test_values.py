@@ -126,6 +126,7 @@ def value(text: str, asked: ValueType, *, answer: str | None = "the answer") -> 
         (lambda: Json({**SCHEMA, "required": ["m"]}), r"requires 'm', which is none of its properties"),
         (lambda: Json({"type": "string", "format": "iban"}), r"format 'iban' is none of date"),
         (lambda: Json({"type": "string", "minLength": 900}), r"minLength 900 is above maxLength 300"),
+        (lambda: Json({"type": "integer", "minimum": 3, "maximum": 2}), r"minimum 3 is above maximum 2"),
     ],
 )
 def test_type_that_can_not_be_asked_for_is_refused_with_its_place(make: Callable[[], object], message: str) -> None:
@@ -153,6 +154,7 @@ def test_schema_that_is_sent_is_bounded_closed_ordered_and_has_reasons_first() -
     assert sent["properties"]["tags"]["items"]["maxLength"] == 300
     assert sent["properties"]["rating"] == {"anyOf": [{"enum": [1, 2]}, {"type": "null"}]}
     assert sent["properties"]["note"]["anyOf"][0]["maxLength"] == 9
+    assert Json({"type": "number"}).sent_schema() == {"type": "number", "minimum": -(10**15), "maximum": 10**15}
 
 
 def test_pydantic_model_is_a_schema() -> None:
