@@ -85,7 +85,7 @@ TURN_LOG = pa.schema(
         column("finished_at", TIMESTAMP, "when the turn ended, UTC"),
         column(
             "menu_logprobs",
-            pa.list_(pa.float32()),
+            pa.list_(pa.float64()),
             "log-probability of each entry of the menu that a closing turn chose from",
             nullable=True,
         ),

@@ -48,7 +48,7 @@ from memagent_batch.errors import ClosingError, ReadingError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Closer:
+class ClosingTurns:
     """What closes the readings of an agent. One for each actor."""
 
     plan: ClosingPlan
@@ -62,16 +62,20 @@ class Closer:
 
     def fingerprints(self, types: Sequence[ValueType]) -> Mapping[str, str]:
         """The kinds of turns by the fingerprints under which the log keeps them, for these types."""
-        values = {self.fingerprint(VALUE, asked): VALUE for asked in types if guide_of(asked) is not None}
+        values = {
+            self.fingerprint(VALUE, value_type): VALUE for value_type in types if guide_of(value_type) is not None
+        }
         return values | {self.fingerprint(kind): kind for kind in self.plan.kinds()}
 
-    def fingerprint(self, kind: str, asked: ValueType | None = None) -> str:
+    def fingerprint(self, kind: str, value_type: ValueType | None = None) -> str:
         """The fingerprint of one kind."""
-        return self.plan.fingerprint(kind, closings=self.closings, reader=self.reader_fingerprint, asked=asked)
+        return self.plan.fingerprint(
+            kind, closings=self.closings, reader=self.reader_fingerprint, value_type=value_type
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class FinishedReading:
     """A reading that was answered: what its closing turns are about."""
 
     document: Document
@@ -80,7 +84,7 @@ class Answered:
     """Its sentences."""
     question: str
     """The question."""
-    asked: ValueType | None = None
+    value_type: ValueType | None = None
     """The type that it asks for; None where it asks for none."""
     response: str
     """Text of the answer turn, without thoughts."""
@@ -93,7 +97,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Closed:
+class ClosingResult:
     """What the closing turns of a reading brought."""
 
     coverage: float
@@ -132,7 +136,7 @@ class Tracer:
         self.trace = self.trace.after(prompt, memory=memory)
 
 
-async def close(answered: Answered, *, closer: Closer, turns: Turns) -> Closed:
+async def ask_closing_turns(reading: FinishedReading, *, closing: ClosingTurns, turns: Turns) -> ClosingResult:
     """Asks the closing turns of a reading, one after another.
 
     A turn that fails for a cause of its own ends them, and what was asked before it stays.
@@ -140,69 +144,73 @@ async def close(answered: Answered, *, closer: Closer, turns: Turns) -> Closed:
     Raises:
         MemagentError: what concerns more than this reading, as in `read`.
     """
-    closed = Closed(coverage=answered.trace.coverage(answered.document.num_tokens))
+    result = ClosingResult(coverage=reading.trace.coverage(reading.document.num_tokens))
     try:
-        closed = await _with_value(closed, answered, closer=closer, turns=turns)
-        if not closer.plan.evidence:
-            return closed
-        shown = await asyncio.to_thread(_shown, answered, closer=closer) if _may_rest(closed) else []
-        closed = await _with_evidence(closed, answered, shown=shown, closer=closer, turns=turns)
-        if closer.plan.support and closed.evidence:
-            closed = await _with_support(closed, answered, closer=closer, turns=turns)
+        result = await _with_value(result, reading, closing=closing, turns=turns)
+        if not closing.plan.evidence:
+            return result
+        shown = await asyncio.to_thread(_shown, reading, closing=closing) if _may_rest(result) else []
+        result = await _with_evidence(result, reading, shown=shown, closing=closing, turns=turns)
+        if closing.plan.support and result.evidence:
+            result = await _with_support(result, reading, closing=closing, turns=turns)
     except ReadingError as error:
-        return replace(closed, error=error)
-    return closed
+        return replace(result, error=error)
+    return result
 
 
-async def _with_value(closed: Closed, answered: Answered, *, closer: Closer, turns: Turns) -> Closed:
-    asked = answered.asked
-    if asked is None:
-        return closed
-    guide = guide_of(asked)
+async def _with_value(
+    result: ClosingResult, reading: FinishedReading, *, closing: ClosingTurns, turns: Turns
+) -> ClosingResult:
+    value_type = reading.value_type
+    if value_type is None:
+        return result
+    guide = guide_of(value_type)
     if guide is None:
-        return replace(closed, value=text_value(answered.answer))
-    encode = closer.tokens.encode
-    slots = {Slot.MEMORY: encode(answered.memory), Slot.FORM: encode(form_of(asked))}
-    budget = budget_of(asked, json_tokens=closer.plan.json_tokens)
-    prompt = _prompt(VALUE, answered.response, answered, slots=slots, closer=closer, max_tokens=budget, guide=guide)
+        return replace(result, value=text_value(reading.answer))
+    encode = closing.tokens.encode
+    slots = {Slot.MEMORY: encode(reading.memory), Slot.FORM: encode(form_of(value_type))}
+    budget = budget_of(value_type, json_tokens=closing.plan.json_tokens)
+    prompt = _prompt(VALUE, reading.response, reading, slots=slots, closing=closing, max_tokens=budget, guide=guide)
     completion = await turns(prompt)
     return replace(
-        closed,
-        value=value_of(completion, asked, answer=answered.answer),
+        result,
+        value=value_of(completion, value_type, answer=reading.answer),
         confidence=confidence(completion, guide),
     )
 
 
 async def _with_evidence(
-    closed: Closed, answered: Answered, *, shown: Sequence[Candidate], closer: Closer, turns: Turns
-) -> Closed:
+    result: ClosingResult, reading: FinishedReading, *, shown: Sequence[Candidate], closing: ClosingTurns, turns: Turns
+) -> ClosingResult:
     """Without a sentence to show, none bears the answer, and nothing is asked."""
     if not shown:
-        return replace(closed, evidence=())
+        return replace(result, evidence=())
     prompt = _prompt(
         EVIDENCE,
-        _brief(answered),
-        answered,
-        slots={Slot.SENTENCES: _numbered(shown, answered.document, closer.tokens)},
-        closer=closer,
+        _brief(reading),
+        reading,
+        slots={Slot.SENTENCES: _numbered(shown, reading.document, closing.tokens)},
+        closing=closing,
         max_tokens=EVIDENCE_COMPLETION_TOKENS,
         guide=evidence_guide(len(shown)),
     )
     completion = await turns(prompt)
     try:
-        return replace(closed, evidence=evidence_of(_whole(completion, prompt), shown))
+        return replace(result, evidence=evidence_of(_whole(completion, prompt), shown))
     except ValueError as error:
         raise ClosingError(f"turn {prompt.path}: {error}") from error
 
 
-async def _with_support(closed: Closed, answered: Answered, *, closer: Closer, turns: Turns) -> Closed:
-    shown = sorted((each.sentence for each in closed.evidence or ()), key=lambda sentence: sentence.char_start)
+async def _with_support(
+    result: ClosingResult, reading: FinishedReading, *, closing: ClosingTurns, turns: Turns
+) -> ClosingResult:
+    shown = sorted((each.sentence for each in result.evidence or ()), key=lambda sentence: sentence.char_start)
     prompt = _prompt(
         SUPPORT,
-        _brief(answered),
-        answered,
-        slots={Slot.SENTENCES: _numbered(shown, answered.document, closer.tokens)},
-        closer=closer,
+        _brief(reading),
+        reading,
+        slots={Slot.SENTENCES: _numbered(shown, reading.document, closing.tokens)},
+        closing=closing,
         max_tokens=SUPPORT_COMPLETION_TOKENS,
         guide=SUPPORT_GUIDE,
     )
@@ -211,54 +219,54 @@ async def _with_support(closed: Closed, answered: Answered, *, closer: Closer, t
     if written not in SUPPORT_MENU:
         raise ClosingError(f"turn {prompt.path}: {written!r} is no number of the menu")
     probability = confidence(completion, SUPPORT_GUIDE)
-    return replace(closed, support=SUPPORT_MENU[written], support_probability=probability)
+    return replace(result, support=SUPPORT_MENU[written], support_probability=probability)
 
 
-def _may_rest(closed: Closed) -> bool:
+def _may_rest(result: ClosingResult) -> bool:
     """Whether the answer may rest on a sentence: one that says "not stated" rests on none."""
-    return closed.value is None or closed.value.status is not ValueStatus.NOT_STATED
+    return result.value is None or result.value.status is not ValueStatus.NOT_STATED
 
 
-def _shown(answered: Answered, *, closer: Closer) -> list[Candidate]:
+def _shown(reading: FinishedReading, *, closing: ClosingTurns) -> list[Candidate]:
     """The sentences that are shown; decodes and ranks, beside the event loop."""
-    brief, document = _brief(answered), answered.document
-    sources = answered.trace.sources(question=answered.question, answer=brief)
-    candidates = candidates_of(document, answered.sentences, sources)
-    decode = closer.tokens.decode
+    brief, document = _brief(reading), reading.document
+    sources = reading.trace.sources(question=reading.question, answer=brief)
+    candidates = candidates_of(document, reading.sentences, sources)
+    decode = closing.tokens.decode
     return choose_candidates(
         candidates,
         words=[words_of(decode(document.tokens(each.token_start, each.token_end))) for each in candidates],
-        sought=words_of("\n".join([answered.question, brief, answered.memory])),
+        sought=words_of("\n".join([reading.question, brief, reading.memory])),
         scores=word_scores,
-        max_tokens=closer.plan.evidence_tokens,
+        max_tokens=closing.plan.evidence_tokens,
     )
 
 
-def _brief(answered: Answered) -> str:
+def _brief(reading: FinishedReading) -> str:
     """The answer in few words: as it was taken out of the response, else the response."""
-    return answered.response if answered.answer is None else answered.answer
+    return reading.response if reading.answer is None else reading.answer
 
 
 def _prompt(
     kind: str,
     answer: str,
-    answered: Answered,
+    reading: FinishedReading,
     *,
     slots: Mapping[Slot, Sequence[int]],
-    closer: Closer,
+    closing: ClosingTurns,
     max_tokens: int,
     guide: Guide,
 ) -> Prompt:
     """A closing turn: nothing of its texts becomes a control token."""
-    encode = closer.tokens.encode
-    filled = {Slot.QUESTION: encode(answered.question), Slot.ANSWER: encode(answer), **slots}
+    encode = closing.tokens.encode
+    filled = {Slot.QUESTION: encode(reading.question), Slot.ANSWER: encode(answer), **slots}
     return Prompt(
         path=kind,
         kind=kind,
-        token_ids=closer.tokens.templates[kind].fill(filled),
+        token_ids=closing.tokens.templates[kind].fill(filled),
         max_tokens=max_tokens,
         guide=guide,
-        fingerprint=closer.fingerprint(kind, answered.asked if kind == VALUE else None),
+        fingerprint=closing.fingerprint(kind, reading.value_type if kind == VALUE else None),
     )
 
 

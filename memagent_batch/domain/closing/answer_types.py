@@ -94,7 +94,7 @@ class ValueType:
         }
 
 
-def value_type(
+def parse_value_type(
     answer_type: str | None,
     *,
     labels: Sequence[str] | None = None,

@@ -116,27 +116,27 @@ class ClosingPlan:
 
     def guide_kinds(self, types: Iterable[ValueType]) -> frozenset[GuideKind]:
         """The kinds of guides that an engine must obey for these types and the turns of the plan."""
-        guides = [guide.kind for asked in types if (guide := guide_of(asked)) is not None]
-        asked = {EVIDENCE: GuideKind.REGEX, SUPPORT: GuideKind.CHOICE}
-        return frozenset([*guides, *(asked[kind] for kind in self.kinds())])
+        guides = [guide.kind for value_type in types if (guide := guide_of(value_type)) is not None]
+        of_kind = {EVIDENCE: GuideKind.REGEX, SUPPORT: GuideKind.CHOICE}
+        return frozenset([*guides, *(of_kind[kind] for kind in self.kinds())])
 
-    def fingerprint(self, kind: str, *, closings: ClosingSet, reader: str, asked: ValueType | None = None) -> str:
+    def fingerprint(self, kind: str, *, closings: ClosingSet, reader: str, value_type: ValueType | None = None) -> str:
         """What decides the result of a closing turn beside document and question, as 64 hex digits.
 
         Args:
             kind: the kind of turn.
             closings: its texts.
             reader: fingerprint of the reader, whose answer it is about.
-            asked: the type that the question asks for; for `value` alone.
+            value_type: the type that the question asks for; for `value` alone.
         """
         parts: dict[str, Any] = {"reader": reader, "kind": kind, "text": closings.texts[kind]}
-        if kind == VALUE and asked is not None:
-            guide = guide_of(asked)
+        if kind == VALUE and value_type is not None:
+            guide = guide_of(value_type)
             parts |= {
-                "type": asked.identity(),
-                "form": form_of(asked),
+                "type": value_type.identity(),
+                "form": form_of(value_type),
                 "guide": guide and guide.identity(),
-                "max_tokens": budget_of(asked, json_tokens=self.json_tokens),
+                "max_tokens": budget_of(value_type, json_tokens=self.json_tokens),
             }
         else:
             parts |= {"evidence_tokens": self.evidence_tokens, "caps": [MAX_SOURCES, MAX_CHOSEN]}
@@ -155,9 +155,9 @@ class ClosingPlan:
         """
         fixed = {kind: template.num_fixed_tokens for kind, template in tokens.templates.items()}
         values = [
-            len(tokens.encode(form_of(asked))) + budget_of(asked, json_tokens=self.json_tokens)
-            for asked in types
-            if guide_of(asked) is not None
+            len(tokens.encode(form_of(value_type))) + budget_of(value_type, json_tokens=self.json_tokens)
+            for value_type in types
+            if guide_of(value_type) is not None
         ]
         largest = {VALUE: fixed[VALUE] + memory_tokens + answer_tokens + max(values)} if values else {}
         shown = self.evidence_tokens + answer_tokens

@@ -80,91 +80,93 @@ class Vote:
 NOTHING_STATED = Value(status=ValueStatus.NOT_STATED)
 
 
-def menu(asked: ValueType) -> dict[str, str | None]:
+def menu(value_type: ValueType) -> dict[str, str | None]:
     """Numbers that stand for the choices of a menu, and the choices; None is "not stated".
 
     All numbers have as many digits, so that none begins another one: 1 to 9, else from 10, else from 100. Up to nine
     choices each is one token in every tokeniser, and there is a distribution over them.
     """
-    match asked.type:
+    match value_type.type:
         case AnswerType.TEXT:
             choices: list[str | None] = ["stated"]
         case AnswerType.BOOL:
             choices = ["yes", "no"]
         case _:
-            choices = [label.strip() for label in asked.labels]
-    if asked.not_stated:
+            choices = [label.strip() for label in value_type.labels]
+    if value_type.not_stated:
         choices.append(None)
     first = next(first for first in (1, 10, 100) if len(choices) <= 9 * first)
     return {str(number): choice for number, choice in enumerate(choices, start=first)}
 
 
-def guide_of(asked: ValueType) -> Guide | None:
+def guide_of(value_type: ValueType) -> Guide | None:
     """What the value turn may write; None where the answer as it stands is the value, and there is no such turn."""
-    match asked.type:
-        case AnswerType.TEXT if not asked.not_stated:
+    match value_type.type:
+        case AnswerType.TEXT if not value_type.not_stated:
             return None
         case AnswerType.TEXT | AnswerType.BOOL | AnswerType.LABEL:
-            return choice_of(*menu(asked))
+            return choice_of(*menu(value_type))
         case AnswerType.LABELS:
-            return matching(_or_not_stated(f"{NONE}|{_subsets(_numbers(asked))}", asked))
+            return matching(_or_not_stated(f"{NONE}|{_subsets(_numbers(value_type))}", value_type))
         case AnswerType.NUMBER:
-            return matching(_or_not_stated(NUMBER, asked))
+            return matching(_or_not_stated(NUMBER, value_type))
         case AnswerType.DATE:
-            return matching(_or_not_stated(DATE, asked))
+            return matching(_or_not_stated(DATE, value_type))
         case AnswerType.JSON:
-            return json_of(_json_schema(asked))
+            return json_of(_json_schema(value_type))
 
 
-def form_of(asked: ValueType) -> str:
+def form_of(value_type: ValueType) -> str:
     """What the prompt of the value turn says of the form."""
-    unless = f", or {NOT_STATED}" if asked.not_stated else ""
-    match asked.type:
+    unless = f", or {NOT_STATED}" if value_type.not_stated else ""
+    match value_type.type:
         case AnswerType.LABELS:
-            lines = [f"{number} = {label}" for number, label in _numbers(asked).items()]
+            lines = [f"{number} = {label}" for number, label in _numbers(value_type).items()]
             return "\n".join([f"Write the numbers of all that apply in their order, or {NONE}{unless}:", *lines])
         case AnswerType.NUMBER:
-            return f"Write the number{f' in {asked.unit}' if asked.unit else ''}{unless}."
+            return f"Write the number{f' in {value_type.unit}' if value_type.unit else ''}{unless}."
         case AnswerType.DATE:
             return f"Write the date as YYYY-MM-DD{unless}."
         case AnswerType.JSON:
-            schema = json.dumps(asked.sent_schema(), ensure_ascii=False, separators=(",", ":"))
-            return f"Write JSON of this schema{f', or null for {NOT_STATED}' if asked.not_stated else ''}:\n{schema}"
-    lines = [f"{number} = {choice or NOT_STATED}" for number, choice in menu(asked).items()]
+            schema = json.dumps(value_type.sent_schema(), ensure_ascii=False, separators=(",", ":"))
+            return (
+                f"Write JSON of this schema{f', or null for {NOT_STATED}' if value_type.not_stated else ''}:\n{schema}"
+            )
+    lines = [f"{number} = {choice or NOT_STATED}" for number, choice in menu(value_type).items()]
     return "\n".join(["Write one number:", *lines])
 
 
-def budget_of(asked: ValueType, *, json_tokens: int) -> int:
+def budget_of(value_type: ValueType, *, json_tokens: int) -> int:
     """Budget of the value turn, tokens; that of JSON is given."""
-    match asked.type:
+    match value_type.type:
         case AnswerType.JSON:
             return json_tokens
         case AnswerType.LABELS:
-            return SHORT_TOKENS + LABEL_TOKENS * min(len(asked.labels), max(ORDERED_LABELS, MAX_CHOSEN))
+            return SHORT_TOKENS + LABEL_TOKENS * min(len(value_type.labels), max(ORDERED_LABELS, MAX_CHOSEN))
     return SHORT_TOKENS
 
 
-def value_of(completion: Completion, asked: ValueType, *, answer: str | None) -> Value:
+def value_of(completion: Completion, value_type: ValueType, *, answer: str | None) -> Value:
     """The value that a value turn wrote.
 
     Args:
         completion: what the turn wrote.
-        asked: the type that the question asks for.
+        value_type: the type that the question asks for.
         answer: the answer as it stands, which is the value of type text.
     """
     written = completion.text
     if completion.finish_reason is FinishReason.LENGTH:
         return _invalid("it was cut at the turn's budget")
-    match asked.type:
+    match value_type.type:
         case AnswerType.TEXT | AnswerType.BOOL | AnswerType.LABEL:
-            return _chosen(written, asked, answer=answer)
+            return _chosen(written, value_type, answer=answer)
         case AnswerType.JSON:
-            return _json_value(written, asked)
-    if asked.not_stated and written == NOT_STATED:
+            return _json_value(written, value_type)
+    if value_type.not_stated and written == NOT_STATED:
         return NOTHING_STATED
-    match asked.type:
+    match value_type.type:
         case AnswerType.LABELS:
-            return _labels(written, asked)
+            return _labels(written, value_type)
         case AnswerType.NUMBER:
             return _number(written)
     return _date(written)
@@ -215,9 +217,9 @@ def vote(values: Sequence[Value]) -> Vote:
     return Vote(value=NOTHING_STATED if is_tie else ranked[0][0], share=share)
 
 
-def _numbers(asked: ValueType) -> dict[str, str]:
+def _numbers(value_type: ValueType) -> dict[str, str]:
     """Numbers that stand for labels of which several may be chosen."""
-    return {str(number): label.strip() for number, label in enumerate(asked.labels, start=1)}
+    return {str(number): label.strip() for number, label in enumerate(value_type.labels, start=1)}
 
 
 def _subsets(numbers: Mapping[str, str]) -> str:
@@ -231,35 +233,35 @@ def _subsets(numbers: Mapping[str, str]) -> str:
     )
 
 
-def _or_not_stated(regex: str, asked: ValueType) -> str:
-    return f"({regex}|{NOT_STATED})" if asked.not_stated else f"({regex})"
+def _or_not_stated(regex: str, value_type: ValueType) -> str:
+    return f"({regex}|{NOT_STATED})" if value_type.not_stated else f"({regex})"
 
 
-def _json_schema(asked: ValueType) -> dict[str, Any]:
-    schema = asked.sent_schema()
-    return {"anyOf": [schema, {"type": "null"}]} if asked.not_stated else schema
+def _json_schema(value_type: ValueType) -> dict[str, Any]:
+    schema = value_type.sent_schema()
+    return {"anyOf": [schema, {"type": "null"}]} if value_type.not_stated else schema
 
 
 def _invalid(problem: str) -> Value:
     return Value(status=ValueStatus.INVALID, problem=problem)
 
 
-def _chosen(written: str, asked: ValueType, *, answer: str | None) -> Value:
-    choices = menu(asked)
+def _chosen(written: str, value_type: ValueType, *, answer: str | None) -> Value:
+    choices = menu(value_type)
     if written not in choices:
         return _invalid(f"{written!r} is no number of the menu")
     choice = choices[written]
     if choice is None:
         return NOTHING_STATED
-    if asked.type is AnswerType.TEXT:
+    if value_type.type is AnswerType.TEXT:
         return text_value(answer)
-    if asked.type is AnswerType.BOOL:
+    if value_type.type is AnswerType.BOOL:
         return Value(status=ValueStatus.OK, value=json.dumps(choice == "yes"), boolean=choice == "yes")
     return Value(status=ValueStatus.OK, value=json.dumps(choice, ensure_ascii=False), label=choice)
 
 
-def _labels(written: str, asked: ValueType) -> Value:
-    numbers = _numbers(asked)
+def _labels(written: str, value_type: ValueType) -> Value:
+    numbers = _numbers(value_type)
     chosen = [] if written == NONE else written.split(", ")
     if unknown := [number for number in chosen if number not in numbers]:
         return _invalid(f"{unknown[0]!r} is no number of a label")
@@ -285,14 +287,14 @@ def _date(written: str) -> Value:
     return Value(status=ValueStatus.OK, value=json.dumps(day.isoformat()))
 
 
-def _json_value(written: str, asked: ValueType) -> Value:
+def _json_value(written: str, value_type: ValueType) -> Value:
     try:
         value = json.loads(written)
     except ValueError as error:
         return _invalid(f"it is no JSON: {error}")
-    if value is None and asked.not_stated:
+    if value is None and value_type.not_stated:
         return NOTHING_STATED
-    if (problem := misfit(value, schema=asked.sent_schema())) is not None:
+    if (problem := misfit(value, schema=value_type.sent_schema())) is not None:
         return _invalid(problem)
     return Value(status=ValueStatus.OK, value=json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 

@@ -21,7 +21,7 @@ from memagent_batch.domain.closing.answer_types import (
     Labels,
     Number,
     ValueType,
-    value_type,
+    parse_value_type,
 )
 from memagent_batch.domain.closing.values import (
     Value,
@@ -90,25 +90,25 @@ def written(text: str, **fields: Any) -> Completion:
     return Completion(token_ids=(1,), text=text, finish_reason=FinishReason.STOP, **fields)
 
 
-def value(text: str, asked: ValueType, *, answer: str | None = "the answer") -> Value:
-    return value_of(written(text), asked, answer=answer)
+def value(text: str, value_type: ValueType, *, answer: str | None = "the answer") -> Value:
+    return value_of(written(text), value_type, answer=answer)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: value_type("colour"), r"answer_type: 'colour' is none of text, bool"),
-        (lambda: value_type(None, unit="EUR"), r"unit: the question has no answer_type"),
-        (lambda: value_type("label"), r"labels: there is none; name those"),
+        (lambda: parse_value_type("colour"), r"answer_type: 'colour' is none of text, bool"),
+        (lambda: parse_value_type(None, unit="EUR"), r"unit: the question has no answer_type"),
+        (lambda: parse_value_type("label"), r"labels: there is none; name those"),
         (lambda: Label("a", " "), r"labels: label 2 is empty"),
         (lambda: Labels("a", "b", "a "), r"labels: label 3 is the same as label 1"),
         (lambda: Label(*map(str, range(501))), r"labels: there are 501, and 500 are the most"),
         (lambda: Label("a\nb"), r"labels: label 1 .* more than one line"),
-        (lambda: value_type("bool", labels=["a"]), r"labels: they belong to the types label and labels"),
-        (lambda: value_type("number", is_unit_asked=True), r"unit: the list has units, and this number none"),
-        (lambda: value_type("date", unit="days"), r"unit: 'days' belongs to the type number"),
-        (lambda: value_type("json"), r"schema: .* give the JSON Schema"),
-        (lambda: value_type("bool", schema=SCHEMA), r"schema: .* take it out"),
+        (lambda: parse_value_type("bool", labels=["a"]), r"labels: they belong to the types label and labels"),
+        (lambda: parse_value_type("number", is_unit_asked=True), r"unit: the list has units, and this number none"),
+        (lambda: parse_value_type("date", unit="days"), r"unit: 'days' belongs to the type number"),
+        (lambda: parse_value_type("json"), r"schema: .* give the JSON Schema"),
+        (lambda: parse_value_type("bool", schema=SCHEMA), r"schema: .* take it out"),
         (lambda: Json("{"), r"schema: it is no JSON"),
         (lambda: Json("[]"), r"schema: it is no JSON object"),
         (lambda: Json(3), r"schema: give a JSON Schema"),
@@ -161,37 +161,39 @@ def test_pydantic_model_is_a_schema() -> None:
     class Row(BaseModel):
         parties: list[Party]
 
-    asked = Json(Row)
+    value_type = Json(Row)
     good = '{"parties":[{"reason":"r","name":"n","share":null}]}'
-    assert value(good, asked) == Value(status=ValueStatus.OK, value=good)
-    bad = value('{"parties":[{"reason":"r","name":3,"share":null}]}', asked)
+    assert value(good, value_type) == Value(status=ValueStatus.OK, value=good)
+    bad = value('{"parties":[{"reason":"r","name":3,"share":null}]}', value_type)
     assert bad.status is ValueStatus.INVALID
     assert "/parties/0/name" in str(bad.problem)
 
 
-@pytest.mark.parametrize("asked", TYPES)
-def test_what_a_guide_allows_is_a_value_and_what_it_does_not_is_invalid(asked: ValueType) -> None:
-    guide = guide_of(asked)
+@pytest.mark.parametrize("value_type", TYPES)
+def test_what_a_guide_allows_is_a_value_and_what_it_does_not_is_invalid(value_type: ValueType) -> None:
+    guide = guide_of(value_type)
     assert guide is not None
-    assert value(example_of(guide), asked).status is ValueStatus.OK
+    assert value(example_of(guide), value_type).status is ValueStatus.OK
     for text in ("", " ", "0.", "1,2", "nonsense", "not  stated", "{}", "01"):
-        assert value(text, asked).status is ValueStatus.INVALID or guide.allows(text)
+        assert value(text, value_type).status is ValueStatus.INVALID or guide.allows(text)
     assert (
         value_of(
-            Completion(token_ids=(1,), text=example_of(guide), finish_reason=FinishReason.LENGTH), asked, answer="a"
+            Completion(token_ids=(1,), text=example_of(guide), finish_reason=FinishReason.LENGTH),
+            value_type,
+            answer="a",
         ).status
         is ValueStatus.INVALID
     )
 
 
-@pytest.mark.parametrize("asked", [each for each in TYPES if each.not_stated])
-def test_not_stated_is_a_value_of_every_type(asked: ValueType) -> None:
-    guide = guide_of(asked)
+@pytest.mark.parametrize("value_type", [each for each in TYPES if each.not_stated])
+def test_not_stated_is_a_value_of_every_type(value_type: ValueType) -> None:
+    guide = guide_of(value_type)
     assert guide is not None
     texts = {GuideKind.CHOICE: guide.choices[-1:], GuideKind.REGEX: ["not stated"], GuideKind.JSON: ["null"]}
     for text in texts[guide.kind]:
         assert guide.allows(text)
-        assert value(text, asked) == Value(status=ValueStatus.NOT_STATED)
+        assert value(text, value_type) == Value(status=ValueStatus.NOT_STATED)
 
 
 def test_values_have_their_type() -> None:
@@ -237,13 +239,13 @@ def test_digits_of_a_small_menu_are_one_token_in_tokenisers_that_split_numbers_i
     assert len(Tokenizer(str(tmp_path)).encode("17")) == 2  # digit by digit
 
 
-@pytest.mark.parametrize("asked", TYPES)
-def test_budget_holds_what_may_be_written_and_an_end(asked: ValueType) -> None:
-    guide = guide_of(asked)
+@pytest.mark.parametrize("value_type", TYPES)
+def test_budget_holds_what_may_be_written_and_an_end(value_type: ValueType) -> None:
+    guide = guide_of(value_type)
     assert guide is not None
     if guide.kind is GuideKind.CHOICE:
-        assert max(map(len, guide.choices)) < budget_of(asked, json_tokens=1)
-    assert re.search(r"\bor\b|=|JSON", form_of(asked))
+        assert max(map(len, guide.choices)) < budget_of(value_type, json_tokens=1)
+    assert re.search(r"\bor\b|=|JSON", form_of(value_type))
 
 
 def test_labels_budget_holds_the_longest_list() -> None:
@@ -299,9 +301,9 @@ def test_typed_equality(one: str, other: str, *, same: bool) -> None:
 
 
 def test_identity_differs_with_all_that_is_asked() -> None:
-    identities = [json.dumps(asked.identity()) for asked in TYPES]
+    identities = [json.dumps(value_type.identity()) for value_type in TYPES]
     assert len(set(identities)) == len(identities)
-    assert value_type(None) is None
-    assert value_type("number", unit=" EUR ") == Number(unit="EUR")
-    assert value_type("json", schema=SCHEMA, not_stated=False) == Json(SCHEMA, not_stated=False)
+    assert parse_value_type(None) is None
+    assert parse_value_type("number", unit=" EUR ") == Number(unit="EUR")
+    assert parse_value_type("json", schema=SCHEMA, not_stated=False) == Json(SCHEMA, not_stated=False)
     assert set(AnswerType) == {each.type for each in TYPES}
