@@ -20,7 +20,7 @@ MAX_STRING_CHARS = 300
 MAX_STRINGS = 8
 """Most strings of one answer that are looked for."""
 QUOTED = re.compile(r"[\"“„«「『]([^\"“”„«»「」『』\n]{2,200})[\"”“»」』]")
-NUMBER = re.compile(r"\d[\d.,:/-]*\d")
+NUMBER_RUN = re.compile(r"\d[\d.,:/-]*\d")
 
 
 class Alignment(StrEnum):
@@ -54,7 +54,7 @@ def answer_strings(answer: str) -> list[str]:
     """The strings of an answer that its text can be expected to hold: all of a short one, its quotes and numbers."""
     whole = answer.strip()
     found = [whole] if whole and len(whole) <= MAX_STRING_CHARS else []
-    found += [match[1].strip() for match in QUOTED.finditer(answer)] + NUMBER.findall(answer)
+    found += [match[1].strip() for match in QUOTED.finditer(answer)] + NUMBER_RUN.findall(answer)
     return [string for string in dict.fromkeys(found) if string][:MAX_STRINGS]
 
 

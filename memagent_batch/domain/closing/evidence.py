@@ -21,7 +21,7 @@ NUMBERING_TOKENS = 8
 """Tokens that number and line end of a sentence take, at most."""
 ANSWER_WEIGHT = 4
 """How much more a word of the memory counts that the answer has too, when chunks are chosen."""
-NONE = "none"
+NO_SENTENCE = "none"
 """What the model writes where no sentence bears the answer."""
 
 
@@ -178,7 +178,7 @@ def choose_candidates(
 def evidence_guide(num_sentences: int) -> Guide:
     """What an evidence turn may write: up to five numbers of sentences that are shown, the best first, or `none`."""
     one = number_regex(num_sentences)
-    return matching(f"({NONE}|{one}(, {one}){{0,{min(MAX_CHOSEN, num_sentences) - 1}}})")
+    return matching(f"({NO_SENTENCE}|{one}(, {one}){{0,{min(MAX_CHOSEN, num_sentences) - 1}}})")
 
 
 def evidence_of(text: str, candidates: Sequence[Candidate]) -> tuple[Evidence, ...]:
@@ -189,7 +189,7 @@ def evidence_of(text: str, candidates: Sequence[Candidate]) -> tuple[Evidence, .
     """
     if not evidence_guide(max(1, len(candidates))).allows(text) or not candidates:
         raise ValueError(f"evidence {text!r} is no list of sentence numbers up to {len(candidates)}")
-    numbers = [] if text == NONE else list(dict.fromkeys(map(int, text.split(", "))))
+    numbers = [] if text == NO_SENTENCE else list(dict.fromkeys(map(int, text.split(", "))))
     chosen = [candidates[number - 1] for number in numbers]
     return tuple(Evidence(rank=rank, sentence=sentence) for rank, sentence in enumerate(chosen, start=1))
 

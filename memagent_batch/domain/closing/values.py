@@ -24,7 +24,7 @@ NONE = "none"
 ORDERED_LABELS = 30
 """Most labels whose numbers are held to their order, so that none can be written twice; the expression grows with the
 square of their number."""
-MAX_CHOSEN = 16
+MAX_UNORDERED_LABELS = 16
 """Most labels that are chosen of more than these."""
 NUMBER = r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,9})?"
 """A JSON number that a double holds, without an exponent."""
@@ -142,7 +142,7 @@ def budget_of(value_type: ValueType, *, json_tokens: int) -> int:
         case AnswerType.JSON:
             return json_tokens
         case AnswerType.LABELS:
-            return SHORT_TOKENS + LABEL_TOKENS * min(len(value_type.labels), max(ORDERED_LABELS, MAX_CHOSEN))
+            return SHORT_TOKENS + LABEL_TOKENS * min(len(value_type.labels), max(ORDERED_LABELS, MAX_UNORDERED_LABELS))
     return SHORT_TOKENS
 
 
@@ -227,7 +227,7 @@ def _subsets(numbers: Mapping[str, str]) -> str:
     names = list(numbers)
     if len(names) > ORDERED_LABELS:
         one = number_regex(len(names))
-        return f"{one}(, {one}){{0,{MAX_CHOSEN - 1}}}"
+        return f"{one}(, {one}){{0,{MAX_UNORDERED_LABELS - 1}}}"
     return "|".join(
         name + "".join(f"(, {later})?" for later in names[place:]) for place, name in enumerate(names, start=1)
     )
