@@ -16,7 +16,7 @@ from memagent_batch.prompts.official import OfficialImport, import_official
 SUBCOMMANDS = {
     "list": "lists the built-in prompt sets: name, version, answer forms, hash",
     "show": "shows the texts of a prompt set, with its hash",
-    "import": "makes a prompt set file from a Python file of the official MemAgent code",
+    "import": "makes a prompt set file from a Python file of the official code of MemAgent or PI-Mem",
 }
 MANUALS = {
     "list": Manual(
@@ -33,9 +33,9 @@ MANUALS = {
     ),
     "import": Manual(
         command="memagent prompts import",
-        about="Makes a prompt set file from a Python file of the official MemAgent code.\n\n"
+        about="Makes a prompt set file from a Python file of the official code of MemAgent or PI-Mem.\n\n"
         "The file is parsed and never run. Published texts are known by their hash, others by the constants TEMPLATE\n"
-        "and TEMPLATE_FINAL or TEMPLATE_FINAL_BOXED.",
+        "and TEMPLATE_FINAL or TEMPLATE_FINAL_BOXED (PI-Mem: TEMPLATE_CHUNK, TEMPLATE_MERGE and TEMPLATE_FINAL_BOXED).",
         examples=(
             "memagent prompts import MemAgent/quickstart.py",
             "memagent prompts import MemAgent/quickstart.py --output official.json --name official",
@@ -100,6 +100,7 @@ def show_prompts(name_or_path: str) -> str:
     texts = [("first memory", prompts.first_memory), ("update", prompts.update)]
     texts += [(f"answer, form {form}", text) for form, text in sorted(prompts.answers.items())]
     texts += [(f"direct, form {form}", text) for form, text in sorted(prompts.direct.items())]
+    texts += [("merge", prompts.merge)] if prompts.merge else []
     texts += [("word that keeps the memory", prompts.keep_word)] if prompts.keep_word else []
     return "\n".join([_summary(prompts), *(f"\n--- {title} ---\n{text}" for title, text in texts)])
 

@@ -72,6 +72,15 @@ class Speculation(StrEnum):
     """What followed the same words earlier in the prompt; a new memory is mostly a copy of the last."""
 
 
+class Reread(StrEnum):
+    """Chunks that a round of policy `parallel` after the first reads again."""
+
+    ALL = "all"
+    """Every chunk."""
+    NOMINATED = "nominated"
+    """Chunks that had a note in an earlier round, and those that BM25 ranks nearest to the question and the memory."""
+
+
 class OnBadFile(StrEnum):
     """What becomes of a file that can't be read: malformed, or with an ending that is not known."""
 
@@ -102,9 +111,10 @@ class PolicyConfig(Section):
 
     kind: Text = "overwrite"
     """The policy: `overwrite` writes the memory again after each chunk; `gated` keeps it with a word where a chunk says
-    nothing new; `shared` keeps one memory for a whole question list; `truncate` (head and tail of the document) and
-    `retrieve` (the passages nearest to the question by BM25) answer from one prompt, to compare with. Or one of yours:
-    the name that an installed package gives it, or package.module:Class (with --allow-code)."""
+    nothing new; `parallel` reads all chunks side by side and merges their notes; `shared` keeps one memory for a whole
+    question list; `truncate` (head and tail of the document) and `retrieve` (the passages nearest to the question by
+    BM25) answer from one prompt, to compare with. Or one of yours: the name that an installed package gives it, or
+    package.module:Class (with --allow-code)."""
     chunk_tokens: Count = 5000
     """Tokens of a chunk: all that one prompt shows of the document; by default fewer where the window is short."""
     overlap_tokens: Annotated[int, Field(ge=0)] = 0
@@ -117,6 +127,11 @@ class PolicyConfig(Section):
     """Budget of the memory, tokens; a memory cut there is counted in `memory_truncations`."""
     answer_tokens: Count = 1024
     """Budget of the answer, tokens; an answer cut there has finish_reason `length`."""
+    rounds: Count = 3
+    """Most rounds over the chunks, for `parallel`."""
+    reread: Reread = Reread.ALL
+    """Chunks that a round after the first reads again, for `parallel`: `all`, or `nominated` (those that had a note,
+    and the nearest others by BM25)."""
     knobs: dict[str, Any] = Field(default_factory=dict)
     """Knobs of a policy of yours, beside those above that it has too."""
 

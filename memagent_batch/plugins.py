@@ -84,6 +84,7 @@ POLICIES = Seam(
     built_in={
         "overwrite": "memagent_batch.policies.overwrite:OverwritePolicy",
         "gated": "memagent_batch.policies.gated:GatedPolicy",
+        "parallel": "memagent_batch.policies.parallel:ParallelPolicy",
         "shared": "memagent_batch.policies.shared:SharedPolicy",
         "truncate": "memagent_batch.policies.truncate:TruncatePolicy",
         "retrieve": "memagent_batch.policies.retrieve:RetrievePolicy",

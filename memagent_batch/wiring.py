@@ -25,9 +25,6 @@ TINY_MODEL = Path(__file__).parent / "models" / "tiny"
 SHIPPED_MODELS = {"tiny": TINY_MODEL}
 """The policies that come with the project, by the names that `model` takes."""
 
-GATED = "gated"
-"""The prompt set whose `keep_word` the policy of that name needs."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderIdentity:
@@ -60,14 +57,15 @@ def make_prompt_set(agent: AgentConfig) -> PromptSet:
     Raises:
         PromptSetError: there is none, or it is not one for the policy.
     """
-    default = str(policy_class(agent.policy.kind).prompt_set)
-    gated = default == GATED
-    prompts = load_prompt_set(agent.prompt_set or default)
-    if gated != bool(prompts.keep_word):
-        raise PromptSetError(
-            f"prompt_set: {prompts.name!r} has {'no' if gated else 'a'} keep_word, and policy.kind is "
-            f"{agent.policy.kind!r}; a set with one belongs to the policy 'gated', and only there"
-        )
+    default = load_prompt_set(str(policy_class(agent.policy.kind).prompt_set))
+    prompts = load_prompt_set(agent.prompt_set) if agent.prompt_set else default
+    for part in ("keep_word", "merge"):
+        needed, there = bool(getattr(default, part)), bool(getattr(prompts, part))
+        if needed != there:
+            raise PromptSetError(
+                f"prompt_set: {prompts.name!r} has {'a' if there else 'no'} {part}, and policy.kind is "
+                f"{agent.policy.kind!r}; it needs a set {'with' if needed else 'without'} one, such as {default.name!r}"
+            )
     return prompts
 
 

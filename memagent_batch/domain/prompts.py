@@ -25,6 +25,8 @@ class Slot(StrEnum):
     """The memory as it stands."""
     CHUNK = "chunk"
     """The chunk at hand."""
+    NOTES = "notes"
+    """Notes of several chunks, in document order, each under the numbers of its sections."""
     ANSWER = "answer"
     """The answer, in a closing turn."""
     FORM = "form"
@@ -44,11 +46,12 @@ class AnswerForm(StrEnum):
     """The answer follows the words "the answer is"."""
 
 
-READING_SLOTS = (Slot.QUESTION, Slot.MEMORY, Slot.CHUNK)
+READING_SLOTS = (Slot.QUESTION, Slot.MEMORY, Slot.CHUNK, Slot.NOTES)
 """What the texts of a prompt set may leave open."""
 UPDATE_SLOTS = frozenset({Slot.QUESTION, Slot.MEMORY, Slot.CHUNK})
 ANSWER_SLOTS = frozenset({Slot.QUESTION, Slot.MEMORY})
 DIRECT_SLOTS = frozenset({Slot.QUESTION, Slot.CHUNK})
+MERGE_SLOTS = frozenset({Slot.QUESTION, Slot.MEMORY, Slot.NOTES})
 
 DIRECT_TEXTS: Mapping[AnswerForm, str] = {
     AnswerForm.BOXED: (
@@ -99,6 +102,9 @@ class PromptSet:
     """Text of a `direct` turn for each form; each holds question and chunk."""
     keep_word: str = ""
     """What the model writes in an `update` turn to keep its memory as it is; empty where it always writes a new one."""
+    merge: str = ""
+    """Text of a `merge` turn; holds question and notes, and the memory where it has a place of its own; else the memory
+    stands before the notes. Empty where no policy of the set merges notes."""
     note: str = ""
     """Where the texts come from, and which checkpoints expect them. Not hashed."""
 
@@ -111,7 +117,11 @@ class PromptSet:
             require_slots(text, ANSWER_SLOTS, place=f"prompt set {self.name!r}, answer text {form.value!r}")
         for form, text in self.direct.items():
             require_slots(text, DIRECT_SLOTS, place=f"prompt set {self.name!r}, direct text {form.value!r}")
-        texts = [self.name, self.version, self.first_memory, self.update, self.keep_word, self.note]
+        if self.merge:
+            shows_memory = Slot.MEMORY in split_slots(self.merge)
+            slots = MERGE_SLOTS if shows_memory else MERGE_SLOTS - {Slot.MEMORY}
+            require_slots(self.merge, slots, place=f"prompt set {self.name!r}, merge text")
+        texts = [self.name, self.version, self.first_memory, self.update, self.keep_word, self.merge, self.note]
         texts += [*self.answers.values(), *self.direct.values()]
         if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
             raise PromptSetError(f"prompt set {self.name!r} holds a lone surrogate, which is not valid Unicode")
@@ -121,6 +131,7 @@ class PromptSet:
         """Hash of name, version and every text, as 64 hex digits."""
         forms = [sorted(self.answers.items()), sorted(self.direct.items())]
         texts = [self.name, self.version, self.first_memory, self.update, self.keep_word, *forms]
+        texts += [self.merge] if self.merge else []
         return hashlib.sha256(json.dumps(texts, ensure_ascii=True).encode()).hexdigest()
 
     def answer_text(self, form: AnswerForm) -> str:
@@ -237,6 +248,8 @@ class PromptTokens:
     """Tokenises what a reasoning model says after a thought; nothing else that a model writes is tokenised again."""
     decode: Decode
     """Text of a document's tokens, for policies that look at words."""
+    merge: TokenTemplate = TokenTemplate(pieces=())
+    """The `merge` turn; empty where the set has no text for it."""
     gap: tuple[int, ...] = ()
     """What stands between two parts of a document in one prompt."""
     keep_word: str = ""
@@ -267,12 +280,17 @@ def new_memory(text: str, *, keep_word: str, opens_thought: bool) -> str | None:
 
     Args:
         text: text of the completion.
-        keep_word: the word that keeps the memory; empty where there is none.
+        keep_word: the word or tag that keeps the memory; empty where there is none.
         opens_thought: whether the prompt ended inside a thought.
     """
     written = after_thoughts(text, opens_thought=opens_thought)
     if written is None or not written.strip():
         return None
-    if keep_word and written.strip(QUOTES).casefold() == keep_word.casefold():
-        return None
-    return written
+    return None if keep_word and _keeps(written, keep_word=keep_word) else written
+
+
+def _keeps(written: str, *, keep_word: str) -> bool:
+    """Whether a model wrote the word that keeps its memory; a tag may stand anywhere, a word stands alone."""
+    if keep_word.startswith("<"):
+        return keep_word.casefold() in written.casefold()
+    return written.strip(QUOTES).casefold() == keep_word.casefold()

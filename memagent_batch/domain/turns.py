@@ -11,6 +11,10 @@ UPDATE = "update"
 """Kind of the turn that writes a new memory from question, memory and chunk."""
 ANSWER = "answer"
 """Kind of the turn that answers the question from the memory."""
+READ = "read"
+"""Kind of the turn that notes what one chunk says, beside those of the other chunks."""
+MERGE = "merge"
+"""Kind of the turn that merges notes into the memory."""
 DIRECT = "direct"
 """Kind of the turn that answers the question from parts of the document, without a memory."""
 
@@ -49,6 +53,8 @@ class Prompt:
     """The chunk that the prompt shows, if it shows one."""
     writes_memory: bool = False
     """Whether the completion becomes the memory, so that one that is cut at its budget counts as a cut memory."""
+    writes_note: bool = False
+    """Whether the completion is a note that a later turn merges into the memory; one that is cut counts as well."""
     scope: Scope = Scope.QUESTION
     """Which readings the turn belongs to."""
     shown: Sequence[tuple[int, int]] = ()

@@ -85,4 +85,4 @@ class SimulatedEngine:
         if prompt.guide is not None:
             text = example_of(prompt.guide)
             return self._tokenizer.encode(text), text
-        return self._memory if prompt.writes_memory else self._answer
+        return self._memory if prompt.writes_memory or prompt.writes_note else self._answer

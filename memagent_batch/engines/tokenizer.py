@@ -162,6 +162,7 @@ class Tokenizer:
             update=self._template(prompts.update, values),
             answer=self._template(prompts.answer_text(answer_form), values),
             direct=self._template(prompts.direct_text(answer_form), values),
+            merge=self._template(prompts.merge, values) if prompts.merge else TokenTemplate(pieces=()),
             first_memory=Memory(token_ids=self.encode(prompts.first_memory), text=prompts.first_memory),
             control_token_ids=self._control,
             encode=PlainText(model=self.model),

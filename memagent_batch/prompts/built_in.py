@@ -72,5 +72,44 @@ SECTION_FIRST_PROMPTS = PromptSet(
     note="The project's own wording, for any instruct model; the prefix cache serves a section to all questions.",
 )
 
-BUILT_IN_PROMPTS = {prompts.name: prompts for prompts in (DEFAULT_PROMPTS, GATED_PROMPTS, SECTION_FIRST_PROMPTS)}
+PARALLEL_PROMPTS = PromptSet(
+    name="parallel",
+    version="1",
+    first_memory=DEFAULT_PROMPTS.first_memory,
+    update=(
+        "Below is one section of a long document, then a question, and the memory: what other sections say about "
+        "it.\n\n"
+        "<section>\n{chunk}\n</section>\n\n"
+        "<question>\n{question}\n</question>\n\n"
+        "<memory>\n{memory}\n</memory>\n\n"
+        "If this section says nothing about the question that the memory does not hold, write only the word none. Else "
+        "note what it says.\n\n"
+        "none, or the note:"
+    ),
+    merge=(
+        "You have read a long document section by section. You see a question, your memory, and notes of its "
+        "sections, in the order of the document. Write one memory: everything in the old one and in the notes that "
+        "helps to answer the question. What you leave out is forgotten.\n\n"
+        "<question>\n{question}\n</question>\n\n"
+        "<memory>\n{memory}\n</memory>\n\n"
+        "<notes>\n{notes}\n</notes>\n\n"
+        "The new memory:"
+    ),
+    answers=DEFAULT_PROMPTS.answers,
+    keep_word="none",
+    note=(
+        "The project's own wording, for any instruct model; sections are read side by side. The section comes first, "
+        "so that further rounds and questions find it in the prefix cache."
+    ),
+)
+
+BUILT_IN_PROMPTS = {
+    prompts.name: prompts
+    for prompts in (
+        DEFAULT_PROMPTS,
+        GATED_PROMPTS,
+        SECTION_FIRST_PROMPTS,
+        PARALLEL_PROMPTS,
+    )
+}
 """Prompt sets that need no file, by name."""

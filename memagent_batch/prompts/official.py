@@ -6,7 +6,7 @@ never by running it, and are checked against the hashes of the published ones.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -32,43 +32,102 @@ class OfficialText(StrEnum):
     """The turn that writes the next memory."""
     BOXED = "boxed answer"
     r"""The answer turn that asks for `\boxed{...}`."""
+    MERGE = "merge"
+    """The turn that makes one memory of the notes of several chunks."""
     SENTENCE = "sentence answer"
     """The answer turn that asks for "the answer is"."""
     FIRST_MEMORY = "first memory"
     """The memory before the first chunk."""
 
 
-PUBLISHED_SHA256: Mapping[OfficialText, str] = {
-    OfficialText.UPDATE: "49fa58187bb7d23e58b08ed1a15732c71008196a1f633be2b4a3be507ee366b3",
-    OfficialText.BOXED: "ac0d288bd6ca474b7061bab361aafa585425bc81faf19cfcf29d30749e44990c",
-    OfficialText.SENTENCE: "76c0395b111bb18000345701c14ceaafc8a9776fb76577676df0c15274d1235e",
-    OfficialText.FIRST_MEMORY: "1dd86650b232de2f2d2cb11bab363c49d658e706f1accecb39f7b3e7c1272608",
-}
-"""SHA-256 of the published texts in UTF-8, as the constants stand, with their own slots and doubled braces."""
+PUBLISHED_FIRST_MEMORY = "No previous memory"
+"""First memory of the published agents; their code does not always hold it as a constant."""
 
-CHECKPOINTS = ("RL-MemoryAgent-7B", "RL-MemoryAgent-14B")
-"""Checkpoints that were trained on update, boxed answer and first memory. The official evaluator alone uses the
-sentence answer; the trainer showed the boxed one as the constant stands, its braces doubled."""
+FIRST_MEMORY_SHA256 = "1dd86650b232de2f2d2cb11bab363c49d658e706f1accecb39f7b3e7c1272608"
 
 BOX = "\\boxed"
 """Stands in every text that asks for a boxed answer."""
 
-CONSTANTS: Mapping[str, OfficialText] = {
-    "TEMPLATE": OfficialText.UPDATE,
-    "TEMPLATE_FINAL": OfficialText.SENTENCE,
-    "TEMPLATE_FINAL_BOXED": OfficialText.BOXED,
-    "NO_MEMORY": OfficialText.FIRST_MEMORY,
-    "NO_PREVIOUS_MEMORY": OfficialText.FIRST_MEMORY,
-    "INITIAL_MEMORY": OfficialText.FIRST_MEMORY,
-    "FIRST_MEMORY": OfficialText.FIRST_MEMORY,
+FIRST_MEMORY_NAMES = ("NO_MEMORY", "NO_PREVIOUS_MEMORY", "INITIAL_MEMORY", "FIRST_MEMORY")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """The texts of one published agent."""
+
+    checkpoints: tuple[str, ...]
+    """Checkpoints that were trained on update, boxed answer, first memory, and merge where there is one."""
+    sha256: Mapping[OfficialText, str]
+    """SHA-256 of the published texts in UTF-8, as the constants stand, with their own slots and doubled braces."""
+    constants: Mapping[str, OfficialText]
+    """Which text a constant holds that is not a published one, which is known by its hash."""
+    keep_word: str = ""
+    """What the model writes to keep its memory; empty where it always writes a new one."""
+
+    def is_in(self, constants: Sequence[StringConstant]) -> bool:
+        """Whether one of the constants is this agent's `update` or `merge` text, by its name or hash."""
+        texts = (OfficialText.UPDATE, OfficialText.MERGE)
+        hashes = {self.sha256[text] for text in texts if text in self.sha256}
+        return any(constant.sha256 in hashes or self.constants.get(constant.name) in texts for constant in constants)
+
+    def name_of(self, text: OfficialText) -> str:
+        """The constant that holds a text in the agent's own code."""
+        return next(name for name, held in self.constants.items() if held is text)
+
+
+MEMAGENT = Publication(
+    checkpoints=("RL-MemoryAgent-7B", "RL-MemoryAgent-14B"),
+    sha256={
+        OfficialText.UPDATE: "49fa58187bb7d23e58b08ed1a15732c71008196a1f633be2b4a3be507ee366b3",
+        OfficialText.BOXED: "ac0d288bd6ca474b7061bab361aafa585425bc81faf19cfcf29d30749e44990c",
+        OfficialText.SENTENCE: "76c0395b111bb18000345701c14ceaafc8a9776fb76577676df0c15274d1235e",
+        OfficialText.FIRST_MEMORY: FIRST_MEMORY_SHA256,
+    },
+    constants={
+        "TEMPLATE": OfficialText.UPDATE,
+        "TEMPLATE_FINAL": OfficialText.SENTENCE,
+        "TEMPLATE_FINAL_BOXED": OfficialText.BOXED,
+        **dict.fromkeys(FIRST_MEMORY_NAMES, OfficialText.FIRST_MEMORY),
+    },
+)
+"""For policy `overwrite`. The official evaluator alone uses the sentence answer; the trainer showed the boxed one as
+the constant stands, its braces doubled."""
+
+PI_MEM = Publication(
+    checkpoints=("PI-Mem-7B", "PI-Mem-35B-A3B"),
+    sha256={
+        OfficialText.UPDATE: "c2cc096659d3563ba08c252da660b88eb22ff9cf6ebc6395a39cecb721d606a9",
+        OfficialText.MERGE: "91697fc85f281fc472a14c571fa7cad89e67af8c1d3885bcf0ab350705358efc",
+        OfficialText.BOXED: "07cf6917341da39284bb3162950fd25d28901e3b7e3f44c05c478d41539059c5",
+        OfficialText.FIRST_MEMORY: FIRST_MEMORY_SHA256,
+    },
+    constants={
+        "TEMPLATE_CHUNK": OfficialText.UPDATE,
+        "TEMPLATE_MERGE": OfficialText.MERGE,
+        "TEMPLATE_FINAL_BOXED": OfficialText.BOXED,
+        **dict.fromkeys(FIRST_MEMORY_NAMES, OfficialText.FIRST_MEMORY),
+    },
+    keep_word="<check>no</check>",
+)
+"""For policy `parallel`."""
+
+PUBLICATIONS = (MEMAGENT, PI_MEM)
+
+OFFICIAL_SLOTS: Mapping[str, Slot] = {
+    "prompt": Slot.QUESTION,
+    "memory": Slot.MEMORY,
+    "chunk": Slot.CHUNK,
+    "memories": Slot.NOTES,
 }
-"""Which text a constant of the official code holds that is not a published one, which is known by its hash."""
-
-PUBLISHED_FIRST_MEMORY = "No previous memory"
-"""First memory of the published agent; its code does not always hold it as a constant."""
-
-OFFICIAL_SLOTS: Mapping[str, Slot] = {"prompt": Slot.QUESTION, "memory": Slot.MEMORY, "chunk": Slot.CHUNK}
 """What the official slots are called here."""
+
+SLOTS: Mapping[OfficialText, frozenset[Slot]] = {
+    OfficialText.UPDATE: UPDATE_SLOTS,
+    OfficialText.MERGE: frozenset({Slot.QUESTION, Slot.NOTES}),
+    OfficialText.BOXED: ANSWER_SLOTS,
+    OfficialText.SENTENCE: ANSWER_SLOTS,
+}
+"""The slots of each text."""
 
 ANSWER_TEXTS: Mapping[AnswerForm, OfficialText] = {
     AnswerForm.BOXED: OfficialText.BOXED,
@@ -110,44 +169,52 @@ class OfficialImport:
 
 
 def import_official(
-    path: Path, *, name: str | None = None, published: Mapping[OfficialText, str] = PUBLISHED_SHA256
+    path: Path, *, name: str | None = None, publications: Sequence[Publication] = PUBLICATIONS
 ) -> OfficialImport:
     """Makes a prompt set from the constants of a Python file, which is parsed and never run.
 
     Args:
         path: the Python file.
         name: name of the prompt set; the file's own name without ending where it is not given.
-        published: SHA-256 of each published text, 64 hex digits.
+        publications: the published agents; a file that holds the texts of none is taken for the first one's.
 
     Raises:
         PromptSetError: no UTF-8 file, no Python, a constant is missing or not a plain string, or a text lacks a slot.
     """
-    constants = _texts_of(path, published=published)
-    _require_texts(constants, path=path)
+    published, constants = _texts_of(path, publications=publications)
+    _require_texts(constants, published=published, path=path)
     texts = {text: _own_slots(text, constant, path=path) for text, constant in constants.items()}
     checks = tuple(_check(text, constants[text], published=published) for text in OfficialText if text in constants)
     answers = {form: texts[text] for form, text in ANSWER_TEXTS.items() if text in texts}
     if any(check.is_published for check in checks if check.text is OfficialText.BOXED):
         answers[AnswerForm.BOXED_AS_TRAINED] = _as_trained(answers[AnswerForm.BOXED])
     is_trained = AnswerForm.BOXED_AS_TRAINED in answers and all(check.is_published for check in checks)
-    checkpoints = CHECKPOINTS if is_trained else ()
+    checkpoints = published.checkpoints if is_trained else ()
     prompts = PromptSet(
         name=name or path.stem,
         version=_version([*texts.items(), *answers.items()]),
         first_memory=texts[OfficialText.FIRST_MEMORY],
         update=texts[OfficialText.UPDATE],
         answers=answers,
+        keep_word=published.keep_word,
+        merge=texts.get(OfficialText.MERGE, ""),
         note=_note(checks, checkpoints, path=path),
     )
     return OfficialImport(prompts=prompts, checks=checks, checkpoints=checkpoints)
 
 
-def _texts_of(path: Path, *, published: Mapping[OfficialText, str]) -> dict[OfficialText, StringConstant]:
+def _texts_of(
+    path: Path, *, publications: Sequence[Publication]
+) -> tuple[Publication, dict[OfficialText, StringConstant]]:
+    """The agent whose code it is, and its texts."""
     file = PythonFile(path)
-    by_hash = {sha256: text for text, sha256 in published.items()}
+    names = {name for publication in publications for name in publication.constants}
+    constants = file.constants(names=names)
+    published = next((each for each in publications if each.is_in(constants)), publications[0])
+    by_hash = {sha256: text for text, sha256 in published.sha256.items()}
     found: dict[OfficialText, StringConstant] = {}
-    for constant in file.constants(names=CONSTANTS.keys()):
-        text = by_hash.get(constant.sha256) or _text_by_name(constant)
+    for constant in constants:
+        text = by_hash.get(constant.sha256) or _text_by_name(constant, published=published)
         if text is None:
             continue
         if text in found and found[text].value != constant.value:
@@ -155,27 +222,29 @@ def _texts_of(path: Path, *, published: Mapping[OfficialText, str]) -> dict[Offi
                 f"{path}: {found[text].place}, and {constant.place}, are two texts for the {text}; leave one of them"
             )
         found.setdefault(text, constant)
-    file.require_whole(CONSTANTS.keys() | {constant.name for constant in found.values()})
+    file.require_whole(published.constants.keys() | {constant.name for constant in found.values()})
     default = StringConstant(
         name="", value=PUBLISHED_FIRST_MEMORY, place="not in the file; the published words are taken"
     )
     found.setdefault(OfficialText.FIRST_MEMORY, default)
-    return found
+    return published, found
 
 
-def _text_by_name(constant: StringConstant) -> OfficialText | None:
+def _text_by_name(constant: StringConstant, *, published: Publication) -> OfficialText | None:
     """Which text a constant holds that is none of the published ones."""
-    text = CONSTANTS.get(constant.name)
+    text = published.constants.get(constant.name)
     return OfficialText.BOXED if text is OfficialText.SENTENCE and BOX in constant.value else text
 
 
-def _require_texts(constants: Mapping[OfficialText, StringConstant], *, path: Path) -> None:
-    if OfficialText.UPDATE not in constants:
-        raise PromptSetError(f"{path} has no constant TEMPLATE at its top level, the text of an update turn")
+def _require_texts(constants: Mapping[OfficialText, StringConstant], *, published: Publication, path: Path) -> None:
+    for text in (OfficialText.UPDATE, OfficialText.MERGE):
+        if text in published.sha256 and text not in constants:
+            name = published.name_of(text)
+            raise PromptSetError(f"{path} has no constant {name} at its top level, the text of the {text} turn")
     if not any(text in constants for text in ANSWER_TEXTS.values()):
-        raise PromptSetError(
-            f"{path} has neither TEMPLATE_FINAL nor TEMPLATE_FINAL_BOXED at its top level, the text of the answer turn"
-        )
+        answers = [name for name, text in published.constants.items() if text in ANSWER_TEXTS.values()]
+        names = f"neither {' nor '.join(answers)}" if len(answers) > 1 else f"no {answers[0]}"
+        raise PromptSetError(f"{path} has {names} at its top level, the text of the answer turn")
 
 
 def _own_slots(text: OfficialText, constant: StringConstant, *, path: Path) -> str:
@@ -185,7 +254,7 @@ def _own_slots(text: OfficialText, constant: StringConstant, *, path: Path) -> s
     place = f"{path}, {constant.place}"
     own = "".join(_own_piece(*piece, place=place) for piece in _pieces(constant.value, place=place))
     names = {slot: name for name, slot in OFFICIAL_SLOTS.items()}
-    slots = UPDATE_SLOTS if text is OfficialText.UPDATE else ANSWER_SLOTS
+    slots = SLOTS[text]
     missing = sorted(f"{{{names[slot]}}}" for slot in slots if f"{{{slot}}}" not in own)
     if missing:
         raise PromptSetError(f"{place}: the text lacks the slot {', '.join(missing)}")
@@ -214,8 +283,8 @@ def _own_piece(literal: str, name: str | None, spec: str | None, conversion: str
     return f"{fixed}{{{OFFICIAL_SLOTS[name]}}}"
 
 
-def _check(text: OfficialText, constant: StringConstant, *, published: Mapping[OfficialText, str]) -> TextCheck:
-    is_published = constant.sha256 == published.get(text)
+def _check(text: OfficialText, constant: StringConstant, *, published: Publication) -> TextCheck:
+    is_published = constant.sha256 == published.sha256.get(text)
     return TextCheck(text=text, source=constant.place, sha256=constant.sha256, is_published=is_published)
 
 

@@ -129,11 +129,11 @@ class Tracer:
         """Takes a turn; closing turns say nothing of the memory."""
         if prompt.fingerprint is not None:
             return
-        memory = None
-        if prompt.writes_memory:
+        written = None
+        if prompt.writes_memory or prompt.writes_note:
             prompts = self._prompts
-            memory = new_memory(completion.text, keep_word=prompts.keep_word, opens_thought=prompts.opens_thought)
-        self.trace = self.trace.after(prompt, memory=memory)
+            written = new_memory(completion.text, keep_word=prompts.keep_word, opens_thought=prompts.opens_thought)
+        self.trace = self.trace.after(prompt, written=written)
 
 
 async def ask_closing_turns(reading: FinishedReading, *, closing: ClosingTurns, turns: Turns) -> ClosingResult:

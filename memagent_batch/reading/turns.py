@@ -34,11 +34,11 @@ class TurnCounts:
     engine_seconds: float = 0.0
     """Time inside the engine, summed over turns."""
     memory_truncations: int = 0
-    """Turns that write the memory and were cut at their budget; turns of a list always among them."""
+    """Turns that write the memory or a note and were cut at their budget; turns of a list always among them."""
 
     def with_cut(self, prompt: Prompt, completion: Completion) -> "TurnCounts":
         """These counts and a memory that was cut at its budget, if the turn wrote one."""
-        cut = prompt.writes_memory and completion.finish_reason is FinishReason.LENGTH
+        cut = (prompt.writes_memory or prompt.writes_note) and completion.finish_reason is FinishReason.LENGTH
         return replace(self, memory_truncations=self.memory_truncations + cut)
 
     def with_turn(self, completion: Completion) -> "TurnCounts":

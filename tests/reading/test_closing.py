@@ -73,8 +73,10 @@ class Scripted(ReplayOnly):
     def _text(self, prompt: Prompt, shown: str) -> str:
         knows = FACT in shown
         match prompt.kind:
-            case "update":
+            case "update" | "merge":
                 return FACT if knows else "Nothing noted yet."
+            case "read":
+                return FACT if knows else "none"
             case "answer" | "direct":
                 return "\\boxed{71}" if knows else "\\boxed{unknown}"
             case "evidence":
@@ -226,6 +228,22 @@ async def test_policy_without_a_memory_has_evidence_from_the_parts_that_it_showe
     assert text[evidence.sentence.char_start : evidence.sentence.char_end] == FACT
     assert evidence.sentence.chunk_index is None
     assert 0 < result.coverage < 1
+
+
+async def test_notes_of_chunks_that_were_read_side_by_side_lead_to_the_sentence(
+    closing: ClosingTurns, tiny_tokenizer: Tokenizer
+) -> None:
+    policy = PolicyConfig(
+        kind="parallel", chunk_tokens=200, overlap_tokens=20, memory_tokens=40, answer_tokens=20, question_tokens=40
+    )
+    parallel = make_agent(AgentConfig(model="tiny", policy=policy, window_tokens=2048))
+    engine = Scripted(tiny_tokenizer)
+    result = await closed_by(engine, agent=parallel, closing=closing, tokenizer=tiny_tokenizer)
+    assert {"read", "merge"} <= {prompt.kind for prompt in engine.asked}
+    assert result.evidence is not None
+    (evidence,) = result.evidence
+    assert TEXT[evidence.sentence.char_start : evidence.sentence.char_end] == FACT
+    assert result.coverage == 1.0
 
 
 def cut(text: str) -> Completion:
@@ -381,7 +399,7 @@ async def test_shipped_policy_writes_valid_values_and_numbers_of_sentences_under
     for value_type in types:
         turns = ReadingTurns(engine=engine, address=address_of(text), seed=0)
         trace = Trace().after(
-            Prompt(path="direct", kind="direct", token_ids=[1], max_tokens=1, shown=[(0, 1000)]), memory=None
+            Prompt(path="direct", kind="direct", token_ids=[1], max_tokens=1, shown=[(0, 1000)]), written=None
         )
         reading = FinishedReading(
             document=tiny_tokenizer.document(text),

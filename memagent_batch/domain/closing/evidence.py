@@ -44,35 +44,47 @@ class Trace:
     seen: Mapping[str, Source | None] = field(default_factory=dict)
     """Words of the memory as it stands, and the chunk at which each came into it and stayed; None where it was there
     from the start."""
+    noted: Mapping[str, Source] = field(default_factory=dict)
+    """Words of notes that are no memory yet, each with the first chunk of the document that brought it."""
     shown: tuple[Source, ...] = ()
     """What was shown of the document, in order; neighbours are joined."""
     parts: tuple[Source, ...] = ()
     """What the last turn showed that showed several parts."""
 
-    def after(self, prompt: Prompt, *, memory: str | None) -> "Trace":
-        """The trace after a turn.
+    def after(self, prompt: Prompt, *, written: str | None) -> "Trace":
+        """The trace after a turn; that of turns that run side by side does not depend on which of them ends first.
 
         Args:
             prompt: the turn's prompt.
-            memory: the memory that the turn wrote; None where it left it as it was.
+            written: the memory or note that the turn wrote; None where it wrote none, or left the memory as it was.
         """
         parts = tuple(Source(token_start=start, token_end=end) for start, end in prompt.shown)
         sources = parts
         if prompt.span is not None:
             span = prompt.span
             sources = (Source(token_start=span.token_start, token_end=span.token_end, chunk_index=span.index),)
-        seen = self.seen
-        if memory is not None:
-            source = sources[0] if sources else None
-            seen = {word: self.seen.get(word, source) for word in words_of(memory)}
-        return Trace(seen=seen, shown=_joined(self.shown, sources), parts=parts or self.parts)
+        source = sources[0] if sources else None
+        trace = replace(self, shown=_joined(self.shown, sources), parts=parts or self.parts)
+        if written is None:
+            return trace
+        words = set(words_of(written))
+        if prompt.writes_memory:
+            return replace(trace, seen={word: self._source_of(word, source) for word in words})
+        if source is None:
+            return trace
+        first = {word: min(source, self.noted.get(word, source), key=_start) for word in words}
+        return replace(trace, noted={**self.noted, **first})
+
+    def _source_of(self, word: str, shown: Source | None) -> Source | None:
+        """Where a word of a new memory comes from: the last memory, the chunk that the turn showed, or a note."""
+        return self.seen[word] if word in self.seen else shown or self.noted.get(word)
 
     def coverage(self, num_tokens: int) -> float:
         """Share of a document of this length that was shown, 0 to 1; 1 for an empty one."""
         if num_tokens == 0:
             return 1.0
         covered, end = 0, 0
-        for source in sorted(self.shown, key=lambda source: source.token_start):
+        for source in sorted(self.shown, key=_start):
             covered += max(0, source.token_end - max(end, source.token_start))
             end = max(end, source.token_end)
         return covered / num_tokens
@@ -92,7 +104,7 @@ class Trace:
                 weights[source] += 0 if word in asked else ANSWER_WEIGHT if word in answered else 1
         found = sorted(weights, key=lambda source: (-weights[source], source.token_start))
         telling = [source for source in found if weights[source] > 0] or found
-        return tuple(sorted(telling[:MAX_SOURCES], key=lambda source: source.token_start))
+        return tuple(sorted(telling[:MAX_SOURCES], key=_start))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +204,10 @@ def evidence_of(text: str, candidates: Sequence[Candidate]) -> tuple[Evidence, .
     numbers = [] if text == NO_SENTENCE else list(dict.fromkeys(map(int, text.split(", "))))
     chosen = [candidates[number - 1] for number in numbers]
     return tuple(Evidence(rank=rank, sentence=sentence) for rank, sentence in enumerate(chosen, start=1))
+
+
+def _start(source: Source) -> int:
+    return source.token_start
 
 
 def _candidate(document: Document, sentences: Sentences, index: int, chunk_index: int | None) -> Candidate:

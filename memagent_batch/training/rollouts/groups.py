@@ -4,8 +4,9 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 
 from memagent_batch.config import AgentConfig, RolloutConfig
@@ -35,6 +36,11 @@ class Sample:
     """Its conversations, in the order in which the policy asked."""
     response: str | None = None
     """The last response; None where the sample failed."""
+
+    def add_turn(self, prompt: Prompt, completion: Completion) -> None:
+        """Takes a turn; its prompt at 4 bytes a token, since a group holds the prompts of all its samples at once."""
+        token_ids = cast("Sequence[int]", np.asarray(prompt.token_ids, dtype=np.int32))
+        self.turns.append((replace(prompt, token_ids=token_ids), completion))
 
     @property
     def is_cut(self) -> bool:

@@ -170,7 +170,7 @@ class Projector:
             address=sample.address,
             seed=self._task.job.agent.sampling.seed,
             held=turns,
-            observe=lambda prompt, completion: sample.turns.append((prompt, completion)),
+            observe=sample.add_turn,
         )
         asked = Question(question_id=question["question_id"], text=question["question"])
         reading = asyncio.run(read(document.document, asked, agent=self._agent, turns=replay))

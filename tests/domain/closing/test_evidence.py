@@ -32,13 +32,15 @@ def chunk(index: int, *, size: int = 20, overlap: int = 0) -> ChunkSpan:
 
 
 def update(index: int) -> Prompt:
-    return Prompt(path=f"update/{index}", kind="update", token_ids=[1], max_tokens=1, span=chunk(index))
+    return Prompt(
+        path=f"update/{index}", kind="update", token_ids=[1], max_tokens=1, span=chunk(index), writes_memory=True
+    )
 
 
 def trace_of(*memories: str | None, first: str = "Nothing noted yet.") -> Trace:
     trace = Trace(seen=dict.fromkeys(words_of(first)))
     for index, memory in enumerate(memories):
-        trace = trace.after(update(index), memory=memory)
+        trace = trace.after(update(index), written=memory)
     return trace
 
 
@@ -77,6 +79,24 @@ def test_chunks_with_words_of_the_answer_stay_where_there_are_too_many() -> None
     assert 20 in found
 
 
+@given(st.permutations([(0, None), (2, "the code is 17"), (3, "code 17 and sea"), (1, None)]))
+def test_notes_that_are_written_side_by_side_and_merged_lead_to_their_chunks_in_any_order(
+    notes: list[tuple[int, str | None]],
+) -> None:
+    trace = Trace(seen=dict.fromkeys(words_of("Nothing noted yet.")))
+    for index, note in notes:
+        read = Prompt(
+            path=f"read/1/{index}", kind="read", token_ids=[1], max_tokens=1, span=chunk(index), writes_note=True
+        )
+        trace = trace.after(read, written=note)
+    inner = Prompt(path="merge/1/0/0", kind="merge", token_ids=[1], max_tokens=1, writes_note=True)
+    last = Prompt(path="merge/1/1/0", kind="merge", token_ids=[1], max_tokens=1, writes_memory=True)
+    trace = trace.after(inner, written="the code is 17, near the sea").after(last, written="code 17, near the sea")
+    assert chunks_of(trace) == [2, 3]
+    assert chunks_of(trace.after(last, written="code 17")) == [2]
+    assert trace.coverage(80) == 1.0
+
+
 def test_memory_that_never_changed_has_no_sources_but_a_coverage() -> None:
     trace = trace_of(None, None)
     assert trace.sources(question="q", answer="") == ()
@@ -87,7 +107,7 @@ def test_memory_that_never_changed_has_no_sources_but_a_coverage() -> None:
 
 def test_policy_without_a_memory_has_the_parts_that_it_showed() -> None:
     prompt = Prompt(path="direct", kind="direct", token_ids=[1], max_tokens=1, shown=[(0, 10), (50, 60)])
-    trace = Trace(seen=dict.fromkeys(["nothing"])).after(prompt, memory=None)
+    trace = Trace(seen=dict.fromkeys(["nothing"])).after(prompt, written=None)
     parts = trace.sources(question="q", answer="a")
     assert [(part.token_start, part.token_end, part.chunk_index) for part in parts] == [(0, 10, None), (50, 60, None)]
     assert trace.coverage(100) == 0.2
@@ -98,7 +118,7 @@ def test_coverage_counts_each_token_once(ranges: list[tuple[int, int]]) -> None:
     trace = Trace()
     for start, length in ranges:
         shown = [(start, start + length)]
-        trace = trace.after(Prompt(path="p", kind="k", token_ids=[1], max_tokens=1, shown=shown), memory=None)
+        trace = trace.after(Prompt(path="p", kind="k", token_ids=[1], max_tokens=1, shown=shown), written=None)
     covered = {token for start, length in ranges for token in range(start, start + length)}
     assert trace.coverage(100) == pytest.approx(len(covered) / 100)
 

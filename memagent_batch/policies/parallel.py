@@ -1,0 +1,268 @@
+"""All chunks are read side by side against one memory, their notes are merged, and that is repeated (PI-Mem).
+
+A round reads every chunk against the same memory. A chunk that says nothing new costs a word; the notes of the others
+are merged into the memory, in document order. A document of any length takes as many dependent turns as its rounds and
+the levels of their merges, where `overwrite` takes one for each chunk.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from typing import Any, ClassVar
+
+from memagent_batch.bm25 import Bm25
+from memagent_batch.config import Reread
+from memagent_batch.domain.document import Chunk, Chunks, Document, token_windows
+from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
+from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
+from memagent_batch.domain.turns import ANSWER, MERGE, READ, Prompt, Turns
+from memagent_batch.policies.side_by_side import side_by_side
+
+LABEL_TOKENS = 32
+"""Upper bound of the tokens that name the sections of a note in a `merge` turn, its line breaks included."""
+
+PREVIOUS_MEMORY = "\n[Previous Memory]:\n"
+"""Stands before the memory in a `merge` turn whose text has no place for it, as the published one (PI-Mem)."""
+
+NOMINATED_CHUNKS = 8
+"""Chunks without a note that a further round of `reread: nominated` reads again: those nearest to question and
+memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What one chunk, or the merge of several, said about the question."""
+
+    first: int
+    """Index of the first chunk that it comes from."""
+    last: int
+    """Index of the last one."""
+    token_ids: Sequence[int]
+    """Its text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelPolicy:
+    """`read` turns for all chunks, `merge` turns in a tree, at most `rounds` times; then one `answer` turn."""
+
+    kind: ClassVar[str] = "parallel"
+    prompt_set: ClassVar[str] = "parallel"
+    reads_lists: ClassVar[bool] = False
+
+    chunk_tokens: int
+    """Longest chunk, tokens; also the room for notes in one `merge` turn."""
+    overlap_tokens: int = 0
+    """Tokens that a chunk shares with the one before it."""
+    memory_tokens: int
+    """Budget of the memory and of each note, tokens."""
+    answer_tokens: int
+    """Budget of the answer, tokens."""
+    rounds: int = 3
+    """Most rounds over the chunks."""
+    reread: Reread = Reread.ALL
+    """Chunks that a round after the first reads again."""
+    rank: Callable[[Sequence[Sequence[int]], Sequence[int]], Sequence[float]] | None = field(
+        default=None, metadata={"is_knob": False}
+    )
+    """Scores how near chunks are to a text; BM25 where there is none. It runs beside the event loop."""
+
+    def __post_init__(self) -> None:
+        """Checks the rounds.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if self.rounds < 1:
+            raise ValueError("policy.rounds must be 1 or more")
+
+    async def read(
+        self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
+    ) -> Outcome:
+        """Stops where no chunk has news, or the memory stays as it was; an empty document has no round."""
+        memory = prompts.first_memory
+        chunks = document.chunks(self.chunk_tokens, overlap_tokens=self.overlap_tokens)
+        noted: set[int] = set()
+        for number in range(1, self.rounds + 1):
+            indices = await self._indices(chunks, question, memory, noted=noted, number=number, prompts=prompts)
+            reads = (self._read(prompts, question, memory, chunks[index], number=number) for index in indices)
+            completions = await side_by_side(reads, turns=turns)
+            notes = []
+            for index, completion in zip(indices, completions, strict=True):
+                note = prompts.remember(memory, completion)
+                if note is not memory:
+                    notes.append(Note(first=index, last=index, token_ids=note.token_ids))
+            noted.update(note.first for note in notes)
+            merged = await self._merged(notes, question, memory, number=number, prompts=prompts, turns=turns)
+            if merged.text == memory.text:
+                break
+            memory = merged
+        completion = await turns(self._answer(prompts, question, memory))
+        return Outcome(response=prompts.response(completion), finish_reason=completion.finish_reason, memory=memory)
+
+    def identity(self) -> Mapping[str, Any]:
+        """Kind and knobs."""
+        knobs = asdict(self) | {"reread": self.reread.value}
+        del knobs["rank"]
+        if self.reread is Reread.NOMINATED:
+            knobs["rank"] = f"bm25s {version('bm25s')}" if self.rank is None else "own"
+        return {"kind": self.kind, **knobs}
+
+    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
+        """The `merge` turn shows a memory and its notes, and writes a memory."""
+        memories = self.memory_tokens + self.memory_tokens
+        return {
+            READ: memories + prompts.update.num_fixed_tokens + self.chunk_tokens,
+            MERGE: memories + prompts.merge.num_fixed_tokens + LABEL_TOKENS + self._notes_tokens,
+            ANSWER: self.memory_tokens + prompts.answer.num_fixed_tokens + self.answer_tokens,
+        }
+
+    def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
+        """At most: all rounds, with a note of every chunk. Few chunks have one, and most readings take two rounds."""
+        windows = token_windows(num_tokens, chunk_tokens=self.chunk_tokens, overlap_tokens=self.overlap_tokens)
+        num_merges = self._num_merges(len(windows))
+        num_written = len(windows) + num_merges
+        fixed = len(windows) * prompts.update.num_fixed_tokens + num_merges * prompts.merge.num_fixed_tokens
+        notes = num_written * (self.memory_tokens + LABEL_TOKENS)
+        shown = self.rounds * (fixed + windows.num_shown_tokens + notes)
+        return Cost(
+            num_chunks=len(windows),
+            num_turns=self.rounds * num_written + 1,
+            num_prompt_tokens=shown + prompts.answer.num_fixed_tokens,
+            num_completion_tokens=self.rounds * num_written * self.memory_tokens + self.answer_tokens,
+        )
+
+    @property
+    def _notes_tokens(self) -> int:
+        """Room for notes in one `merge` turn: at least two, so that each level of merges has fewer than the one
+        before.
+        """
+        return max(self.chunk_tokens, 2 * (self.memory_tokens + LABEL_TOKENS))
+
+    async def _indices(
+        self,
+        chunks: Chunks,
+        question: QuestionTokens,
+        memory: Memory,
+        *,
+        noted: set[int],
+        number: int,
+        prompts: PromptTokens,
+    ) -> Sequence[int]:
+        """The chunks that a round reads, in document order."""
+        if number == 1 or self.reread is Reread.ALL:
+            return range(len(chunks))
+        others = [index for index in range(len(chunks)) if index not in noted]
+        rank = self.rank or Bm25(decode=prompts.decode)
+        wanted = [*question.token_ids, *memory.token_ids]
+        scores = await asyncio.to_thread(lambda: rank([chunks[index].token_ids for index in others], wanted))
+        ranked = sorted(zip(scores, others, strict=True), key=lambda pair: (-pair[0], pair[1]))
+        return sorted(noted | {index for _, index in ranked[:NOMINATED_CHUNKS]})
+
+    async def _merged(
+        self,
+        notes: Sequence[Note],
+        question: QuestionTokens,
+        memory: Memory,
+        *,
+        number: int,
+        prompts: PromptTokens,
+        turns: Turns,
+    ) -> Memory:
+        """The memory with the notes in it; a merge that keeps the memory, by a word or without any, adds nothing."""
+        level = 0
+        while notes:
+            groups = list(self._groups(notes, prompts=prompts))
+            path = f"{MERGE}/{number}/{level}"
+            merges = [
+                self._merge(prompts, question, memory, group, path=f"{path}/{place}", is_last=len(groups) == 1)
+                for place, group in enumerate(groups)
+            ]
+            completions = await side_by_side(merges, turns=turns)
+            if len(groups) == 1:
+                return prompts.remember(memory, completions[0])
+            written = [prompts.remember(memory, completion) for completion in completions]
+            notes = [
+                Note(first=group[0].first, last=group[-1].last, token_ids=note.token_ids)
+                for group, note in zip(groups, written, strict=True)
+                if note is not memory
+            ]
+            level += 1
+        return memory
+
+    def _groups(self, notes: Sequence[Note], *, prompts: PromptTokens) -> Iterator[list[Note]]:
+        """The notes in document order, as many together as one `merge` turn has room for."""
+        group: list[Note] = []
+        room = self._notes_tokens
+        for note in notes:
+            num_tokens = len(labelled(note, prompts=prompts))
+            if group and num_tokens > room:
+                yield group
+                group, room = [], self._notes_tokens
+            group.append(note)
+            room -= num_tokens
+        if group:
+            yield group
+
+    def _num_merges(self, num_notes: int) -> int:
+        """Merges of so many notes, at most."""
+        in_one = self._notes_tokens // (self.memory_tokens + LABEL_TOKENS)
+        merges = 0
+        while num_notes:
+            groups = -(-num_notes // in_one)
+            merges += groups
+            num_notes = groups if groups > 1 else 0
+        return merges
+
+    def _read(
+        self, prompts: PromptTokens, question: QuestionTokens, memory: Memory, chunk: Chunk, *, number: int
+    ) -> Prompt:
+        return Prompt(
+            path=f"{READ}/{number}/{chunk.span.index}",
+            kind=READ,
+            token_ids=prompts.update.fill(
+                {Slot.QUESTION: question.token_ids, Slot.MEMORY: memory.token_ids, Slot.CHUNK: chunk.token_ids}
+            ),
+            max_tokens=self.memory_tokens,
+            span=chunk.span,
+            writes_note=True,
+        )
+
+    def _merge(
+        self,
+        prompts: PromptTokens,
+        question: QuestionTokens,
+        memory: Memory,
+        notes: Sequence[Note],
+        *,
+        path: str,
+        is_last: bool,
+    ) -> Prompt:
+        shown = [token for note in notes for token in labelled(note, prompts=prompts)]
+        if Slot.MEMORY not in prompts.merge.pieces and memory != prompts.first_memory:
+            shown = [*prompts.encode(PREVIOUS_MEMORY), *memory.token_ids, *shown]
+        return Prompt(
+            path=path,
+            kind=MERGE,
+            token_ids=prompts.merge.fill(
+                {Slot.QUESTION: question.token_ids, Slot.MEMORY: memory.token_ids, Slot.NOTES: shown}
+            ),
+            max_tokens=self.memory_tokens,
+            writes_memory=is_last,
+            writes_note=not is_last,
+        )
+
+    def _answer(self, prompts: PromptTokens, question: QuestionTokens, memory: Memory) -> Prompt:
+        return Prompt(
+            path=ANSWER,
+            kind=ANSWER,
+            token_ids=prompts.answer.fill({Slot.QUESTION: question.token_ids, Slot.MEMORY: memory.token_ids}),
+            max_tokens=self.answer_tokens,
+        )
+
+
+def labelled(note: Note, *, prompts: PromptTokens) -> list[int]:
+    """The note as a `merge` turn shows it: under the numbers of its chunks, counted from 1."""
+    first, last = note.first + 1, note.last + 1
+    sections = f"Section {first}" if first == last else f"Sections {first} to {last}"
+    return [*prompts.encode(f"\n[{sections}]:\n"), *note.token_ids]
