@@ -35,6 +35,10 @@ class PromptSetError(UsageError):
     """A prompt set lacks a slot, a form or a constant, or can't be parsed."""
 
 
+class ValueTypeError(UsageError):
+    """What a question says of the type of its answer can't be: an unknown type, empty labels, a schema beyond reach."""
+
+
 class OutputError(UsageError):
     """The output location holds something that this run must not touch."""
 
@@ -69,6 +73,10 @@ class NotHeldError(ReadingError):
 
 class EngineRequestError(ReadingError):
     """The engine refused or failed one request, and goes on serving others."""
+
+
+class ClosingError(ReadingError):
+    """What a closing turn wrote can't be used, as where it was cut. The answer stays as it is."""
 
 
 class LogRowError(ReadingError):

@@ -7,16 +7,19 @@ return Tree(chunk_tokens=chunk_tokens, answer_tokens=6)
 
 import asyncio
 import json
+import math
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 from memagent_batch.domain.document import Document
+from memagent_batch.domain.guides import choice_of, json_of, matching
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
 from memagent_batch.domain.readings import Outcome, Policy, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import Engine, EngineConfig, EngineContext
+from memagent_batch.engines.engine import Engine, EngineConfig, EngineContext, require_guides
 from memagent_batch.errors import PromptTooLongError
 from memagent_batch.plugins import knob_names
 
@@ -122,6 +125,30 @@ class PolicyContract(ABC):
         assert identity != self.policy(6).identity()
 
 
+GUIDES = (
+    choice_of("1", "2", "3"),
+    choice_of("10", "11", "12"),
+    choice_of("yes", "not stated"),
+    matching("(none|[1-9](, [1-9]){0,2})"),
+    matching(r"(-?(0|[1-9][0-9]{0,5})(\.[0-9]{1,3})?|not stated)"),
+    json_of(
+        {
+            "type": "object",
+            "properties": {
+                "reason": {"type": "string", "minLength": 0, "maxLength": 12},
+                "names": {"type": "array", "items": {"enum": ["a", "b"]}, "minItems": 1, "maxItems": 3},
+                "is_late": {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
+            },
+            "required": ["reason", "names", "is_late"],
+            "additionalProperties": False,
+        }
+    ),
+)
+"""Guides that engines are tried with; the first one is a menu of single tokens in every tokeniser."""
+GUIDED_TOKENS = 96
+"""Budget of a guided turn, tokens: more than any of these texts takes."""
+
+
 class EngineContract(ABC):
     """What every engine promises. A subclass, whose name begins with `Test`, makes its configuration."""
 
@@ -168,19 +195,43 @@ class EngineContract(ABC):
             return
         raise AssertionError("a prompt above the window was taken")
 
-    def _prompts(self) -> list[Prompt]:
+    def _prompts(self, max_tokens: int = 8) -> list[Prompt]:
         tokenizer = self.context().load_tokenizer()
         texts = [f"The number of amber-falcon is {number}." for number in range(4)]
-        return [prompt_of(tokenizer.encode(text), max_tokens=8) for text in texts]
+        return [prompt_of(tokenizer.encode(text), max_tokens=max_tokens) for text in texts]
 
     async def _complete(self, prompts: Sequence[Prompt]) -> tuple[list[Completion], list[Completion]]:
         engine: Engine = self.config().open(self.context())
         await engine.start()
         try:
+            await require_guides(engine, {prompt.guide.kind for prompt in prompts if prompt.guide})
             together = await asyncio.gather(*(engine.complete(prompt, seed=1) for prompt in prompts))
             return list(together), [await engine.complete(prompt, seed=1) for prompt in prompts]
         finally:
             await engine.stop()
+
+
+class GuidedEngineContract(EngineContract):
+    """What an engine promises too that obeys guides: without it there are no closing turns and no typed answers."""
+
+    def test_engine_obeys_guides_and_ends_where_they_are_met(self) -> None:
+        """A guided completion is one of the texts that are allowed, whatever the prompt says."""
+        prompts = [replace(prompt, guide=guide) for guide in GUIDES for prompt in self._prompts(GUIDED_TOKENS)]
+        together, _ = asyncio.run(self._complete(prompts))
+        for prompt, completion in zip(prompts, together, strict=True):
+            assert prompt.guide is not None
+            assert completion.finish_reason is FinishReason.STOP, completion.text
+            assert prompt.guide.allows(completion.text), completion.text
+
+    def test_engine_gives_log_probabilities_over_a_menu_of_single_tokens(self) -> None:
+        """They are a distribution, and what was written is its mode."""
+        prompts = [replace(prompt, guide=GUIDES[0]) for prompt in self._prompts(GUIDED_TOKENS)]
+        for completion in asyncio.run(self._complete(prompts))[0]:
+            menu = completion.menu_logprobs
+            assert menu is not None
+            assert len(menu) == len(GUIDES[0].choices)
+            assert abs(sum(map(math.exp, menu)) - 1) < 1e-3
+            assert menu[GUIDES[0].choices.index(completion.text)] == max(menu)
 
 
 def run_policy(policy: Policy, document: Document) -> tuple[Outcome, list[Prompt]]:

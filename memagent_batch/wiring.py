@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from memagent_batch.config import AgentConfig, RunConfig, SourceConfig
 from memagent_batch.domain.addresses import fingerprint
+from memagent_batch.domain.closing.plan import ClosingTokens
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.engines.engine import Engine, EngineContext, RenewableEngine
 from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
@@ -18,6 +19,7 @@ from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded
 from memagent_batch.plugins import engine_config, make_policy, policy_class
+from memagent_batch.prompts.closing import CLOSING_PROMPTS
 from memagent_batch.prompts.files import load_prompt_set
 
 TINY_MODEL = Path(__file__).parent / "models" / "tiny"
@@ -72,6 +74,11 @@ def make_prompt_tokens(agent: AgentConfig) -> PromptTokens:
         answer_form=agent.answer_form,
         chat_template_kwargs=agent.chat_template_kwargs,
     )
+
+
+def make_closing_tokens(agent: AgentConfig) -> ClosingTokens:
+    """The closing turns as the model's tokeniser writes them."""
+    return make_tokenizer(agent).closing_tokens(CLOSING_PROMPTS, chat_template_kwargs=agent.chat_template_kwargs)
 
 
 def make_engine(agent: AgentConfig) -> Engine:

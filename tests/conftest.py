@@ -1,5 +1,6 @@
 """Fixtures that several parts of the tests use."""
 
+import json
 import os
 import socket
 import subprocess
@@ -116,12 +117,19 @@ def vllm_server(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> It
         port = free.getsockname()[1]
     arguments = f"--model {tiny_model} --served-model-name tiny --host 127.0.0.1 --port {port} --max-model-len 1024"
     flags = "--dtype float32 --enforce-eager --enable-prompt-tokens-details --disable-log-stats"
+    guides = ["--structured-outputs-config", json.dumps({"backend": "xgrammar", "disable_any_whitespace": True})]
     executor = "--distributed-executor-backend vllm.v1.executor.uniproc_executor.UniProcExecutor"
     log_path = tmp_path_factory.mktemp("server") / "log.txt"
     threads = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_WAIT_POLICY": "PASSIVE", "VLLM_CPU_KVCACHE_SPACE": "1"}
     with log_path.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *f"{arguments} {flags} {executor}".split()],
+            [
+                sys.executable,
+                "-m",
+                "vllm.entrypoints.openai.api_server",
+                *guides,
+                *f"{arguments} {flags} {executor}".split(),
+            ],
             stdout=log,
             stderr=log,
             env=os.environ | threads,

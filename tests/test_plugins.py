@@ -19,7 +19,7 @@ from memagent_batch.plugins import ENGINES, POLICIES, engine_config, make_policy
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.policies.truncate import TruncatePolicy
 from memagent_batch.runs.manifest import public_settings
-from memagent_batch.testing import EngineContract, PolicyContract
+from memagent_batch.testing import GuidedEngineContract, PolicyContract
 from memagent_batch.training.rollouts.rewarder import Rewarder
 from memagent_batch.wiring import identify_reader, make_engine
 
@@ -57,7 +57,7 @@ class TestTwice(PolicyContract):
         return TwicePolicy(chunk_tokens=chunk_tokens, memory_tokens=4, answer_tokens=6)
 
 
-class TestSimulated(EngineContract):
+class TestSimulated(GuidedEngineContract):
     @pytest.fixture(autouse=True)
     def _model(self, text_model: str) -> None:
         self._text_model = text_model

@@ -27,6 +27,12 @@ class Slot(StrEnum):
     """The chunk at hand."""
     NOTES = "notes"
     """Notes of several chunks, in document order, each under the numbers of its sections."""
+    ANSWER = "answer"
+    """The answer, in a closing turn."""
+    FORM = "form"
+    """How a value is to be written, in a closing turn."""
+    SENTENCES = "sentences"
+    """Sentences of the document with their numbers, in a closing turn."""
 
 
 class AnswerForm(StrEnum):
@@ -40,6 +46,8 @@ class AnswerForm(StrEnum):
     """The answer follows the words "the answer is"."""
 
 
+READING_SLOTS = (Slot.QUESTION, Slot.MEMORY, Slot.CHUNK, Slot.NOTES)
+"""What the texts of a prompt set may leave open."""
 UPDATE_SLOTS = frozenset({Slot.QUESTION, Slot.MEMORY, Slot.CHUNK})
 ANSWER_SLOTS = frozenset({Slot.QUESTION, Slot.MEMORY})
 DIRECT_SLOTS = frozenset({Slot.QUESTION, Slot.CHUNK})
@@ -170,7 +178,7 @@ def split_slots(text: str) -> list[PromptPiece]:
                     raise ValueError(f"slot {{{name}}} has a format")
                 pieces.append(Slot(name))
     except ValueError as error:
-        slots = ", ".join(f"{{{slot}}}" for slot in Slot)
+        slots = ", ".join(f"{{{slot}}}" for slot in READING_SLOTS)
         raise PromptSetError(
             f"prompt text can't be parsed: {error}; slots are {slots}, other braces are doubled"
         ) from error

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from memagent_batch.domain.document import ChunkSpan
+from memagent_batch.domain.guides import Guide
 
 UPDATE = "update"
 """Kind of the turn that writes a new memory from question, memory and chunk."""
@@ -63,6 +64,12 @@ class Prompt:
     """What the completion becomes; None where it is an answer."""
     scope: Scope = Scope.QUESTION
     """Which readings the turn belongs to."""
+    shown: Sequence[tuple[int, int]] = ()
+    """Token ranges of the document that the prompt shows, where it shows several parts and no one chunk."""
+    guide: Guide | None = None
+    """What the completion may be; None where the model is free. A guided turn is decoded greedily."""
+    fingerprint: str | None = None
+    """The fingerprint under which the log keeps the turn, where it is not the reader's: that of a closing turn."""
     number: int | None = None
     """Position of the turn in its reading, from 0, in the order in which the policy asks. Set by the reading, never by
     a policy."""
@@ -79,7 +86,9 @@ class Completion:
     finish_reason: FinishReason
     """Why it ended."""
     logprobs: Sequence[float] | None = None
-    """Log-probability of each token when it was sampled; None where they were not asked for."""
+    """Log-probability of each token when it was sampled; None where they were not asked for. A choice has them."""
+    menu_logprobs: Sequence[float] | None = None
+    """Log-probability of each text of the guide's choices, over these alone; None where one takes several tokens."""
     num_prompt_tokens: int = 0
     """Tokens of the prompt."""
     num_cached_prompt_tokens: int = 0

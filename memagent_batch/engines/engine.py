@@ -1,12 +1,13 @@
 """What an engine is: prompts in, completions out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from memagent_batch.config import SamplingConfig
+from memagent_batch.domain.guides import GuideKind
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.errors import PromptTooLongError
+from memagent_batch.errors import EngineStartError, PromptTooLongError
 
 if TYPE_CHECKING:
     from memagent_batch.engines.tokenizer import Tokenizer
@@ -58,6 +59,18 @@ class RemoteEngine(Engine, Protocol):
     @property
     def outage(self) -> Outage:
         """What is known of that."""
+
+
+@runtime_checkable
+class GuidedEngine(Engine, Protocol):
+    """An engine that obeys the guide of a prompt."""
+
+    async def require_guides(self, kinds: Collection[GuideKind]) -> None:
+        """Makes sure that guides of these kinds are obeyed; the engine has started.
+
+        Raises:
+            EngineStartError: one is not; names it and what to do.
+        """
 
 
 @runtime_checkable
@@ -124,6 +137,23 @@ class EngineConfig(Protocol):
 
     def resources(self) -> Resources:
         """What one engine takes of the cluster."""
+
+
+async def require_guides(engine: Engine, kinds: Collection[GuideKind]) -> None:
+    """Makes sure, before a run, that an engine obeys guides of these kinds.
+
+    Raises:
+        EngineStartError: it does not; names the kind and what to do.
+    """
+    if not kinds:
+        return
+    if not isinstance(engine, GuidedEngine):
+        names = ", ".join(sorted(kinds))
+        raise EngineStartError(
+            f"engine: {type(engine).__name__} takes no guides, and the questions or closing turns need them ({names}); "
+            "use vllm, or leave out answer_type and closing turns"
+        )
+    await engine.require_guides(kinds)
 
 
 def require_fit(prompt: Prompt, *, window_tokens: int) -> None:

@@ -1,13 +1,16 @@
 """An engine without a model: answers by rule after a set time. For measuring everything that is not the engine."""
 
 import asyncio
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from memagent_batch.config import SimulatedConfig
+from memagent_batch.domain.guides import GuideKind
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine, EngineContext, Resources, require_fit
+from memagent_batch.engines.guide_examples import example_of
 from memagent_batch.engines.tokenizer import Tokenizer
 
 ANSWER_TEXT = "\\boxed{simulated}"
@@ -36,7 +39,10 @@ class Simulated(SimulatedConfig):
 
 
 class SimulatedEngine:
-    """Every memory and every answer is the same text, cut to `completion_tokens` and the prompt's budget."""
+    """Every memory and every answer is the same text, cut to `completion_tokens` and the prompt's budget.
+
+    A guided turn has a text that its guide allows; all entries of a menu are as likely.
+    """
 
     def __init__(self, settings: SimulatedConfig, *, window_tokens: int, tokenizer: Tokenizer) -> None:
         """Encodes the two texts once."""
@@ -55,16 +61,28 @@ class SimulatedEngine:
         require_fit(prompt, window_tokens=self._window_tokens)
         began = time.monotonic()
         await asyncio.sleep(self._seconds)
-        token_ids, text = self._memory if prompt.writes else self._answer
+        token_ids, text = self._written(prompt)
         cut = len(token_ids) > prompt.max_tokens
         token_ids = token_ids[: prompt.max_tokens]
+        num_choices = len(prompt.guide.choices) if prompt.guide else 0
         return Completion(
             token_ids=token_ids,
             text=self._tokenizer.decode(token_ids) if cut else text,
             finish_reason=FinishReason.LENGTH if cut else FinishReason.STOP,
             num_prompt_tokens=len(prompt.token_ids),
             engine_seconds=time.monotonic() - began,
+            menu_logprobs=[-math.log(num_choices)] * num_choices if num_choices else None,
         )
+
+    async def require_guides(self, kinds: Collection[GuideKind]) -> None:
+        """All kinds are obeyed; see `GuidedEngine.require_guides`."""
 
     async def stop(self) -> None:
         """Nothing to stop."""
+
+    def _written(self, prompt: Prompt) -> tuple[list[int], str]:
+        """Tokens and text of an uncut completion."""
+        if prompt.guide is not None:
+            text = example_of(prompt.guide)
+            return self._tokenizer.encode(text), text
+        return self._memory if prompt.writes else self._answer

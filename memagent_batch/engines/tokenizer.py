@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from memagent_batch.domain.closing.plan import ClosingSet, ClosingTokens
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import (
     PASSAGE_GAP,
@@ -25,7 +26,7 @@ from memagent_batch.domain.prompts import (
     TokenTemplate,
     split_slots,
 )
-from memagent_batch.domain.thoughts import ends_in_thought
+from memagent_batch.domain.thoughts import CLOSING, ends_in_thought
 from memagent_batch.engines.chat_template import ChatTemplate
 from memagent_batch.engines.hub import hub_failure
 from memagent_batch.engines.tokenizer_json import TokenizerJson
@@ -40,6 +41,9 @@ SIGN_CHARS = 1024
 
 CONTEXT_TOKENS = 8
 """Tokens of a prompt that are decoded before what follows it: more than the control tokens that end a chat template."""
+
+NO_THOUGHT = f"{CLOSING}\n\n"
+"""Ends a thought that the chat template opened: a guided completion has no room for one."""
 
 SLOT_MARKS = {slot: f"\ue000{slot.value}\ue001" for slot in Slot}
 """Private-use text that stands for a slot while the chat template is rendered."""
@@ -146,7 +150,6 @@ class Tokenizer:
             chat_template_kwargs: what the user gives the chat template.
         """
         values = self.chat_template.values(chat_template_kwargs)
-        mark = SLOT_MARKS[Slot.QUESTION]
         return PromptTokens(
             update=self._template(prompts.update, values),
             answer=self._template(prompts.answer_text(answer_form), values),
@@ -158,8 +161,27 @@ class Tokenizer:
             decode=TokenText(model=self.model),
             gap=tuple(self.encode(PASSAGE_GAP)),
             keep_word=prompts.keep_word,
-            opens_thought=ends_in_thought(self.chat_template.render(mark, values=values).rpartition(mark)[2]),
+            opens_thought=self._opens_thought(values),
         )
+
+    def closing_tokens(self, closings: ClosingSet, *, chat_template_kwargs: Mapping[str, Any] = {}) -> ClosingTokens:
+        """The closing turns as this tokeniser and its chat template write them; a thought that the template opens ends.
+
+        Args:
+            closings: their texts.
+            chat_template_kwargs: what the user gives the chat template.
+        """
+        values = self.chat_template.values(chat_template_kwargs)
+        return ClosingTokens(
+            templates={kind: self._template(text, values, ends_thought=True) for kind, text in closings.texts.items()},
+            encode=PlainText(model=self.model),
+            decode=TokenText(model=self.model),
+        )
+
+    def _opens_thought(self, values: Mapping[str, Any]) -> bool:
+        """Whether the chat template ends each prompt inside a thought."""
+        mark = SLOT_MARKS[Slot.QUESTION]
+        return ends_in_thought(self.chat_template.render(mark, values=values).rpartition(mark)[2])
 
     def _text_tokens(self, token_ids: Sequence[int]) -> list[int]:
         return [token for token in token_ids if token not in self._textless]
@@ -180,9 +202,12 @@ class Tokenizer:
         token_chars = np.fromiter((first for first, _ in slow.offsets), np.int64)
         return TokenisedText(token_ids=np.asarray(slow.ids, np.int32), token_chars=token_chars)
 
-    def _template(self, text: str, values: Mapping[str, Any]) -> TokenTemplate:
+    def _template(self, text: str, values: Mapping[str, Any], *, ends_thought: bool = False) -> TokenTemplate:
         marked = "".join(SLOT_MARKS[piece] if isinstance(piece, Slot) else piece for piece in split_slots(text))
-        pieces = _split_marks(self.chat_template.render(marked, values=values))
+        rendered = self.chat_template.render(marked, values=values)
+        if ends_thought and self._opens_thought(values):
+            rendered += NO_THOUGHT
+        pieces = _split_marks(rendered)
         found = sorted(piece for piece in pieces if isinstance(piece, Slot))
         if found != sorted(piece for piece in split_slots(text) if isinstance(piece, Slot)):
             raise PromptSetError(

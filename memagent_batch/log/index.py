@@ -209,7 +209,7 @@ def read_turns(
     """
     readings: dict[ReadingKey, dict[str, TurnRow]] = defaultdict(dict)
     wanted = pa.array(document_hashes, pa.string())
-    names = [name for name in TURN_LOG.names if with_tokens or name != "logprobs"]
+    names = [name for name in TURN_LOG.names if with_tokens or name not in ("logprobs", "menu_logprobs")]
     ranks: dict[tuple[ReadingKey, str], TurnRank] = {}
     files = list(files)
     tables = _read_log_files(
@@ -301,15 +301,19 @@ def _read_log_file(
         # a store is asked once for the whole file: it is small, and its footer alone would cost several requests
         source = path if folder.is_local else pa.BufferReader(folder.fs.cat_file(path))
         with pq.ParquetFile(source, pre_buffer=False) as file:
-            present = [name for name in wanted if name in file.schema_arrow.names]
-            table = file.read(columns=present, use_threads=False)
-    if len(present) < len(wanted):
-        table = _with_writes(table).select(wanted)
+            table = file.read(columns=wanted, use_threads=False)
+    table = _with_later_columns(table, names=wanted)
     table = table.filter(pc.equal(table["reader_fingerprint"], reader_fingerprint))
     return table if document_hashes is None else table.filter(pc.is_in(table["document_hash"], document_hashes))
 
 
-def _with_writes(table: pa.Table) -> pa.Table:
-    """Turns of a file from before the column `writes`: only `update` turns wrote anything but answers then."""
-    memory = pa.scalar(Writes.MEMORY.value, pa.string())
-    return table.append_column("writes", pc.if_else(pc.equal(table["kind"], UPDATE), memory, None))
+def _with_later_columns(table: pa.Table, *, names: Sequence[str]) -> pa.Table:
+    """The columns of these names; those that a file of an earlier version lacks are filled in."""
+    for name in names:
+        if name in table.schema.names:
+            continue
+        column = pa.nulls(table.num_rows, TURN_LOG.field(name).type)
+        if name == "writes":  # only `update` turns wrote anything but answers then
+            column = pc.if_else(pc.equal(table["kind"], UPDATE), Writes.MEMORY.value, column)
+        table = table.append_column(name, column)
+    return table

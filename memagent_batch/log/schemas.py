@@ -33,7 +33,11 @@ SPAN = [
     ),
     column("char_end", pa.int64(), "character after its last one", unit="code points", nullable=True),
 ]
-KIND = column("kind", pa.string(), "kind of turn: update, answer, or direct")
+KIND = column(
+    "kind",
+    pa.string(),
+    "kind of turn: update, read, merge, answer, direct, or a closing one: value, evidence, support",
+)
 STATUS = column("status", pa.string(), "ok or failed; in `answers` also not_read: the next run reads it")
 RESULT = [
     column("response", pa.string(), "text of the answer turn, without thoughts", nullable=True),
@@ -90,6 +94,12 @@ TURN_LOG = pa.schema(
         column("num_cached_prompt_tokens", pa.int64(), "of these, held by the prefix cache", unit="tokens"),
         column("engine_seconds", pa.float64(), "time inside the engine", unit="seconds"),
         column("finished_at", TIMESTAMP, "when the turn ended, UTC"),
+        column(
+            "menu_logprobs",
+            pa.list_(pa.float64()),
+            "log-probability of each entry of the menu that a closing turn chose from",
+            nullable=True,
+        ),
     ]
 )
 """One row for each finished turn."""
@@ -129,6 +139,7 @@ class TurnRow(AddressRow):
     num_cached_prompt_tokens: int
     engine_seconds: float
     finished_at: datetime
+    menu_logprobs: Sequence[float] | None
     num_tokens: NotRequired[int]
 
 

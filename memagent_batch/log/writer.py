@@ -235,6 +235,7 @@ def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *,
         "num_cached_prompt_tokens": completion.num_cached_prompt_tokens,
         "engine_seconds": completion.engine_seconds,
         "finished_at": datetime.now(UTC),
+        "menu_logprobs": completion.menu_logprobs,
     }
 
 

@@ -49,6 +49,7 @@ class DirectPolicy(ABC):
             kind=DIRECT,
             token_ids=prompts.direct.fill({Slot.QUESTION: question.token_ids, Slot.CHUNK: shown}),
             max_tokens=self.answer_tokens,
+            shown=ranges,
         )
         completion = await turns(prompt)
         return Outcome(response=prompts.response(completion), finish_reason=completion.finish_reason, memory=NO_MEMORY)

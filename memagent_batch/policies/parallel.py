@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any, ClassVar
 
+from memagent_batch.bm25 import Bm25
 from memagent_batch.config import Reread
 from memagent_batch.domain.document import Chunk, Chunks, Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.turns import ANSWER, MERGE, READ, Prompt, Turns, Writes
-from memagent_batch.policies.bm25 import Bm25
 from memagent_batch.policies.side_by_side import side_by_side
 
 LABEL_TOKENS = 32

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, ClassVar
 
+from memagent_batch.bm25 import Bm25
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import PromptTokens
-from memagent_batch.policies.bm25 import Bm25
 from memagent_batch.policies.direct import DirectPolicy
 
 Rank = Callable[[Sequence[Sequence[int]], Sequence[int]], Sequence[float]]

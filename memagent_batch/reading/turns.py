@@ -106,6 +106,8 @@ class ReadingTurns:
     """The run's seed."""
     held: LoggedTurns = field(default_factory=dict)
     """Turns that the log holds, of this reading and of its question list."""
+    held_closings: Mapping[str, LoggedTurns] = field(default_factory=dict)
+    """Closing turns that the log holds, by their fingerprint."""
     journal: Journal | None = None
     """Keeps new turns; None where nothing is kept."""
     places: TurnPlaces | None = None
@@ -133,6 +135,8 @@ class ReadingTurns:
         prompt, self._num_asked = replace(prompt, number=self._num_asked), self._num_asked + 1
         of_list = prompt.scope is Scope.LIST
         address = (self.list_address if of_list else None) or self.address
+        if prompt.fingerprint is not None:
+            address = replace(address, reader_fingerprint=prompt.fingerprint)
         siblings = self.list_turns.by_path
         if (row := self._held(prompt, address)) is not None:
             completion = completion_of(row)
@@ -152,7 +156,8 @@ class ReadingTurns:
 
     def _held(self, prompt: Prompt, address: ReadingAddress) -> TurnRow | None:
         """The turn's row in the log, if it answered this very prompt."""
-        row = self.held.get(reading_key(address), {}).get(prompt.path)
+        held = self.held if prompt.fingerprint is None else self.held_closings.get(prompt.fingerprint, {})
+        row = held.get(reading_key(address), {}).get(prompt.path)
         return row if row is not None and row["prompt_hash"] == token_hash(prompt.token_ids) else None
 
     async def _complete(self, prompt: Prompt, address: ReadingAddress) -> Completion:
@@ -193,6 +198,7 @@ def completion_of(row: TurnRow) -> Completion:
         text=row["text"],
         finish_reason=FinishReason(row["finish_reason"]),
         logprobs=row["logprobs"],
+        menu_logprobs=row["menu_logprobs"],
         num_prompt_tokens=row["num_prompt_tokens"],
         num_cached_prompt_tokens=row["num_cached_prompt_tokens"],
         engine_seconds=row["engine_seconds"],

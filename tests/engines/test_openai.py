@@ -1,17 +1,22 @@
 import json
+import math
 import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from memagent_batch.config import OpenAIConfig, SamplingConfig
+from memagent_batch.domain.guides import GuideKind, choice_of, json_of, matching
 from memagent_batch.domain.turns import FinishReason, Prompt
+from memagent_batch.engines.engine import require_guides
 from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineRequestError, EngineStartError
+from memagent_batch.reading.turns import ReplayOnly
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
 
 KEY = "sk-secret-1234567890"
@@ -347,3 +352,68 @@ async def test_start_knob_that_cannot_work_is_refused_by_name(knob: str, value: 
     with pytest.raises(EngineStartError, match=f"openai.{knob}") as raised:
         await engine.start()
     assert "two" not in str(raised.value)
+
+
+def guided_reply(text: str, **choice: Any) -> Reply:
+    """A completion with its tokens, as a server writes it that was given a guide."""
+    return completion_reply(text, token_ids=[7], **choice)
+
+
+OBEYED = {
+    GuideKind.CHOICE: guided_reply("733"),
+    GuideKind.JSON: guided_reply('{"zq": [733,733]}'),
+    GuideKind.REGEX: guided_reply("zq733"),
+}
+"""What a server that obeys writes under each of the probes."""
+
+
+async def test_guides_that_vllm_obeys_are_sent_as_structured_outputs(tiny_tokenizer: Tokenizer) -> None:
+    top = {"1": -0.1, "2": -2.4, "<|im_end|>": -9999.0}
+    menu = guided_reply("1", logprobs={"token_logprobs": [-0.1], "top_logprobs": [top]})
+    with scripted_server(OBEYED[GuideKind.CHOICE], menu) as script:
+        async with started(script, tiny_tokenizer, sampling=SamplingConfig(temperature=0.7)) as engine:
+            await engine.require_guides([GuideKind.CHOICE])
+            completion = await engine.complete(replace(PROMPT, guide=choice_of("1", "2")), seed=5)
+    sent = script.requests[-1]
+    assert sent["structured_outputs"] == {"choice": ["1", "2"]}
+    assert (sent["temperature"], sent["logprobs"], "seed" in sent) == (0.0, 4, False)
+    assert completion.menu_logprobs is not None
+    assert math.exp(completion.menu_logprobs[0]) == pytest.approx(math.exp(-0.1) / (math.exp(-0.1) + math.exp(-2.4)))
+
+
+async def test_guides_are_sent_as_response_format_where_a_server_does_not_know_structured_outputs(
+    tiny_tokenizer: Tokenizer,
+) -> None:
+    with scripted_server(
+        error_reply(400, "unknown field structured_outputs"), OBEYED[GuideKind.JSON], guided_reply("1")
+    ) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            await engine.require_guides([GuideKind.JSON])
+            await engine.complete(replace(PROMPT, guide=json_of({"type": "boolean"})), seed=5)
+    sent = script.requests[-1]
+    assert sent["response_format"]["json_schema"]["schema"] == {"type": "boolean"}
+    assert "structured_outputs" not in sent
+
+
+@pytest.mark.parametrize("kind", list(GuideKind))
+async def test_server_that_passes_over_guides_is_refused_before_the_run(
+    kind: GuideKind, tiny_tokenizer: Tokenizer
+) -> None:
+    with scripted_server(guided_reply("I am here.")) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            with pytest.raises(EngineStartError, match=f"does not keep completions to a {kind}.*serve the model with"):
+                await engine.require_guides([kind])
+
+
+async def test_engine_that_joins_a_run_finds_the_form_at_its_first_guided_turn(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(OBEYED[GuideKind.REGEX], guided_reply("aa")) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            completion = await engine.complete(replace(PROMPT, guide=matching("a*")), seed=5)
+    assert completion.text == "aa"
+    assert [request["structured_outputs"] for request in script.requests] == [{"regex": "zq7[3]{2}"}, {"regex": "a*"}]
+
+
+async def test_engine_that_knows_no_guides_is_refused_where_they_are_needed() -> None:
+    await require_guides(ReplayOnly(), [])
+    with pytest.raises(EngineStartError, match=r"ReplayOnly takes no guides.*\(choice, regex\)"):
+        await require_guides(ReplayOnly(), [GuideKind.REGEX, GuideKind.CHOICE])

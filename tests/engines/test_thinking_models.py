@@ -20,6 +20,7 @@ from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import SettingsError
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
+from memagent_batch.prompts.closing import CLOSING_PROMPTS
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
 from memagent_batch.wiring import ReaderIdentity, identify_reader
 from pipelines.answer import answer
@@ -237,3 +238,16 @@ def test_job_with_a_model_that_thinks_keeps_raw_turns_in_the_log_and_shows_what_
     assert all("<memory>\nnews\n</memory>" in prompt for prompt in shown[1:])
     logged = pq.read_table(tmp_path / "run" / "log" / "turns").to_pylist()
     assert sorted(turn["text"] for turn in logged) == sorted(raw)
+
+
+@pytest.mark.parametrize(("template", "ends"), [(OPENING, "<think>\n</think>\n\n"), (SILENT, "assistant\n")])
+def test_closing_turn_ends_the_thought_that_its_template_opens(
+    template: str, ends: str, text_model: str, tmp_path: Path
+) -> None:
+    tokenizer = save_model(tmp_path, text_model, template=template, tags=SPECIAL)
+    tokens = tokenizer.closing_tokens(CLOSING_PROMPTS)
+    for kind in CLOSING_PROMPTS.texts:
+        last = tokens.templates[kind].pieces[-1]
+        assert isinstance(last, tuple)
+        text = PreTrainedTokenizerFast.from_pretrained(str(tmp_path)).decode(list(last))
+        assert text.endswith(ends)

@@ -3,10 +3,11 @@
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from memagent_batch.log.index import read_turns, reading_key
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading.suspects import Suspects
-from memagent_batch.reading.turns import Journal, ListTurns, ReadingTurns, ReplayOnly
+from memagent_batch.reading.turns import Journal, ListTurns, ReadingTurns, ReplayOnly, completion_of
 from tests.policies.token_documents import PROMPTS, QUESTION, document_of
 
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
@@ -288,3 +289,39 @@ async def test_turn_that_fails_shows_at_most_four_frames_from_policy_to_engine(t
         await policy.read(document_of(3), QUESTION, prompts=PROMPTS, turns=turns)
     frames = [frame.name for frame in traceback.extract_tb(failed.tb)]
     assert frames[frames.index("read") :] == ["read", "__call__", "_complete", "complete"]
+
+
+async def test_turn_with_a_fingerprint_of_its_own_is_held_recorded_and_seeded_apart_from_its_reading() -> None:
+    closing = replace(prompt_of("value"), fingerprint="c")
+    engine = FreshEngine()
+    turns = turns_of(engine, prompt_of("value"))
+    assert not (await turns(closing)).replayed  # the reader's own turn of that path is another one
+    assert engine.seeds == [ADDRESS.turn_seed("value", seed=7)]
+    turns.held_closings = {"c": {reading_key(ADDRESS): {"value": row_of(closing)}}}
+    assert (await turns(closing)).text == "held"
+    assert not (await turns(replace(closing, fingerprint="d"))).replayed
+
+
+async def test_menu_of_a_turn_is_logged_and_replayed(tmp_path: Path) -> None:
+    output = Location(uri=str(tmp_path))
+    log = TurnLogWriter(output, run_id="1", writer_id="w", settings=LogConfig())
+    closing = replace(prompt_of("value"), fingerprint="c")
+    address = replace(ADDRESS, reader_fingerprint="c")
+    log.record_turn(address, closing, replace(FRESH, menu_logprobs=[-0.5, -1.0]))
+    await log.close()
+    (file,) = (tmp_path / "log" / "turns").iterdir()
+    held = read_turns(output, [str(file)], reader_fingerprint="c", document_hashes=["d"])
+    completion = completion_of(held[reading_key(address)]["value"])
+    assert completion.menu_logprobs == pytest.approx([-0.5, -1.0])
+    assert read_turns(output, [str(file)], reader_fingerprint="f", document_hashes=["d"]) == {}
+
+
+async def test_log_of_an_earlier_version_has_no_menus_and_is_replayed(tmp_path: Path) -> None:
+    output = Location(uri=str(tmp_path))
+    log = TurnLogWriter(output, run_id="1", writer_id="w", settings=LogConfig())
+    log.record_turn(ADDRESS, prompt_of(), FRESH)
+    await log.close()
+    (file,) = (tmp_path / "log" / "turns").iterdir()
+    pq.write_table(pq.read_table(file).drop_columns(["menu_logprobs"]), file)
+    held = read_turns(output, [str(file)], reader_fingerprint="f", document_hashes=["d"])
+    assert completion_of(held[reading_key(ADDRESS)]["update/0"]).text == "fresh"

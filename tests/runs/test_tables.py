@@ -18,7 +18,7 @@ from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.document import ChunkSpan
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import INDEX_SCHEMA
 from memagent_batch.inputs.questions import QUESTION_SCHEMA
@@ -64,7 +64,14 @@ class RecordedRun:
         )
         for index, (text, reason) in reversed(list(enumerate(memories))):
             span = ChunkSpan(index=index, token_start=2 * index, token_end=2 * index + 2, char_start=index, char_end=9)
-            prompt = Prompt(path=f"update/{index}", kind="update", token_ids=(1,), max_tokens=4, span=span)
+            prompt = Prompt(
+                path=f"update/{index}",
+                kind="update",
+                token_ids=(1,),
+                max_tokens=4,
+                span=span,
+                writes=Writes.MEMORY,
+            )
             prompt = replace(prompt, number=index)
             self.writer.record_turn(address, prompt, Completion(token_ids=(7, 8, 9), text=text, finish_reason=reason))
         status = {"status": Status.FAILED, "error_type": "E", "error_message": error} if error else {"status": "ok"}

@@ -1,15 +1,18 @@
 """An OpenAI-compatible endpoint as an engine: token ids go to `/completions`. The only layer that tries again."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 
 import httpx
 from pydantic import ValidationError
 
 from memagent_batch.config import OpenAIConfig, SamplingConfig
+from memagent_batch.domain.guides import Guide, GuideKind, menu_logprobs
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import require_fit
 from memagent_batch.engines.openai.client import OpenAIClient
+from memagent_batch.engines.openai.guides import PROBE_TOKENS, REMEDIES, GuideForm, GuideForms, guide_fields
 from memagent_batch.engines.openai.outage import CircuitBreaker, Failure
 from memagent_batch.engines.openai.protocol import (
     Choice,
@@ -81,6 +84,7 @@ class OpenAIEngine:
         self._extensions = extension_fields(sampling)
         self._client: OpenAIClient | None = None
         self._checking = asyncio.Lock()
+        self._guide_forms = GuideForms(self._obeys)
         self._is_checked = False
         self.outage = CircuitBreaker(self._probe, backoff=self._backoff, longest_seconds=settings.outage_seconds)
         """Whether the endpoint is away, and for how long."""
@@ -114,11 +118,20 @@ class OpenAIEngine:
         """
         require_fit(prompt, window_tokens=self._window_tokens)
         await self._check_once()
-        response = await self.outage.answer(lambda: self._ask(prompt, seed=seed))
+        form = await self._guide_form(prompt.guide.kind) if prompt.guide else None
+        response = await self.outage.answer(lambda: self._ask(prompt, seed=seed, form=form))
         if response.status_code != 200:
             await self._require_served()
             raise EngineRequestError(f"turn {prompt.path}: {self._open_client().refusal(response)}")
         return self._completion(response, prompt=prompt)
+
+    async def require_guides(self, kinds: Collection[GuideKind]) -> None:
+        """Asks for a text that no model writes of itself, under a guide of each kind; see `GuidedEngine`."""
+        for kind in sorted(kinds):
+            try:
+                await self._guide_form(kind)
+            except EngineRefusedError as error:
+                raise EngineStartError(str(error)) from error
 
     async def stop(self) -> None:
         """Closes the connections."""
@@ -132,10 +145,12 @@ class OpenAIEngine:
         return self._client
 
     async def _ask(
-        self, prompt: Prompt, *, seed: int, longest_seconds: float | None = None
+        self, prompt: Prompt, *, seed: int, form: GuideForm | None = None, longest_seconds: float | None = None
     ) -> httpx.Response | Failure:
         """One try for a completion. A success that holds none, such as a page of a gateway, counts as a failure."""
         body = request_body(prompt, model=self._model, sampling=self._sampling, seed=seed)
+        if prompt.guide and form:
+            body |= guide_fields(prompt.guide, form) or {}
         client = self._open_client()
         response = await client.send(
             "POST",
@@ -243,6 +258,31 @@ class OpenAIEngine:
         except EngineRequestError as error:
             raise EngineStartError(f"{error}; no reading could be trusted") from error
 
+    async def _guide_form(self, kind: GuideKind) -> GuideForm:
+        """The field by which the endpoint obeys guides of this kind.
+
+        Raises:
+            EngineRefusedError: it obeys none.
+        """
+        form = await self._guide_forms.of(kind)
+        if form is None:
+            raise EngineRefusedError(
+                f"{self._open_client().name} does not keep completions to a {kind.value}, neither by "
+                f"{' nor by '.join(GuideForm)}; {REMEDIES[kind]}"
+            )
+        return form
+
+    async def _obeys(self, guide: Guide, form: GuideForm) -> bool:
+        """Whether a completion keeps to a guide that is sent in this form."""
+        if guide_fields(guide, form) is None:
+            return False
+        prompt = replace(self._probe_prompt(), max_tokens=PROBE_TOKENS, guide=guide)
+        response = await self.outage.answer(lambda: self._ask(prompt, seed=0, form=form))
+        try:
+            return response.status_code == 200 and guide.allows(self._completion(response, prompt=prompt).text)
+        except EngineRequestError:
+            return False
+
     def _text(self, choice: Choice, *, prompt: Prompt) -> str:
         """The choice's text, with the tags of thoughts, which servers leave out where they are special tokens."""
         if choice.token_ids is None or not self._tokenizer.has_thought_tags:
@@ -269,11 +309,20 @@ class OpenAIEngine:
             token_ids=token_ids,
             text=self._text(choice, prompt=prompt),
             finish_reason=FinishReason(choice.finish_reason or ""),
-            logprobs=_logprobs(choice, num_tokens=len(token_ids)) if self._sampling.logprobs else None,
+            logprobs=_logprobs(choice, num_tokens=len(token_ids))
+            if self._sampling.logprobs
+            else choice.path_logprobs(),
+            menu_logprobs=menu_logprobs(prompt.guide, choice.first_candidates()),
             num_prompt_tokens=len(prompt.token_ids),
             num_cached_prompt_tokens=(details.cached_tokens if details else None) or 0,
             engine_seconds=response.elapsed.total_seconds(),
         )
+
+    def _kept_logprobs(self, choice: Choice, *, num_tokens: int, has_guide: bool) -> list[float] | None:
+        """Log-probability of each token, where they were asked for; a guided turn does without where there are none."""
+        if self._sampling.logprobs:
+            return _logprobs(choice, num_tokens=num_tokens)
+        return choice.path_logprobs() if has_guide else None
 
 
 def _require_plausible(choice: Choice, usage: Usage | None, *, prompt: Prompt, turn: str) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from memagent_batch.config import SamplingConfig
+from memagent_batch.domain.guides import num_candidates
 from memagent_batch.domain.turns import Prompt
 
 MESSAGE_CHARS = 500
@@ -28,6 +29,8 @@ class Logprobs(BaseModel):
 
     token_logprobs: list[Logprob | None] = []
     """One for each token."""
+    top_logprobs: list[dict[str, Logprob] | None] | None = None
+    """For each token those that could have stood there, by their text."""
 
 
 class Choice(BaseModel):
@@ -41,6 +44,16 @@ class Choice(BaseModel):
     """Its tokens; vLLM's extension."""
     logprobs: Logprobs | None = None
     """Present where asked for."""
+
+    def path_logprobs(self) -> list[float] | None:
+        """Log-probability of each token; None where the server gives no such numbers, or no tokens."""
+        found = [value for value in (self.logprobs.token_logprobs if self.logprobs else []) if value is not None]
+        return found if found and len(found) == len(self.token_ids or ()) else None
+
+    def first_candidates(self) -> list[tuple[str, float]]:
+        """Texts that could have come first, with their log-probabilities."""
+        top = self.logprobs.top_logprobs if self.logprobs else None
+        return list((top[0] or {}).items()) if top else []
 
 
 class PromptTokensDetails(BaseModel):
@@ -85,7 +98,9 @@ class ModelList(BaseModel):
 
 
 def request_body(prompt: Prompt, *, model: str, sampling: SamplingConfig, seed: int) -> dict[str, JsonValue]:
-    """Body of `POST /completions` with the fields that every endpoint knows."""
+    """Body of `POST /completions` with the fields that every endpoint knows. A guided turn is decoded greedily."""
+    num_logprobs = num_candidates(prompt.guide, logprobs=sampling.logprobs)
+    sampling = sampling if prompt.guide is None else SamplingConfig()
     body: dict[str, JsonValue] = {
         "model": model,
         "prompt": [*prompt.token_ids],
@@ -97,8 +112,8 @@ def request_body(prompt: Prompt, *, model: str, sampling: SamplingConfig, seed: 
         body["seed"] = seed
     if sampling.top_k > 0:
         body["top_k"] = sampling.top_k
-    if sampling.logprobs:
-        body["logprobs"] = 0
+    if num_logprobs is not None:
+        body["logprobs"] = num_logprobs
     return body
 
 

@@ -4,19 +4,31 @@ import asyncio
 import copy
 import itertools
 import time
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from memagent_batch.config import SamplingConfig, VllmConfig
+from memagent_batch.domain.guides import GuideKind, menu_logprobs, num_candidates
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import require_fit
 from memagent_batch.engines.tokenizer import load_tokenizer
-from memagent_batch.engines.vllm.outputs import final_output, finish_reason, inner_message, logprobs
+from memagent_batch.engines.vllm.outputs import (
+    final_output,
+    finish_reason,
+    first_candidates,
+    inner_message,
+    logprobs,
+    structured_outputs,
+)
 from memagent_batch.engines.vllm.start import engine_arguments, require_model, start_engine
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
 
 if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
     from vllm.v1.engine.async_llm import AsyncLLM
+
+GREEDY = SamplingConfig()
+"""How guided turns are decoded."""
 
 
 class VllmEngine:
@@ -70,17 +82,27 @@ class VllmEngine:
         began = time.monotonic()
         output = await self._request(prompt, params=self._params(prompt, seed=seed))
         completion = output.outputs[0]
+        tokenizer = load_tokenizer(self._tokenizer or self._model)
+        has_choices = prompt.guide is not None and prompt.guide.kind is GuideKind.CHOICE
         return Completion(
             token_ids=list(completion.token_ids),
-            text=load_tokenizer(self._tokenizer or self._model).continuation(
-                completion.token_ids, after=prompt.token_ids
-            ),
+            text=tokenizer.continuation(completion.token_ids, after=prompt.token_ids),
             finish_reason=finish_reason(completion, path=prompt.path),
-            logprobs=logprobs(completion) if self._sampling.logprobs else None,
+            logprobs=logprobs(completion) if self._sampling.logprobs or has_choices else None,
+            menu_logprobs=menu_logprobs(
+                prompt.guide,
+                (
+                    (tokenizer.continuation([token], after=prompt.token_ids), logprob)
+                    for token, logprob in first_candidates(completion)
+                ),
+            ),
             num_prompt_tokens=len(prompt.token_ids),
             num_cached_prompt_tokens=output.num_cached_tokens or 0,
             engine_seconds=time.monotonic() - began,
         )
+
+    async def require_guides(self, kinds: Collection[GuideKind]) -> None:
+        """All kinds are obeyed; see `GuidedEngine.require_guides`."""
 
     async def renew(self, model: str) -> None:
         """Takes the weights of another folder; see `RenewableEngine.renew`. What was cached of the old ones is gone."""
@@ -121,14 +143,15 @@ class VllmEngine:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
-        sampling = self._sampling
+        sampling = self._sampling if prompt.guide is None else GREEDY
         return SamplingParams(
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
             seed=seed if sampling.temperature > 0 else None,
             max_tokens=prompt.max_tokens,
-            logprobs=0 if sampling.logprobs else None,
+            logprobs=num_candidates(prompt.guide, logprobs=self._sampling.logprobs),
+            structured_outputs=structured_outputs(prompt.guide),
             output_kind=RequestOutputKind.FINAL_ONLY,
             detokenize=False,  # for it vLLM would decode the whole prompt, on this event loop
         )

@@ -1,7 +1,9 @@
 """What vLLM returns and raises, in this project's words."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
+from memagent_batch.domain.guides import Guide
 from memagent_batch.domain.turns import FinishReason
 from memagent_batch.errors import EngineRequestError
 
@@ -46,6 +48,24 @@ def logprobs(completion: "CompletionOutput") -> list[float]:
         float(entry[token_id].logprob)
         for token_id, entry in zip(completion.token_ids, completion.logprobs or (), strict=True)
     ]
+
+
+def structured_outputs(guide: Guide | None) -> Any:
+    """A guide in vLLM's words."""
+    from vllm.sampling_params import StructuredOutputsParams
+
+    if guide is None:
+        return None
+    return StructuredOutputsParams(
+        choice=list(guide.choices) or None, regex=guide.regex or None, json=guide.json_schema or None
+    )
+
+
+def first_candidates(completion: "CompletionOutput") -> Iterator[tuple[int, float]]:
+    """Tokens that could have come first, with their log-probabilities."""
+    for entries in (completion.logprobs or ())[:1]:
+        for token_id, entry in entries.items():
+            yield token_id, float(entry.logprob)
 
 
 def inner_message(error: BaseException) -> str:

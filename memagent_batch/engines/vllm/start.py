@@ -52,6 +52,9 @@ KNOBS = {
 LOOKUP = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
 """Prompt lookup: where the last 2 to 4 tokens stand in the prompt too, the 5 that follow there are guessed."""
 
+STRUCTURED_OUTPUTS = {"backend": "xgrammar", "disable_any_whitespace": True}
+"""How guided turns are decoded. White space in JSON is left out: a small model writes nothing else."""
+
 
 def engine_arguments(
     settings: VllmConfig, *, model: str, tokenizer: str | None, window_tokens: int, sampling: SamplingConfig
@@ -76,6 +79,7 @@ def engine_arguments(
         "enable_prefix_caching": True,
         "disable_log_stats": True,
         "worker_extension_cls": WORKER_EXTENSION,
+        "structured_outputs_config": STRUCTURED_OUTPUTS,
     }
     if speculates(settings.speculation, sampling=sampling, is_cpu=is_cpu):
         arguments["speculative_config"] = LOOKUP

@@ -1,4 +1,4 @@
-"""Ranks passages of a document against a question by BM25 (package bm25s), for the `retrieve` policy."""
+"""Ranks passages against a question by BM25 (package bm25s): for the `retrieve` policy, and for evidence."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,15 +16,8 @@ class Bm25:
 
     def __call__(self, passages: Sequence[Sequence[int]], question: Sequence[int]) -> list[float]:
         """Scores of the passages, shape [num_passages]; 0 where a passage has no word of the question."""
-        import bm25s
-
         words = self._words([*passages, question])
-        if not any(words[:-1]):
-            return [0.0] * len(passages)
-        index = bm25s.BM25()
-        index.index(words[:-1], show_progress=False)
-        known = [word for word in words[-1] if word in index.vocab_dict]
-        return [float(score) for score in index.get_scores(known)] if known else [0.0] * len(passages)
+        return word_scores(words[:-1], words[-1])
 
     def _words(self, texts: Sequence[Sequence[int]]) -> list[list[str]]:
         import bm25s
@@ -34,3 +27,15 @@ class Bm25:
             decoded, token_pattern=WORD_PATTERN, stopwords=None, return_ids=False, show_progress=False
         )
         return words
+
+
+def word_scores(passages: Sequence[list[str]], question: Sequence[str]) -> list[float]:
+    """Scores of passages by their words, shape [num_passages]; 0 where a passage has no word of the question."""
+    import bm25s
+
+    if not any(passages):
+        return [0.0] * len(passages)
+    index = bm25s.BM25()
+    index.index(list(passages), show_progress=False)
+    known = [word for word in question if word in index.vocab_dict]
+    return [float(score) for score in index.get_scores(known)] if known else [0.0] * len(passages)

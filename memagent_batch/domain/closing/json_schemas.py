@@ -1,0 +1,218 @@
+"""The part of JSON Schema 2020-12 that a question may ask an answer to fit, and the form that an engine is given."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import jsonschema
+
+from memagent_batch.errors import ValueTypeError
+
+Schema = Mapping[str, Any]
+"""A JSON Schema."""
+
+MAX_ITEMS = 20
+"""Longest array, items, where the schema names no bound: without one a model may write until its budget is spent."""
+MAX_CHARS = 300
+"""Longest string, characters, where the schema names no bound."""
+MAX_NUMBER = 10**15
+"""Largest number where the schema names no bound: else a model may write digits until its budget is spent."""
+REASONS = ("reason", "reasons", "reasoning", "rationale", "explanation", "why")
+"""Properties that are written before their neighbours: a reason that comes after a value can't guide it."""
+
+NOTES = frozenset({"title", "description", "default", "examples", "$defs", "$schema", "$id", "$comment"})
+"""Keywords that constrain nothing; they are taken, and not sent."""
+KEYWORDS: Final[Mapping[str, frozenset[str]]] = {
+    "object": frozenset({"properties", "required", "additionalProperties"}),
+    "array": frozenset({"items", "minItems", "maxItems"}),
+    "string": frozenset({"minLength", "maxLength", "format"}),
+    "integer": frozenset({"minimum", "maximum"}),
+    "number": frozenset({"minimum", "maximum"}),
+    "boolean": frozenset(),
+    "null": frozenset(),
+}
+"""Types, and what may stand beside each."""
+FORMATS = frozenset({"date", "date-time", "time", "email", "uuid"})
+"""Formats of strings that engines know."""
+REMEDY = "take it out, or check it after the run"
+
+
+def sent_schema(schema: Schema) -> dict[str, Any]:
+    """The schema as an engine is given it: references resolved, all parts bounded, reasons first.
+
+    Each object has all of its properties, in this order, and no others: one that is not required may be null.
+
+    Raises:
+        ValueTypeError: the schema is none, or goes beyond the subset; names the place and what to do.
+    """
+    try:
+        jsonschema.Draft202012Validator.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        raise ValueTypeError(f"schema{_pointer(error.absolute_path)}: {error.message}") from None
+    return _sent(schema, _Place(whole=schema))
+
+
+def fits(text: str, *, schema: Schema) -> bool:
+    """Whether a text is a JSON value that fits the schema."""
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except ValueError:
+        return False
+    return not any(_validator(schema).iter_errors(value))
+
+
+def misfit(value: Any, *, schema: Schema) -> str | None:
+    """Where and how a value departs from the schema; None where it fits."""
+    error = jsonschema.exceptions.best_match(_validator(schema).iter_errors(value))
+    return None if error is None else f"value{_pointer(error.absolute_path)}: {error.message}"
+
+
+def _validator(schema: Schema) -> Any:
+    kind = jsonschema.Draft202012Validator
+    return kind(schema, format_checker=kind.FORMAT_CHECKER)
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where in a schema one of its parts stands."""
+
+    whole: Schema
+    """The whole schema, which holds the definitions."""
+    names: tuple[str, ...] = ()
+    """Names that lead there."""
+    within: tuple[str, ...] = ()
+    """References that it stands in."""
+
+    def at(self, *names: str) -> "_Place":
+        """A place inside this one."""
+        return replace(self, names=(*self.names, *names))
+
+    def error(self, problem: str) -> ValueTypeError:
+        """What is wrong here."""
+        return ValueTypeError(f"schema{_pointer(self.names)}: {problem}")
+
+    def require_keywords(self, stated: Schema, *known: str) -> None:
+        """Checks that nothing else is stated here."""
+        for name in stated:
+            if name not in known:
+                raise self.at(name).error(f"this keyword is not taken here; {REMEDY}")
+
+    def bounds(self, stated: Schema, least: str, most: str, *, low: int = 0, high: int) -> tuple[Any, Any]:
+        """A lower and an upper bound, by their keywords, or these where they are not stated."""
+        bounds = stated.get(least, low), stated.get(most, high)
+        if bounds[0] > bounds[1]:
+            raise self.error(f"{least} {bounds[0]} is above {most} {bounds[1]}; raise {most}")
+        return bounds
+
+
+def _sent(schema: Any, place: _Place) -> dict[str, Any]:
+    """One part of a schema as it is sent."""
+    if not isinstance(schema, Mapping):
+        raise place.error("write out what is allowed here; true and false are not taken")
+    stated = {name: value for name, value in schema.items() if name not in NOTES}
+    if "$ref" in stated:
+        return _referred(stated, place)
+    for name in ("enum", "const"):
+        if name in stated:
+            place.require_keywords(stated, name, "type")
+            return {"enum": list(stated["enum"]) if name == "enum" else [stated["const"]]}
+    if "anyOf" in stated:
+        place.require_keywords(stated, "anyOf")
+        parts = enumerate(stated["anyOf"])
+        return {"anyOf": [_sent(part, place.at("anyOf", str(number))) for number, part in parts]}
+    types = stated.get("type")
+    if isinstance(types, list):
+        return {"anyOf": [_typed(_for_type(stated, kind), place) for kind in types]}
+    return _typed(stated, place)
+
+
+def _referred(stated: Schema, place: _Place) -> dict[str, Any]:
+    name = str(stated["$ref"])
+    place.require_keywords(stated, "$ref")
+    if name in place.within:
+        raise place.error(f"{name} holds itself; write the levels out that you need")
+    target = place.whole.get("$defs", {}).get(name.removeprefix("#/$defs/"))
+    if target is None:
+        raise place.error(f"there is no {name}; refer to #/$defs/NAME")
+    return _sent(target, replace(place, within=(*place.within, name)))
+
+
+def _for_type(stated: Schema, kind: str) -> dict[str, Any]:
+    """Of the keywords beside several types, those of this one."""
+    others = frozenset[str]().union(*KEYWORDS.values()) - KEYWORDS.get(kind, frozenset())
+    return {name: value for name, value in stated.items() if name not in others} | {"type": kind}
+
+
+def _typed(stated: Schema, place: _Place) -> dict[str, Any]:
+    kind = str(stated.get("type"))
+    if kind not in KEYWORDS:
+        raise place.error(f"it needs a type: {', '.join(KEYWORDS)}; or enum, const, anyOf")
+    place.require_keywords(stated, "type", *KEYWORDS[kind])
+    match kind:
+        case "object":
+            return _object(stated, place)
+        case "array":
+            return _array(stated, place)
+        case "string":
+            return _string(stated, place)
+        case "integer" | "number":
+            least, most = place.bounds(stated, "minimum", "maximum", low=-MAX_NUMBER, high=MAX_NUMBER)
+            return {"type": kind, "minimum": least, "maximum": most}
+    return dict(stated)
+
+
+def _object(stated: Schema, place: _Place) -> dict[str, Any]:
+    properties = stated.get("properties")
+    if not properties:
+        raise place.error("an object needs properties; name those that you ask for")
+    if stated.get("additionalProperties", False) is not False:
+        raise place.error("additionalProperties can only be false; name the properties")
+    required = stated.get("required", ())
+    if unknown := [name for name in required if name not in properties]:
+        raise place.error(f"it requires {unknown[0]!r}, which is none of its properties")
+    sent = {name: _sent(part, place.at("properties", name)) for name, part in properties.items()}
+    ordered = sorted(sent, key=lambda name: name.casefold() not in REASONS)
+    return {
+        "type": "object",
+        "properties": {name: sent[name] if name in required else _or_null(sent[name]) for name in ordered},
+        "required": ordered,
+        "additionalProperties": False,
+    }
+
+
+def _array(stated: Schema, place: _Place) -> dict[str, Any]:
+    if "items" not in stated:
+        raise place.error("an array needs items; say what they are")
+    least, most = place.bounds(stated, "minItems", "maxItems", high=MAX_ITEMS)
+    return {"type": "array", "items": _sent(stated["items"], place.at("items")), "minItems": least, "maxItems": most}
+
+
+def _string(stated: Schema, place: _Place) -> dict[str, Any]:
+    if "format" in stated:
+        if stated["format"] not in FORMATS:
+            names = ", ".join(sorted(FORMATS))
+            raise place.error(f"format {stated['format']!r} is none of {names}; {REMEDY}")
+        place.require_keywords(stated, "type", "format")
+        return {"type": "string", "format": stated["format"]}
+    least, most = place.bounds(stated, "minLength", "maxLength", high=MAX_CHARS)
+    return {"type": "string", "minLength": least, "maxLength": most}
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema, or null."""
+    parts = schema.get("anyOf", [schema])
+    null = {"type": "null"}
+    if null in parts or None in schema.get("enum", ()):
+        return schema
+    return {"anyOf": [*parts, null]}
+
+
+def _pointer(path: Iterable[Any]) -> str:
+    """A place in a schema or value as a JSON pointer, with words before it; empty for the whole."""
+    names = [str(name).replace("~", "~0").replace("/", "~1") for name in path]
+    return f" at /{'/'.join(names)}" if names else ""

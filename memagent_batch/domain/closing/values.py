@@ -1,0 +1,320 @@
+"""The answer as a typed value: what the closing turn `value` may write, and what it wrote.
+
+A value that does not fit its type is `invalid`. Nothing is repaired.
+"""
+
+import json
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from typing import Any
+
+from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
+from memagent_batch.domain.closing.json_schemas import misfit
+from memagent_batch.domain.guides import Guide, choice_of, json_of, matching, number_regex
+from memagent_batch.domain.turns import Completion, FinishReason
+
+NOT_STATED = "not stated"
+"""What is written, or chosen, where the document does not say."""
+NONE = "none"
+"""What is written where no label applies."""
+ORDERED_LABELS = 30
+"""Most labels whose numbers are held to their order, so that none can be written twice; the expression grows with the
+square of their number."""
+MAX_UNORDERED_LABELS = 16
+"""Most labels that are chosen of more than these."""
+NUMBER = r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,9})?"
+"""A JSON number that a double holds, without an exponent."""
+DATE = "[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+"""A date as ISO 8601 writes it; that the month has the day is checked afterwards."""
+SHORT_TOKENS = 32
+"""Budget of a number, date or choice, tokens: one for each character, and an end token."""
+LABEL_TOKENS = 6
+"""Budget of each label of several, tokens: three digits, comma, space."""
+MENU_TYPES = frozenset({AnswerType.TEXT, AnswerType.BOOL, AnswerType.LABEL})
+"""Types whose value is chosen from a menu, with a probability."""
+
+
+class ValueStatus(StrEnum):
+    """What became of a value."""
+
+    OK = "ok"
+    """There is a value of the type that was asked for."""
+    NOT_STATED = "not_stated"
+    """The document does not say."""
+    INVALID = "invalid"
+    """What was written is cut, or does not fit the type; the response is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """An answer as a typed value; fields but `problem` are columns of the tables."""
+
+    status: ValueStatus
+    """What became of it."""
+    value: str | None = None
+    """The value as JSON text; None where there is none."""
+    boolean: bool | None = None
+    """The value of type bool."""
+    number: float | None = None
+    """The value of type number."""
+    label: str | None = None
+    """The value of type label."""
+    problem: str | None = None
+    """Why it is invalid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote:
+    """What several samples of a reading say together."""
+
+    value: Value
+    """The value that most of them have; `not_stated` where two are as frequent."""
+    share: float
+    """Its share of all samples, those without a value included."""
+
+
+NOTHING_STATED = Value(status=ValueStatus.NOT_STATED)
+
+
+def menu(value_type: ValueType) -> dict[str, str | None]:
+    """Numbers that stand for the choices of a menu, and the choices; None is "not stated".
+
+    All numbers have as many digits, so that none begins another one: 1 to 9, else from 10, else from 100. Up to nine
+    choices each is one token in every tokeniser, and there is a distribution over them.
+    """
+    match value_type.type:
+        case AnswerType.TEXT:
+            choices: list[str | None] = ["stated"]
+        case AnswerType.BOOL:
+            choices = ["yes", "no"]
+        case _:
+            choices = [label.strip() for label in value_type.labels]
+    if value_type.not_stated:
+        choices.append(None)
+    first = next(first for first in (1, 10, 100) if len(choices) <= 9 * first)
+    return {str(number): choice for number, choice in enumerate(choices, start=first)}
+
+
+def guide_of(value_type: ValueType) -> Guide | None:
+    """What the value turn may write; None where the answer as it stands is the value, and there is no such turn."""
+    match value_type.type:
+        case AnswerType.TEXT if not value_type.not_stated:
+            return None
+        case AnswerType.TEXT | AnswerType.BOOL | AnswerType.LABEL:
+            return choice_of(*menu(value_type))
+        case AnswerType.LABELS:
+            return matching(_or_not_stated(f"{NONE}|{_subsets(_numbers(value_type))}", value_type))
+        case AnswerType.NUMBER:
+            return matching(_or_not_stated(NUMBER, value_type))
+        case AnswerType.DATE:
+            return matching(_or_not_stated(DATE, value_type))
+        case AnswerType.JSON:
+            return json_of(_json_schema(value_type))
+
+
+def form_of(value_type: ValueType) -> str:
+    """What the prompt of the value turn says of the form."""
+    unless = f", or {NOT_STATED}" if value_type.not_stated else ""
+    match value_type.type:
+        case AnswerType.LABELS:
+            lines = [f"{number} = {label}" for number, label in _numbers(value_type).items()]
+            return "\n".join([f"Write the numbers of all that apply in their order, or {NONE}{unless}:", *lines])
+        case AnswerType.NUMBER:
+            return f"Write the number{f' in {value_type.unit}' if value_type.unit else ''}{unless}."
+        case AnswerType.DATE:
+            return f"Write the date as YYYY-MM-DD{unless}."
+        case AnswerType.JSON:
+            schema = json.dumps(value_type.sent_schema(), ensure_ascii=False, separators=(",", ":"))
+            return (
+                f"Write JSON of this schema{f', or null for {NOT_STATED}' if value_type.not_stated else ''}:\n{schema}"
+            )
+    lines = [f"{number} = {choice or NOT_STATED}" for number, choice in menu(value_type).items()]
+    return "\n".join(["Write one number:", *lines])
+
+
+def budget_of(value_type: ValueType, *, json_tokens: int) -> int:
+    """Budget of the value turn, tokens; that of JSON is given."""
+    match value_type.type:
+        case AnswerType.JSON:
+            return json_tokens
+        case AnswerType.LABELS:
+            return SHORT_TOKENS + LABEL_TOKENS * min(len(value_type.labels), max(ORDERED_LABELS, MAX_UNORDERED_LABELS))
+    return SHORT_TOKENS
+
+
+def value_of(completion: Completion, value_type: ValueType, *, answer: str | None) -> Value:
+    """The value that a value turn wrote.
+
+    Args:
+        completion: what the turn wrote.
+        value_type: the type that the question asks for.
+        answer: the answer as it stands, which is the value of type text.
+    """
+    written = completion.text
+    if completion.finish_reason is FinishReason.LENGTH:
+        return _invalid("it was cut at the turn's budget")
+    match value_type.type:
+        case AnswerType.TEXT | AnswerType.BOOL | AnswerType.LABEL:
+            return _chosen(written, value_type, answer=answer)
+        case AnswerType.JSON:
+            return _json_value(written, value_type)
+    if value_type.not_stated and written == NOT_STATED:
+        return NOTHING_STATED
+    match value_type.type:
+        case AnswerType.LABELS:
+            return _labels(written, value_type)
+        case AnswerType.NUMBER:
+            return _number(written)
+    return _date(written)
+
+
+def text_value(answer: str | None) -> Value:
+    """The answer as it stands, as a value."""
+    if answer is None:
+        return _invalid("the response holds no answer")
+    return Value(status=ValueStatus.OK, value=json.dumps(answer, ensure_ascii=False))
+
+
+def confidence(completion: Completion, guide: Guide) -> float | None:
+    """Probability of what was chosen from a menu, over the menu alone; None where nothing was chosen.
+
+    A choice of several tokens has the product of their probabilities, each over what the menu leaves open there. It is
+    given the memory, not the document: a fact that was never noted yields a sure "no".
+    """
+    if completion.finish_reason is FinishReason.LENGTH or completion.text not in guide.choices:
+        return None
+    if completion.menu_logprobs is not None:
+        return min(1.0, math.exp(completion.menu_logprobs[guide.choices.index(completion.text)]))
+    return None if completion.logprobs is None else min(1.0, math.exp(math.fsum(completion.logprobs)))
+
+
+def is_same(one: Value, other: Value) -> bool:
+    """Whether two values of one type are equal: numbers as numbers, labels as sets, texts but for case and spaces."""
+    return bool(_key(one) == _key(other))
+
+
+def vote(values: Sequence[Value]) -> Vote:
+    """The value that most samples have, among those that are not invalid.
+
+    Raises:
+        ValueError: there is no value.
+    """
+    if not values:
+        raise ValueError("there is nothing to vote on")
+    groups: dict[Any, list[Value]] = {}
+    for value in values:
+        if value.status is not ValueStatus.INVALID:
+            groups.setdefault(_key(value), []).append(value)
+    ranked = sorted(groups.values(), key=len, reverse=True)
+    if not ranked:
+        return Vote(value=values[0], share=1.0)
+    share = len(ranked[0]) / len(values)
+    is_tie = len(ranked) > 1 and len(ranked[1]) == len(ranked[0])
+    return Vote(value=NOTHING_STATED if is_tie else ranked[0][0], share=share)
+
+
+def _numbers(value_type: ValueType) -> dict[str, str]:
+    """Numbers that stand for labels of which several may be chosen."""
+    return {str(number): label.strip() for number, label in enumerate(value_type.labels, start=1)}
+
+
+def _subsets(numbers: Mapping[str, str]) -> str:
+    """An expression for some of the numbers with commas between them."""
+    names = list(numbers)
+    if len(names) > ORDERED_LABELS:
+        one = number_regex(len(names))
+        return f"{one}(, {one}){{0,{MAX_UNORDERED_LABELS - 1}}}"
+    return "|".join(
+        name + "".join(f"(, {later})?" for later in names[place:]) for place, name in enumerate(names, start=1)
+    )
+
+
+def _or_not_stated(regex: str, value_type: ValueType) -> str:
+    return f"({regex}|{NOT_STATED})" if value_type.not_stated else f"({regex})"
+
+
+def _json_schema(value_type: ValueType) -> dict[str, Any]:
+    schema = value_type.sent_schema()
+    return {"anyOf": [schema, {"type": "null"}]} if value_type.not_stated else schema
+
+
+def _invalid(problem: str) -> Value:
+    return Value(status=ValueStatus.INVALID, problem=problem)
+
+
+def _chosen(written: str, value_type: ValueType, *, answer: str | None) -> Value:
+    choices = menu(value_type)
+    if written not in choices:
+        return _invalid(f"{written!r} is no number of the menu")
+    choice = choices[written]
+    if choice is None:
+        return NOTHING_STATED
+    if value_type.type is AnswerType.TEXT:
+        return text_value(answer)
+    if value_type.type is AnswerType.BOOL:
+        return Value(status=ValueStatus.OK, value=json.dumps(choice == "yes"), boolean=choice == "yes")
+    return Value(status=ValueStatus.OK, value=json.dumps(choice, ensure_ascii=False), label=choice)
+
+
+def _labels(written: str, value_type: ValueType) -> Value:
+    numbers = _numbers(value_type)
+    chosen = [] if written == NONE else written.split(", ")
+    if unknown := [number for number in chosen if number not in numbers]:
+        return _invalid(f"{unknown[0]!r} is no number of a label")
+    if len(set(chosen)) < len(chosen):
+        return _invalid("it has a label twice")
+    labels = [numbers[number] for number in sorted(chosen, key=int)]
+    return Value(status=ValueStatus.OK, value=json.dumps(labels, ensure_ascii=False))
+
+
+def _number(written: str) -> Value:
+    if not matching(NUMBER).allows(written):
+        return _invalid(f"{written!r} is no number")
+    return Value(status=ValueStatus.OK, value=written, number=float(written))
+
+
+def _date(written: str) -> Value:
+    try:
+        if not matching(DATE).allows(written):
+            raise ValueError("it is not written as YYYY-MM-DD")
+        day = date.fromisoformat(written)
+    except ValueError as error:
+        return _invalid(f"{written!r} is no date: {error}")
+    return Value(status=ValueStatus.OK, value=json.dumps(day.isoformat()))
+
+
+def _json_value(written: str, value_type: ValueType) -> Value:
+    try:
+        value = json.loads(written)
+    except ValueError as error:
+        return _invalid(f"it is no JSON: {error}")
+    if value is None and value_type.not_stated:
+        return NOTHING_STATED
+    if (problem := misfit(value, schema=value_type.sent_schema())) is not None:
+        return _invalid(problem)
+    return Value(status=ValueStatus.OK, value=json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def _key(value: Value) -> Any:
+    """What equal values have in common."""
+    if value.value is None:
+        return value.status, None
+    return value.status, json.dumps(_plain(json.loads(value.value)), sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    """A JSON value whose equal parts are written alike."""
+    match value:
+        case str():
+            return " ".join(unicodedata.normalize("NFKC", value).casefold().split())
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [_plain(each) for each in value]
+        case dict():
+            return {name: _plain(each) for name, each in value.items()}
+    return value

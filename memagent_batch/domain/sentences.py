@@ -1,0 +1,199 @@
+"""Sentences of a text as character spans, in any script. What evidence is shown and kept by.
+
+A line of a table or list is a sentence too. Places are code points of the text as it is hashed.
+"""
+
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from memagent_batch.domain.document import Document
+
+MAX_SENTENCE_CHARS = 400
+"""Longest sentence, characters; longer runs are cut, at white space where there is some."""
+WRAPPED_LINE_CHARS = 40
+"""A shorter line is an entry of a list, not prose that was broken at a margin."""
+WORD_CHARS = 24
+"""Characters that are looked at before a full stop: longer words are no abbreviations."""
+
+CLOSERS = "\"'”’»›)\\]}」』】》〉）］"
+"""What may stand between the mark that ends a sentence and the space behind it."""
+PLAIN_MARKS = ".!?…‽．"
+"""Marks that end a sentence where white space follows: they also stand inside numbers, names and addresses."""
+SURE_MARKS = "。！？｡；؟۔।॥።፧፨။།༎។៕։\u037e"
+"""Marks that end a sentence whatever follows; many of their scripts put no space there."""
+BREAK = re.compile(
+    rf"[{SURE_MARKS}]+[{CLOSERS}{SURE_MARKS}]*"
+    rf"|(?<![{PLAIN_MARKS}])[{PLAIN_MARKS}]++(?:[ \t]++[{PLAIN_MARKS}]++)*[{CLOSERS}]*+(?=\s|$|[{SURE_MARKS}])"
+    r"|[\n\r\u2028\u2029\x0b\x0c\x85]\s*+"
+)
+"""Where a sentence may end: behind a mark, or at a line's end with all white space that follows it. Written so that no
+run of marks or spaces is looked at twice."""
+JOINERS = "\u200d\ufe0f"
+"""Characters that join their neighbours to one sign."""
+SPACE = re.compile(r"\s*")
+LINES = re.compile(r"\r\n|[\n\r\u2028\u2029\x0b\x0c\x85]")
+ROW = re.compile(r"\t|\||(?:,\S[^,]{0,40}+){3}|[^\s.!?:] {2,}+\S")
+"""What shows that a line is the row of a table."""
+BULLET = re.compile(r"(?:[-*+•‣·–—]|\(?\w{1,3}[.)])\s")
+"""What a line begins with that is an entry of a list."""
+NUMBERED = re.compile(r"(?:^|[\n\r])[ \t]*(?:[#§(]\s*)?(?:\d{1,3}\.)*\d{1,3}\.$")
+"""The end of a text that is the number of a heading or entry."""
+ABBREVIATIONS = (
+    " mr mrs ms dr prof st mt hon rev gen col capt lt sgt gov sen rep pres ed eds al vs v cf viz ca approx resp incl "
+    "excl e.g i.e a.k.a n.b p.s u.s u.k jan feb mar apr jun jul aug sep sept oct nov dec bzw z.b d.h u.a str mme mlle "
+    "m sr sra srta dott ing dña г ул им "
+)
+"""Words that a full stop shortens and that seldom end a sentence, with spaces between and around them."""
+BEFORE_NUMBERS = (
+    " no nos nr fig figs eq sec sect art arts para paras ch chap vol p pp pg app ex exh abs abb núm pág págs п "
+)
+"""Words that a full stop shortens where a number follows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentences:
+    """The sentences of a text in order. They do not overlap, and all between two of them is white space.
+
+    Both sequences may be views of an Arrow buffer: they are what an actor holds in place of the text.
+    """
+
+    starts: Sequence[int] = ()
+    """First character of each sentence."""
+    ends: Sequence[int] = ()
+    """Character after the last one of each."""
+
+    def __len__(self) -> int:
+        """Number of sentences."""
+        return len(self.starts)
+
+    def span(self, index: int) -> tuple[int, int]:
+        """The characters `[start, end)` of a sentence."""
+        return int(self.starts[index]), int(self.ends[index])
+
+    def within(self, char_start: int, char_end: int) -> range:
+        """The sentences that have a character in `[char_start, char_end)`."""
+        return range(bisect_right(self.ends, char_start), bisect_left(self.starts, char_end))
+
+    def tokens(self, index: int, document: Document) -> tuple[int, int]:
+        """The tokens `[start, end)` of a sentence: all that hold a character of it.
+
+        The first and the last one may hold some of its neighbours too, mostly the white space between them.
+        """
+        char_start, char_end = self.span(index)
+        chars = document.token_chars
+        return _covering(chars, char_start), bisect_left(chars, char_end)
+
+
+def split_sentences(text: str, *, max_chars: int = MAX_SENTENCE_CHARS) -> Sentences:
+    """The sentences of a text, in time that grows with its length alone."""
+    starts: list[int] = []
+    ends: list[int] = []
+    start = _after_space(text, 0)
+    for end in _ends(text):
+        for cut in _cuts(text, start, end, max_chars=max_chars):
+            starts.append(start)
+            ends.append(_before_space(text, cut))
+            start = _after_space(text, cut)
+    return Sentences(starts=starts, ends=ends)
+
+
+def _covering(chars: Sequence[int], place: int) -> int:
+    """The first of the tokens that hold this character."""
+    last = bisect_right(chars, place) - 1
+    return bisect_left(chars, chars[last]) if last >= 0 else 0
+
+
+def _ends(text: str) -> Iterator[int]:
+    """Where the sentences end, the last one at the end of the text."""
+    last = 0
+    line_start = 0
+    for found in BREAK.finditer(text):
+        if found[0].isspace():
+            ends = _ends_at_line(text, line_start=line_start, found=found)
+            line_start = found.end()
+        else:
+            ends = found[0][0] in SURE_MARKS or _ends_at_mark(text, found)
+        if ends:
+            last = found.end()
+            yield last
+    if last < len(text):
+        yield len(text)
+
+
+def _ends_at_mark(text: str, found: "re.Match[str]") -> bool:
+    """Whether a mark with white space behind it ends a sentence."""
+    after = _after_space(text, found.end())
+    if after < len(text) and text[after].islower():
+        return bool(LINES.search(text, found.end(), after)) and found[0] != "."
+    if found[0] != ".":
+        return True
+    before = text[max(0, found.start() - WORD_CHARS) : found.start()]
+    word = before.rpartition(" ")[2].rpartition("\n")[2].lstrip("([\"'“‘«")
+    listed = f" {word.casefold()} "
+    if listed in ABBREVIATIONS or (listed in BEFORE_NUMBERS and text[after : after + 1].isdigit()):
+        return False
+    if (len(word) == 1 and word.isupper()) or _is_initials(word):
+        return False
+    return NUMBERED.search(text[max(0, found.start() - WORD_CHARS) : found.end()]) is None
+
+
+def _is_initials(word: str) -> bool:
+    """Single letters with full stops between them, such as `J.R`."""
+    return "." in word and all(len(part) == 1 and part.isalpha() for part in word.split("."))
+
+
+def _ends_at_line(text: str, *, line_start: int, found: "re.Match[str]") -> bool:
+    """Whether the end of a line ends a sentence: always, but where prose was broken at a margin."""
+    line_end = _before_space(text, found.start())
+    if found.end() == len(text) or line_end - line_start < WRAPPED_LINE_CHARS or len(LINES.findall(found[0])) > 1:
+        return True
+    following = text[found.end() : found.end() + WORD_CHARS]
+    if BULLET.match(following) or ROW.search(text, line_start, line_end):
+        return True
+    first, last = following[0], text[line_end - 1]
+    goes_on = first.islower() or (last == "," and first.isalnum())
+    return not (goes_on or (_has_no_case(first) and last.isalpha()))
+
+
+def _has_no_case(character: str) -> bool:
+    return character.isalpha() and character.lower() == character.upper()
+
+
+def _cuts(text: str, start: int, end: int, *, max_chars: int) -> Iterator[int]:
+    """Where a sentence is cut so that no part is longer; its end is the last."""
+    while start < end:
+        if _before_space(text, end) - start <= max_chars:
+            yield end
+            return
+        place = _cut(text, start, start + max_chars)
+        yield place
+        start = _after_space(text, place)
+
+
+def _cut(text: str, start: int, end: int) -> int:
+    """The last place up to `end` where white space begins, else where a character with its accents ends."""
+    half = (start + end) // 2
+    for place in range(end, half, -1):
+        if text[place].isspace():
+            return place
+    return next((place for place in range(end, half, -1) if not _joins(text, place)), end)
+
+
+def _joins(text: str, place: int) -> bool:
+    """Whether what stands on both sides is one character to a reader."""
+    category = unicodedata.category(text[place])
+    return category[0] == "M" or text[place] in JOINERS or text[place - 1] in JOINERS
+
+
+def _after_space(text: str, place: int) -> int:
+    found = SPACE.match(text, place)
+    return found.end() if found else place
+
+
+def _before_space(text: str, place: int) -> int:
+    while place > 0 and text[place - 1].isspace():
+        place -= 1
+    return place

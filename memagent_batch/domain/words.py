@@ -1,0 +1,37 @@
+"""Words of a text in any script, for comparing texts by what they speak of."""
+
+import re
+from collections.abc import Iterator
+
+WORD = re.compile(r"\w+")
+UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+"""Scripts that put no space between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in lower case; pairs of neighbouring characters where a script has no spaces."""
+    found: list[str] = []
+    for match in WORD.finditer(text.casefold()):
+        found.extend(_parts(match[0]))
+    return found
+
+
+def _parts(word: str) -> Iterator[str]:
+    """A run of letters and digits, taken apart where the script has no spaces."""
+    last = 0
+    for run in UNSPACED.finditer(word):
+        if run.start() > last:
+            yield word[last : run.start()]
+        yield from _pairs(run[0])
+        last = run.end()
+    if last < len(word):
+        yield word[last:]
+
+
+def _pairs(run: str) -> Iterator[str]:
+    if len(run) == 1:
+        yield run
+    for place in range(len(run) - 1):
+        yield run[place : place + 2]

@@ -1,0 +1,92 @@
+"""How an endpoint is told what a completion may be, and the probes that show whether it obeys."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from memagent_batch.domain.guides import Guide, GuideKind, choice_of, json_of, matching
+
+PROBE_TOKENS = 24
+"""Budget of a probe, tokens: more than its text takes in any tokeniser, an end token included."""
+
+PROBES: Mapping[GuideKind, Guide] = {
+    GuideKind.CHOICE: choice_of(*map(str, range(733, 742))),
+    GuideKind.REGEX: matching("zq7[3]{2}"),
+    GuideKind.JSON: json_of(
+        {
+            "type": "object",
+            "properties": {"zq": {"type": "array", "items": {"enum": [733]}, "minItems": 2, "maxItems": 2}},
+            "required": ["zq"],
+            "additionalProperties": False,
+        }
+    ),
+}
+"""Guides that no model follows by chance; the choices are as many as those of the largest menu of single tokens."""
+
+REMEDIES: Mapping[GuideKind, str] = {
+    GuideKind.CHOICE: "serve the model with vLLM, or leave out closing turns and the types bool and label",
+    GuideKind.REGEX: "serve the model with vLLM, or leave out evidence and the types labels, number and date",
+    GuideKind.JSON: (
+        "serve the model with vLLM and --structured-outputs-config "
+        '\'{"backend": "xgrammar", "disable_any_whitespace": true}\', or leave out the type json'
+    ),
+}
+"""What to do where an endpoint does not obey a kind of guide."""
+
+
+class GuideForm(StrEnum):
+    """A field of a request that says what may be written."""
+
+    STRUCTURED_OUTPUTS = "structured_outputs"
+    """vLLM's extension: choices, expressions and schemas."""
+    RESPONSE_FORMAT = "response_format"
+    """OpenAI's own: schemas; choices too where each is a number, which is the same in JSON."""
+
+
+class GuideForms:
+    """The form in which an endpoint obeys each kind of guide, found by a probe the first time."""
+
+    def __init__(self, obeys: Callable[[Guide, GuideForm], Awaitable[bool]]) -> None:
+        """Takes what asks the endpoint whether it obeys a guide in a form."""
+        self._obeys = obeys
+        self._found: dict[GuideKind, GuideForm | None] = {}
+        self._looking = asyncio.Lock()
+
+    async def of(self, kind: GuideKind) -> GuideForm | None:
+        """The form for guides of this kind; None where the endpoint obeys none."""
+        async with self._looking:
+            if kind not in self._found:
+                self._found[kind] = await self._first(PROBES[kind])
+        return self._found[kind]
+
+    async def _first(self, guide: Guide) -> GuideForm | None:
+        for form in GuideForm:
+            if await self._obeys(guide, form):
+                return form
+        return None
+
+
+def guide_fields(guide: Guide, form: GuideForm) -> dict[str, Any] | None:
+    """Fields of a request that say so; None where the form can't."""
+    if form is GuideForm.STRUCTURED_OUTPUTS:
+        match guide.kind:
+            case GuideKind.CHOICE:
+                return {form.value: {"choice": list(guide.choices)}}
+            case GuideKind.REGEX:
+                return {form.value: {"regex": guide.regex}}
+            case GuideKind.JSON:
+                return {form.value: {"json": json.loads(guide.json_schema)}}
+    schema = _schema(guide)
+    if schema is None:
+        return None
+    return {form.value: {"type": "json_schema", "json_schema": {"name": "value", "strict": True, "schema": schema}}}
+
+
+def _schema(guide: Guide) -> Any:
+    if guide.kind is GuideKind.JSON:
+        return json.loads(guide.json_schema)
+    if guide.choices and all(choice.isdecimal() and str(int(choice)) == choice for choice in guide.choices):
+        return {"enum": [int(choice) for choice in guide.choices]}
+    return None

@@ -1,0 +1,190 @@
+"""Where strings that a model wrote itself stand in a text: exactly, but for case and width, nearly, or nowhere."""
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+MIN_COVERAGE = 0.75
+"""Share of a string's characters that a fuzzy match must have, in their order."""
+MIN_DENSITY = 1 / 3
+"""Share of a fuzzy match's characters that must be the string's."""
+MIN_FUZZY_CHARS = 5
+"""A shorter string is in every text, nearly."""
+FUZZY_WINDOW_CHARS = 20_000
+"""Characters that a fuzzy match is looked for in at once."""
+MAX_STRING_CHARS = 300
+"""A longer answer is prose: its quotes and numbers are looked for, not the whole."""
+MAX_STRINGS = 8
+"""Most strings of one answer that are looked for."""
+QUOTED = re.compile(r"[\"“„«「『]([^\"“”„«»「」『』\n]{2,200})[\"”“»」』]")
+NUMBER_RUN = re.compile(r"\d[\d.,:/-]*\d")
+
+
+class Alignment(StrEnum):
+    """How near a string of the model's is to one of the text's."""
+
+    EXACT = "exact"
+    """Character for character."""
+    FOLDED = "folded"
+    """But for case, width, accents' encoding and white space."""
+    FUZZY = "fuzzy"
+    """Most of its characters, in their order."""
+    NONE = "none"
+    """Nowhere: the text does not hold it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aligned:
+    """A string of the model's and its place in the text."""
+
+    string: str
+    """The string."""
+    alignment: Alignment
+    """How near it is."""
+    char_start: int | None = None
+    """First character of its place, code points; None where it has none."""
+    char_end: int | None = None
+    """Character after the last one."""
+
+
+def answer_strings(answer: str) -> list[str]:
+    """The strings of an answer that its text can be expected to hold: all of a short one, its quotes and numbers."""
+    whole = answer.strip()
+    found = [whole] if whole and len(whole) <= MAX_STRING_CHARS else []
+    found += [match[1].strip() for match in QUOTED.finditer(answer)] + NUMBER_RUN.findall(answer)
+    return [string for string in dict.fromkeys(found) if string][:MAX_STRINGS]
+
+
+def align(strings: Sequence[str], text: str, *, near: Sequence[tuple[int, int]] = ()) -> list[Aligned]:
+    """The place of each string in the text; one that has none is there too.
+
+    Args:
+        strings: what the model wrote.
+        text: the document, or a part of it.
+        near: spans in which a string that stands in several places is taken first, and nearly equal ones are looked
+            for alone; the whole text by default.
+    """
+    folded: _Folded | None = None
+    aligned = []
+    for string in strings:
+        found = _exact(string, text, near=near)
+        if found.alignment is Alignment.NONE:
+            folded = folded or _Folded(text)
+            found = _by_fold(string, folded, near=near)
+        if found.alignment is Alignment.NONE:
+            found = _by_likeness(string, text, near=near or [(0, len(text))])
+        aligned.append(found)
+    return aligned
+
+
+class _Folded:
+    """A text in lower case, with compatible and accented characters taken apart, and the places of its characters."""
+
+    def __init__(self, text: str) -> None:
+        """Folds character by character: places come by counting the few that become several."""
+        table = {ord(sign): _fold(sign) for sign in set(text)}
+        longer = {sign for sign, fold in table.items() if len(fold) != 1}
+        self.text = text.translate(table)
+        self._places: list[int] = [0]
+        self._folds: list[int] = [0]
+        extra = 0
+        if longer:
+            pattern = re.compile("[" + "".join(re.escape(chr(sign)) for sign in sorted(longer)) + "]")
+            for match in pattern.finditer(text):
+                extra += len(table[ord(match[0])]) - 1
+                self._places.append(match.end())
+                self._folds.append(match.end() + extra)
+
+    def place(self, fold: int) -> int:
+        """The character of the text that this one of the fold comes from."""
+        at = bisect_right(self._folds, fold) - 1
+        return min(self._places[at] + fold - self._folds[at], self._limit(at))
+
+    def _limit(self, at: int) -> int:
+        return self._places[at + 1] - 1 if at + 1 < len(self._places) else len(self.text)
+
+
+def _fold(text: str) -> str:
+    return "".join(" " if sign.isspace() else unicodedata.normalize("NFKD", sign).casefold() for sign in text)
+
+
+def _exact(string: str, text: str, *, near: Sequence[tuple[int, int]]) -> Aligned:
+    for start, end in near:
+        if (place := text.find(string, start, end)) >= 0:
+            return _at(string, Alignment.EXACT, place, place + len(string))
+    place = text.find(string)
+    if place < 0:
+        return Aligned(string=string, alignment=Alignment.NONE)
+    return _at(string, Alignment.EXACT, place, place + len(string))
+
+
+def _by_fold(string: str, folded: _Folded, *, near: Sequence[tuple[int, int]]) -> Aligned:
+    words = _fold(string).split()
+    if not words:
+        return Aligned(string=string, alignment=Alignment.NONE)
+    first: Aligned | None = None
+    for match in re.finditer(r"\s+".join(map(re.escape, words)) + "(?![\u0300-\u036f])", folded.text):
+        found = _at(string, Alignment.FOLDED, folded.place(match.start()), folded.place(match.end() - 1) + 1)
+        first = first or found
+        if not near or any(start <= (found.char_start or 0) < end for start, end in near):
+            return found
+    return first or Aligned(string=string, alignment=Alignment.NONE)
+
+
+def _by_likeness(string: str, text: str, *, near: Sequence[tuple[int, int]]) -> Aligned:
+    """The most alike part of the text, if it is alike enough."""
+    from rapidfuzz import fuzz
+
+    best_score, best = 0.0, Aligned(string=string, alignment=Alignment.NONE)
+    sought = _lower(string)
+    if len(sought) < MIN_FUZZY_CHARS:
+        return best
+    for start, end in _windows(near, overlap=2 * len(string)):
+        window = _lower(text[start:end])
+        found = fuzz.partial_ratio_alignment(sought, window, score_cutoff=max(50.0, best_score))
+        if (
+            found is None
+            or found.score <= best_score
+            or not _is_alike(sought, window[found.dest_start : found.dest_end])
+        ):
+            continue
+        place = _whole_words(text, start + found.dest_start, start + found.dest_end)
+        best_score, best = found.score, _at(string, Alignment.FUZZY, *place)
+    return best
+
+
+def _is_alike(sought: str, found: str) -> bool:
+    from rapidfuzz.distance import LCSseq
+
+    common = LCSseq.similarity(sought, found)
+    return bool(common >= MIN_COVERAGE * len(sought) and common >= MIN_DENSITY * len(found))
+
+
+def _lower(text: str) -> str:
+    """A text in lower case, character for character."""
+    return "".join(low if len(low) == 1 else sign for sign in text for low in [sign.lower()])
+
+
+def _windows(spans: Sequence[tuple[int, int]], *, overlap: int) -> list[tuple[int, int]]:
+    step = max(FUZZY_WINDOW_CHARS, 2 * overlap)
+    return [(place, min(place + step + overlap, end)) for start, end in spans for place in range(start, end, step)]
+
+
+def _whole_words(text: str, start: int, end: int) -> tuple[int, int]:
+    """The span with the words that it begins and ends in, where these are written with spaces."""
+    while start > 0 and _is_letter(text[start - 1]) and _is_letter(text[start]):
+        start -= 1
+    while end < len(text) and _is_letter(text[end - 1]) and _is_letter(text[end]):
+        end += 1
+    return start, end
+
+
+def _is_letter(character: str) -> bool:
+    return character.isalnum() and character < "\u0e00"
+
+
+def _at(string: str, alignment: Alignment, start: int, end: int) -> Aligned:
+    return Aligned(string=string, alignment=alignment, char_start=start, char_end=end)

@@ -1,0 +1,156 @@
+"""Guided turns on every engine: nothing between the test and the model is faked."""
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from memagent_batch.config import SamplingConfig, VllmConfig
+from memagent_batch.domain.closing.evidence import evidence_guide
+from memagent_batch.domain.closing.values import guide_of
+from memagent_batch.domain.guides import Guide, GuideKind, choice_of
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.engines.engine import Engine, require_guides
+from memagent_batch.engines.guide_examples import example_of
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.engines.vllm.engine import VllmEngine
+from memagent_batch.testing import GUIDED_TOKENS, GUIDES
+from tests.domain.closing.test_values import GUIDED_TYPES
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+ALL = ["simulated", pytest.param("vllm", marks=pytest.mark.vllm), pytest.param("openai", marks=pytest.mark.vllm)]
+TEXTS = ("The number of amber-falcon is 17.", "Who signed?", "1 = yes, 2 = no, 3 = not stated. Write one number.")
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """The engine that the test is parametrised with, decoding greedily."""
+    engine: Engine = request.getfixturevalue(f"{request.param}_greedy")
+    return engine
+
+
+@pytest.fixture
+def sampled_engine(request: pytest.FixtureRequest) -> Engine:
+    """The engine that the test is parametrised with, drawing tokens."""
+    engine: Engine = request.getfixturevalue(f"{request.param}_sampled")
+    return engine
+
+
+@pytest.mark.parametrize("engine", ALL, indirect=True)
+async def test_guided_turn_is_a_text_that_its_guide_allows(engine: Engine, tiny_tokenizer: Tokenizer) -> None:
+    await require_guides(engine, set(GuideKind))
+    prompts = [prompt_of(text, guide, tokenizer=tiny_tokenizer) for guide in GUIDES for text in TEXTS]
+    for prompt, completion in zip(prompts, await complete(engine, prompts), strict=True):
+        assert completion.finish_reason is FinishReason.STOP, completion.text
+        assert prompt.guide is not None
+        assert prompt.guide.allows(completion.text), completion.text
+
+
+@pytest.mark.parametrize("engine", ALL, indirect=True)
+async def test_menu_has_a_distribution_whose_mode_is_written(engine: Engine, tiny_tokenizer: Tokenizer) -> None:
+    prompts = [prompt_of(text, GUIDES[0], tokenizer=tiny_tokenizer) for text in TEXTS]
+    for completion in await complete(engine, prompts):
+        assert completion.menu_logprobs is not None
+        assert sum(map(math.exp, completion.menu_logprobs)) == pytest.approx(1, abs=1e-3)
+        chosen = GUIDES[0].choices.index(completion.text)
+        assert completion.menu_logprobs[chosen] == max(completion.menu_logprobs)
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize("sampled_engine", ["vllm", "openai"], indirect=True)
+async def test_guided_turn_is_greedy_where_others_are_drawn(sampled_engine: Engine, tiny_tokenizer: Tokenizer) -> None:
+    prompts = [prompt_of(TEXTS[0], GUIDES[4], tokenizer=tiny_tokenizer)] * 8
+    assert len({tuple(completion.token_ids) for completion in await complete(sampled_engine, prompts)}) == 1
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize("engine", ["vllm", "openai"], indirect=True)
+async def test_choice_of_several_tokens_has_the_log_probability_of_its_path(
+    engine: Engine, tiny_tokenizer: Tokenizer
+) -> None:
+    prompt = prompt_of(TEXTS[1], choice_of("supported", "contradicted"), tokenizer=tiny_tokenizer)
+    (completion,) = await complete(engine, [prompt])
+    assert completion.logprobs is not None
+    assert len(completion.logprobs) == len(completion.token_ids)
+    assert -20 < sum(completion.logprobs) < 0
+    assert completion.menu_logprobs is None
+
+
+@pytest.mark.vllm
+async def test_menu_of_a_speculating_engine_is_that_of_one_that_does_not(
+    tiny_model: str, tiny_tokenizer: Tokenizer, vllm_greedy: VllmEngine, speculating: VllmEngine
+) -> None:
+    prompts = [prompt_of(text, guide, tokenizer=tiny_tokenizer) for guide in GUIDES for text in TEXTS]
+    plain, guessed = await complete(vllm_greedy, prompts), await complete(speculating, prompts)
+    assert [each.text for each in guessed] == [each.text for each in plain]
+    for one, other in zip(plain[: len(TEXTS)], guessed, strict=False):
+        assert other.menu_logprobs == pytest.approx(one.menu_logprobs, abs=1e-3)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def speculating(tiny_model: str) -> AsyncIterator[VllmEngine]:
+    """vLLM with prompt lookup, as a greedy run on CPU has it."""
+    engine = VllmEngine(
+        VllmConfig(dtype="float32", cpu_kv_cache_gib=1, max_num_seqs=64, speculation="ngram"),
+        model=tiny_model,
+        tokenizer=None,
+        window_tokens=1024,
+        sampling=SamplingConfig(),
+    )
+    await engine.start()
+    yield engine
+    await engine.stop()
+
+
+async def complete(engine: Engine, prompts: list[Prompt]) -> list[Completion]:
+    """All prompts at once."""
+    return list(await asyncio.gather(*(engine.complete(prompt, seed=seed) for seed, prompt in enumerate(prompts))))
+
+
+def prompt_of(text: str, guide: Guide, *, tokenizer: Tokenizer) -> Prompt:
+    """A guided turn."""
+    return Prompt(path="value", kind="value", token_ids=tokenizer.encode(text), max_tokens=GUIDED_TOKENS, guide=guide)
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize(
+    "guide", [*GUIDES, *filter(None, map(guide_of, GUIDED_TYPES)), *map(evidence_guide, (1, 7, 99, 1234))]
+)
+async def test_guide_of_every_type_compiles_in_a_moment_and_allows_what_it_says(guide: Guide) -> None:
+    import xgrammar
+    from vllm.v1.structured_output.backend_xgrammar import has_xgrammar_unsupported_json_features
+    from xgrammar.testing import _is_grammar_accept_string as accepts
+
+    began = time.process_time()
+    match guide.kind:
+        case GuideKind.CHOICE:
+            return
+        case GuideKind.REGEX:
+            grammar = xgrammar.Grammar.from_regex(guide.regex)
+        case GuideKind.JSON:
+            assert not has_xgrammar_unsupported_json_features(json.loads(guide.json_schema))
+            grammar = xgrammar.Grammar.from_json_schema(guide.json_schema, any_whitespace=False, separators=(",", ":"))
+    assert time.process_time() - began < 5
+    texts = [
+        "",
+        "0",
+        "1",
+        "01",
+        "1, 2",
+        "1, 1",
+        "2, 1",
+        "-1.50",
+        "none",
+        "not stated",
+        "501",
+        "null",
+        "{}",
+        "2024-13-01",
+    ]
+    for text in [example_of(guide), *texts]:
+        assert accepts(grammar, text) == guide.allows(text), text
