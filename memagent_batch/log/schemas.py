@@ -33,11 +33,7 @@ SPAN = [
     ),
     column("char_end", pa.int64(), "character after its last one", unit="code points", nullable=True),
 ]
-KIND = column(
-    "kind",
-    pa.string(),
-    "kind of turn: update, read, merge, answer, direct, or a closing one: value, evidence, support",
-)
+KIND = column("kind", pa.string(), "kind of turn: update, read, merge, answer, or direct")
 STATUS = column("status", pa.string(), "ok or failed; in `answers` also not_read: the next run reads it")
 RESULT = [
     column("response", pa.string(), "text of the answer turn, without thoughts", nullable=True),
