@@ -3,6 +3,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,11 @@ def turn_of(path: str = "update/0", *, text: str = "memory") -> tuple[Prompt, Co
     return prompt, Completion(token_ids=(7, 8), text=text, finish_reason=FinishReason.STOP)
 
 
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SECONDS = count()
+"""Each outcome ends a second after the one before."""
+
+
 def outcome_of(status: Status = Status.OK, *, response: str = "r", finished_at: datetime | None = None) -> Any:
     """A row without the columns that may be null."""
     return {
@@ -58,7 +64,7 @@ def outcome_of(status: Status = Status.OK, *, response: str = "r", finished_at: 
         "num_cached_prompt_tokens": 0,
         "num_completion_tokens": 2,
         "engine_seconds": 0.5,
-        "finished_at": finished_at or datetime.now(UTC),
+        "finished_at": finished_at or NOON + timedelta(seconds=next(SECONDS)),
         "model": "m",
     }
 

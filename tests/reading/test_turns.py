@@ -73,6 +73,7 @@ def row_of(prompt: Prompt) -> Any:
         "num_prompt_tokens": 3,
         "num_cached_prompt_tokens": 0,
         "engine_seconds": 2.0,
+        "menu_logprobs": None,
     }
 
 
