@@ -57,8 +57,12 @@ class RecordedRun:
         response: str = "\\boxed{42}",
         error: str | None = None,
         finish_reason: FinishReason = STOP,
+        notes: int = 0,
     ) -> None:
-        """Writes the turns and the outcome of a reading; the last update first, as side-by-side turns may end."""
+        """Writes the turns and the outcome of a reading; the last update first, as side-by-side turns may end.
+
+        The first `notes` of the memories are notes on chunks.
+        """
         address = ReadingAddress(
             document_hash=text_hash(document), question_hash=text_hash(question), sample=sample, reader_fingerprint="f"
         )
@@ -66,11 +70,11 @@ class RecordedRun:
             span = ChunkSpan(index=index, token_start=2 * index, token_end=2 * index + 2, char_start=index, char_end=9)
             prompt = Prompt(
                 path=f"update/{index}",
-                kind="update",
+                kind="read" if index < notes else "update",
                 token_ids=(1,),
                 max_tokens=4,
                 span=span,
-                writes=Writes.MEMORY,
+                writes=Writes.NOTE if index < notes else Writes.MEMORY,
             )
             prompt = replace(prompt, number=index)
             self.writer.record_turn(address, prompt, Completion(token_ids=(7, 8, 9), text=text, finish_reason=reason))
@@ -241,6 +245,29 @@ async def test_memories_tell_which_span_put_what_into_the_memory(tmp_path: Path)
     ]
     assert [row["finish_reason"] for row in rows] == ["stop", "stop", "stop", "length", "stop"]
     assert [row["num_tokens"] for row in rows] == [3, 3, 3, 3, 1]
+
+
+async def test_memories_show_notes_in_their_own_rows_and_what_was_merged_of_them(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    memories = [("one", STOP), ("none", STOP), ("three", STOP), ("one and three", STOP)]
+    await run.read("a", memories=memories, notes=3)
+    rows = run.tables(keep_word="none").memories.to_pylist()
+    assert [(row["kind"], row["memory"], row["changed"]) for row in rows] == [
+        ("read", "one", True),
+        ("read", "", False),
+        ("read", "three", True),
+        ("update", "one and three", True),
+        ("answer", "one and three", False),
+    ]
+
+
+async def test_memories_of_a_log_from_before_notes_are_those_of_its_updates(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    await run.read("a", memories=[("one", STOP), ("two", STOP)])
+    for file in (tmp_path / "log" / "turns").iterdir():
+        pq.write_table(pq.read_table(file).drop_columns(["writes", "menu_logprobs"]), file)
+    rows = run.tables().memories.to_pylist()
+    assert [(row["memory"], row["changed"]) for row in rows] == [("one", True), ("two", True), ("two", False)]
 
 
 async def test_memories_of_a_model_that_wrote_nothing_stay_the_first_memory(tmp_path: Path) -> None:
