@@ -34,7 +34,7 @@ run of marks or spaces is looked at twice."""
 JOINERS = "\u200d\ufe0f"
 """Characters that join their neighbours to one sign."""
 SPACE = re.compile(r"\s*")
-LINES = re.compile(r"\r\n|[\n\r\u2028\u2029\x0b\x0c\x85]")
+LINE_ENDS = re.compile(r"\r\n|[\n\r\u2028\u2029\x0b\x0c\x85]")
 ROW = re.compile(r"\t|\||(?:,\S[^,]{0,40}+){3}|[^\s.!?:] {2,}+\S")
 """What shows that a line is the row of a table."""
 BULLET = re.compile(r"(?:[-*+•‣·–—]|\(?\w{1,3}[.)])\s")
@@ -127,7 +127,7 @@ def _ends_at_mark(text: str, found: "re.Match[str]") -> bool:
     """Whether a mark with white space behind it ends a sentence."""
     after = _after_space(text, found.end())
     if after < len(text) and text[after].islower():
-        return bool(LINES.search(text, found.end(), after)) and found[0] != "."
+        return bool(LINE_ENDS.search(text, found.end(), after)) and found[0] != "."
     if found[0] != ".":
         return True
     before = text[max(0, found.start() - WORD_CHARS) : found.start()]
@@ -148,7 +148,7 @@ def _is_initials(word: str) -> bool:
 def _ends_at_line(text: str, *, line_start: int, found: "re.Match[str]") -> bool:
     """Whether the end of a line ends a sentence: always, but where prose was broken at a margin."""
     line_end = _before_space(text, found.start())
-    if found.end() == len(text) or line_end - line_start < WRAPPED_LINE_CHARS or len(LINES.findall(found[0])) > 1:
+    if found.end() == len(text) or line_end - line_start < WRAPPED_LINE_CHARS or len(LINE_ENDS.findall(found[0])) > 1:
         return True
     following = text[found.end() : found.end() + WORD_CHARS]
     if BULLET.match(following) or ROW.search(text, line_start, line_end):

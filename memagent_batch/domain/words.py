@@ -3,17 +3,17 @@
 import re
 from collections.abc import Iterator
 
-WORD = re.compile(r"\w+")
+WORD_FORM = re.compile(r"\w+")
 UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 """Scripts that put no space between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
 
 
-def words_of(text: str) -> list[str]:
+def folded_words(text: str) -> list[str]:
     """The words of a text in lower case; pairs of neighbouring characters where a script has no spaces."""
     found: list[str] = []
-    for match in WORD.finditer(text.casefold()):
+    for match in WORD_FORM.finditer(text.casefold()):
         found.extend(_parts(match[0]))
     return found
 

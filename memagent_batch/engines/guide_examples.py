@@ -25,7 +25,7 @@ def example_of(guide: Guide) -> str:
         case GuideKind.REGEX:
             return "".join(map(_matched, parser.parse(guide.regex)))
         case GuideKind.JSON:
-            return json.dumps(_value(json.loads(guide.json_schema)), ensure_ascii=False, separators=(",", ":"))
+            return json.dumps(_example_value(json.loads(guide.json_schema)), ensure_ascii=False, separators=(",", ":"))
 
 
 def _matched(part: tuple[Any, Any]) -> str:
@@ -49,16 +49,16 @@ def _matched(part: tuple[Any, Any]) -> str:
     raise NotImplementedError(f"no example is known for {kind} in an expression")
 
 
-def _value(schema: dict[str, Any]) -> Any:
+def _example_value(schema: dict[str, Any]) -> Any:
     if "enum" in schema:
         return schema["enum"][0]
     if "anyOf" in schema:
-        return _value(schema["anyOf"][0])
+        return _example_value(schema["anyOf"][0])
     match schema["type"]:
         case "object":
-            return {name: _value(part) for name, part in schema["properties"].items()}
+            return {name: _example_value(part) for name, part in schema["properties"].items()}
         case "array":
-            return [_value(schema["items"])] * schema.get("minItems", 0)
+            return [_example_value(schema["items"])] * schema.get("minItems", 0)
         case "string":
             return FORMATTED.get(schema.get("format", ""), "a" * schema.get("minLength", 0))
         case "integer" | "number":

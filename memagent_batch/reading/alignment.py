@@ -85,7 +85,7 @@ class _Folded:
 
     def __init__(self, text: str) -> None:
         """Folds character by character: places come by counting the few that become several."""
-        table = {ord(sign): _fold(sign) for sign in set(text)}
+        table = {ord(sign): _folded(sign) for sign in set(text)}
         longer = {sign for sign, fold in table.items() if len(fold) != 1}
         self.text = text.translate(table)
         self._places: list[int] = [0]
@@ -107,7 +107,7 @@ class _Folded:
         return self._places[at + 1] - 1 if at + 1 < len(self._places) else len(self.text)
 
 
-def _fold(text: str) -> str:
+def _folded(text: str) -> str:
     return "".join(" " if sign.isspace() else unicodedata.normalize("NFKD", sign).casefold() for sign in text)
 
 
@@ -122,7 +122,7 @@ def _exact(string: str, text: str, *, near: Sequence[tuple[int, int]]) -> Aligne
 
 
 def _by_fold(string: str, folded: _Folded, *, near: Sequence[tuple[int, int]]) -> Aligned:
-    words = _fold(string).split()
+    words = _folded(string).split()
     if not words:
         return Aligned(string=string, alignment=Alignment.NONE)
     first: Aligned | None = None
@@ -142,7 +142,7 @@ def _by_likeness(string: str, text: str, *, near: Sequence[tuple[int, int]]) -> 
     sought = _lower(string)
     if len(sought) < MIN_FUZZY_CHARS:
         return best
-    for start, end in _windows(near, overlap=2 * len(string)):
+    for start, end in _text_windows(near, overlap=2 * len(string)):
         window = _lower(text[start:end])
         found = fuzz.partial_ratio_alignment(sought, window, score_cutoff=max(50.0, best_score))
         if (
@@ -168,7 +168,7 @@ def _lower(text: str) -> str:
     return "".join(low if len(low) == 1 else sign for sign in text for low in [sign.lower()])
 
 
-def _windows(spans: Sequence[tuple[int, int]], *, overlap: int) -> list[tuple[int, int]]:
+def _text_windows(spans: Sequence[tuple[int, int]], *, overlap: int) -> list[tuple[int, int]]:
     step = max(FUZZY_WINDOW_CHARS, 2 * overlap)
     return [(place, min(place + step + overlap, end)) for start, end in spans for place in range(start, end, step)]
 

@@ -9,7 +9,7 @@ from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.closing.evidence import (
     Candidate,
     Evidence,
-    Trace,
+    MemoryTrace,
     candidates_of,
     choose_candidates,
     evidence_guide,
@@ -29,7 +29,7 @@ from memagent_batch.domain.closing.plan import (
     Support,
 )
 from memagent_batch.domain.closing.values import (
-    Value,
+    TypedValue,
     ValueStatus,
     budget_of,
     confidence,
@@ -43,7 +43,7 @@ from memagent_batch.domain.guides import Guide
 from memagent_batch.domain.prompts import PromptTokens, Slot, new_memory
 from memagent_batch.domain.sentences import Sentences
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
-from memagent_batch.domain.words import words_of
+from memagent_batch.domain.words import folded_words
 from memagent_batch.errors import ClosingError, ReadingError
 
 
@@ -92,7 +92,7 @@ class FinishedReading:
     """The answer that was taken out of it; None where it holds none."""
     memory: str
     """Memory that the answer was given from."""
-    trace: Trace
+    trace: MemoryTrace
     """Where that memory came from."""
 
 
@@ -102,7 +102,7 @@ class ClosingResult:
 
     coverage: float
     """Share of the document that was shown, 0 to 1."""
-    value: Value | None = None
+    value: TypedValue | None = None
     """The answer as a value; None where the question asks for no type, or the turn failed."""
     confidence: float | None = None
     """Probability of a value that was chosen from a menu."""
@@ -122,7 +122,7 @@ class Tracer:
     def __init__(self, prompts: PromptTokens) -> None:
         """Begins with the first memory, whose words come from no chunk."""
         self._prompts = prompts
-        self.trace = Trace(seen=dict.fromkeys(words_of(prompts.first_memory.text)))
+        self.trace = MemoryTrace(seen=dict.fromkeys(folded_words(prompts.first_memory.text)))
         """Where the memory comes from, so far."""
 
     def __call__(self, prompt: Prompt, completion: Completion) -> None:
@@ -187,7 +187,7 @@ async def _with_evidence(
         return replace(result, evidence=())
     prompt = _prompt(
         EVIDENCE,
-        _brief(reading),
+        _one_line(reading),
         reading,
         slots={Slot.SENTENCES: _numbered(shown, reading.document, closing.tokens)},
         closing=closing,
@@ -196,7 +196,7 @@ async def _with_evidence(
     )
     completion = await turns(prompt)
     try:
-        return replace(result, evidence=evidence_of(_whole(completion, prompt), shown))
+        return replace(result, evidence=evidence_of(_whole_text(completion, prompt), shown))
     except ValueError as error:
         raise ClosingError(f"turn {prompt.path}: {error}") from error
 
@@ -207,7 +207,7 @@ async def _with_support(
     shown = sorted((each.sentence for each in result.evidence or ()), key=lambda sentence: sentence.char_start)
     prompt = _prompt(
         SUPPORT,
-        _brief(reading),
+        _one_line(reading),
         reading,
         slots={Slot.SENTENCES: _numbered(shown, reading.document, closing.tokens)},
         closing=closing,
@@ -215,7 +215,7 @@ async def _with_support(
         guide=SUPPORT_GUIDE,
     )
     completion = await turns(prompt)
-    written = _whole(completion, prompt)
+    written = _whole_text(completion, prompt)
     if written not in SUPPORT_MENU:
         raise ClosingError(f"turn {prompt.path}: {written!r} is no number of the menu")
     probability = confidence(completion, SUPPORT_GUIDE)
@@ -229,20 +229,20 @@ def _may_rest(result: ClosingResult) -> bool:
 
 def _shown(reading: FinishedReading, *, closing: ClosingTurns) -> list[Candidate]:
     """The sentences that are shown; decodes and ranks, beside the event loop."""
-    brief, document = _brief(reading), reading.document
+    brief, document = _one_line(reading), reading.document
     sources = reading.trace.sources(question=reading.question, answer=brief)
     candidates = candidates_of(document, reading.sentences, sources)
     decode = closing.tokens.decode
     return choose_candidates(
         candidates,
-        words=[words_of(decode(document.tokens(each.token_start, each.token_end))) for each in candidates],
-        sought=words_of("\n".join([reading.question, brief, reading.memory])),
+        words=[folded_words(decode(document.tokens(each.token_start, each.token_end))) for each in candidates],
+        sought=folded_words("\n".join([reading.question, brief, reading.memory])),
         scores=word_scores,
         max_tokens=closing.plan.evidence_tokens,
     )
 
 
-def _brief(reading: FinishedReading) -> str:
+def _one_line(reading: FinishedReading) -> str:
     """The answer in few words: as it was taken out of the response, else the response."""
     return reading.response if reading.answer is None else reading.answer
 
@@ -281,7 +281,7 @@ def _numbered(shown: Sequence[Candidate], document: Document, tokens: ClosingTok
     return token_ids
 
 
-def _whole(completion: Completion, prompt: Prompt) -> str:
+def _whole_text(completion: Completion, prompt: Prompt) -> str:
     """What a turn wrote, if it was not cut.
 
     Raises:

@@ -14,9 +14,9 @@ from memagent_batch.config import AgentConfig, LogConfig, PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.closing.answer_types import Bool, Json, Label, Labels, Number, ValueType
-from memagent_batch.domain.closing.evidence import Trace
+from memagent_batch.domain.closing.evidence import MemoryTrace
 from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE, ClosingPlan, Support
-from memagent_batch.domain.closing.values import MENU_TYPES, Value, ValueStatus
+from memagent_batch.domain.closing.values import MENU_TYPES, TypedValue, ValueStatus
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.guides import GuideKind
 from memagent_batch.domain.readings import Question
@@ -155,7 +155,7 @@ async def test_closing_turns_bring_a_value_the_exact_sentence_and_whether_it_bea
     engine = Scripted(tiny_tokenizer)
     result = await closed_by(engine, agent=agent, closing=closing, tokenizer=tiny_tokenizer, value_type=Number())
     assert result.error is None
-    assert result.value == Value(status=ValueStatus.OK, value="71", number=71.0)
+    assert result.value == TypedValue(status=ValueStatus.OK, value="71", number=71.0)
     assert result.evidence is not None
     (evidence,) = result.evidence
     assert TEXT[evidence.sentence.char_start : evidence.sentence.char_end] == FACT
@@ -209,7 +209,7 @@ async def test_value_that_is_not_stated_rests_on_no_sentence(
 ) -> None:
     engine = Scripted(tiny_tokenizer, answers={"value": "not stated"})
     result = await closed_by(engine, agent=agent, closing=closing, tokenizer=tiny_tokenizer, value_type=Number())
-    assert result.value == Value(status=ValueStatus.NOT_STATED)
+    assert result.value == TypedValue(status=ValueStatus.NOT_STATED)
     assert result.evidence == ()
     assert "evidence" not in {prompt.kind for prompt in engine.asked}
 
@@ -403,7 +403,7 @@ async def test_shipped_policy_writes_valid_values_and_numbers_of_sentences_under
     await require_guides(engine, PLAN.guide_kinds(types))
     for value_type in types:
         turns = ReadingTurns(engine=engine, address=address_of(text), seed=0)
-        trace = Trace().after(
+        trace = MemoryTrace().after(
             Prompt(path="direct", kind="direct", token_ids=[1], max_tokens=1, shown=[(0, 1000)]), written=None
         )
         reading = FinishedReading(

@@ -11,7 +11,7 @@ from memagent_batch.domain.document import Document
 from memagent_batch.domain.guides import Guide, matching, number_regex
 from memagent_batch.domain.sentences import Sentences
 from memagent_batch.domain.turns import Prompt, Writes
-from memagent_batch.domain.words import words_of
+from memagent_batch.domain.words import folded_words
 
 MAX_SOURCES = 8
 """Most chunks of which sentences are shown."""
@@ -26,7 +26,7 @@ NO_SENTENCE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class ShownRange:
     """A part of the document that a turn showed."""
 
     token_start: int
@@ -38,44 +38,44 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class MemoryTrace:
     """Where the memory of a reading comes from, kept turn by turn. No larger than one memory, for any document."""
 
-    seen: Mapping[str, Source | None] = field(default_factory=dict)
+    seen: Mapping[str, ShownRange | None] = field(default_factory=dict)
     """Words of the memory as it stands, and the chunk at which each came into it and stayed; None where it was there
     from the start."""
-    noted: Mapping[str, Source] = field(default_factory=dict)
+    noted: Mapping[str, ShownRange] = field(default_factory=dict)
     """Words of notes that are no memory yet, each with the first chunk of the document that brought it."""
-    shown: tuple[Source, ...] = ()
+    shown: tuple[ShownRange, ...] = ()
     """What was shown of the document, in order; neighbours are joined."""
-    parts: tuple[Source, ...] = ()
+    parts: tuple[ShownRange, ...] = ()
     """What the last turn showed that showed several parts."""
 
-    def after(self, prompt: Prompt, *, written: str | None) -> "Trace":
+    def after(self, prompt: Prompt, *, written: str | None) -> "MemoryTrace":
         """The trace after a turn; that of turns that run side by side does not depend on which of them ends first.
 
         Args:
             prompt: the turn's prompt.
             written: the memory or note that the turn wrote; None where it wrote none, or left the memory as it was.
         """
-        parts = tuple(Source(token_start=start, token_end=end) for start, end in prompt.shown)
+        parts = tuple(ShownRange(token_start=start, token_end=end) for start, end in prompt.shown)
         sources = parts
         if prompt.span is not None:
             span = prompt.span
-            sources = (Source(token_start=span.token_start, token_end=span.token_end, chunk_index=span.index),)
+            sources = (ShownRange(token_start=span.token_start, token_end=span.token_end, chunk_index=span.index),)
         source = sources[0] if sources else None
         trace = replace(self, shown=_joined(self.shown, sources), parts=parts or self.parts)
         if written is None:
             return trace
-        words = set(words_of(written))
+        words = set(folded_words(written))
         if prompt.writes is Writes.MEMORY:
             return replace(trace, seen={word: self._source_of(word, source) for word in words})
         if source is None:
             return trace
-        first = {word: min(source, self.noted.get(word, source), key=_start) for word in words}
+        first = {word: min(source, self.noted.get(word, source), key=_range_start) for word in words}
         return replace(trace, noted={**self.noted, **first})
 
-    def _source_of(self, word: str, shown: Source | None) -> Source | None:
+    def _source_of(self, word: str, shown: ShownRange | None) -> ShownRange | None:
         """Where a word of a new memory comes from: the last memory, the chunk that the turn showed, or a note."""
         return self.seen[word] if word in self.seen else shown or self.noted.get(word)
 
@@ -84,12 +84,12 @@ class Trace:
         if num_tokens == 0:
             return 1.0
         covered, end = 0, 0
-        for source in sorted(self.shown, key=_start):
+        for source in sorted(self.shown, key=_range_start):
             covered += max(0, source.token_end - max(end, source.token_start))
             end = max(end, source.token_end)
         return covered / num_tokens
 
-    def sources(self, *, question: str, answer: str) -> tuple[Source, ...]:
+    def sources(self, *, question: str, answer: str) -> tuple[ShownRange, ...]:
         """The parts of the document that the answer may rest on, in the order of the document.
 
         Those that were shown together, where no memory was kept. Else the chunks at which the words of the final memory
@@ -97,14 +97,14 @@ class Trace:
         """
         if self.parts and not any(self.seen.values()):
             return self.parts
-        asked, answered = set(words_of(question)), set(words_of(answer))
-        weights: Counter[Source] = Counter()
+        asked, answered = set(folded_words(question)), set(folded_words(answer))
+        weights: Counter[ShownRange] = Counter()
         for word, source in self.seen.items():
             if source is not None:
                 weights[source] += 0 if word in asked else ANSWER_WEIGHT if word in answered else 1
         found = sorted(weights, key=lambda source: (-weights[source], source.token_start))
         telling = [source for source in found if weights[source] > 0] or found
-        return tuple(sorted(telling[:MAX_SOURCES], key=_start))
+        return tuple(sorted(telling[:MAX_SOURCES], key=_range_start))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ Scores = Callable[[Sequence[list[str]], Sequence[str]], Sequence[float]]
 """Scores of passages by their words against the words of a question; 0 where they share none."""
 
 
-def candidates_of(document: Document, sentences: Sentences, sources: Iterable[Source]) -> list[Candidate]:
+def candidates_of(document: Document, sentences: Sentences, sources: Iterable[ShownRange]) -> list[Candidate]:
     """The sentences of these parts of the document, each once and whole, in its order."""
     found: dict[int, Candidate] = {}
     for source in sources:
@@ -206,7 +206,7 @@ def evidence_of(text: str, candidates: Sequence[Candidate]) -> tuple[Evidence, .
     return tuple(Evidence(rank=rank, sentence=sentence) for rank, sentence in enumerate(chosen, start=1))
 
 
-def _start(source: Source) -> int:
+def _range_start(source: ShownRange) -> int:
     return source.token_start
 
 
@@ -218,7 +218,7 @@ def _candidate(document: Document, sentences: Sentences, index: int, chunk_index
     )
 
 
-def _joined(shown: tuple[Source, ...], sources: tuple[Source, ...]) -> tuple[Source, ...]:
+def _joined(shown: tuple[ShownRange, ...], sources: tuple[ShownRange, ...]) -> tuple[ShownRange, ...]:
     """What was shown, with one part more each; a part that touches or overlaps the last one extends it."""
     for source in sources:
         part = replace(source, chunk_index=None)

@@ -35,7 +35,7 @@ KEYWORDS: Final[Mapping[str, frozenset[str]]] = {
 """Types, and what may stand beside each."""
 FORMATS = frozenset({"date", "date-time", "time", "email", "uuid"})
 """Formats of strings that engines know."""
-REMEDY = "take it out, or check it after the run"
+SCHEMA_REMEDY = "take it out, or check it after the run"
 
 
 def sent_schema(schema: Schema) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def sent_schema(schema: Schema) -> dict[str, Any]:
 def fits(text: str, *, schema: Schema) -> bool:
     """Whether a text is a JSON value that fits the schema."""
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=_refuse_schema)
     except ValueError:
         return False
     return not any(_validator(schema).iter_errors(value))
@@ -73,7 +73,7 @@ def _validator(schema: Schema) -> Any:
     return kind(schema, format_checker=kind.FORMAT_CHECKER)
 
 
-def _refuse(constant: str) -> Any:
+def _refuse_schema(constant: str) -> Any:
     raise ValueError(f"{constant} is no JSON")
 
 
@@ -100,7 +100,7 @@ class _Place:
         """Checks that nothing else is stated here."""
         for name in stated:
             if name not in known:
-                raise self.at(name).error(f"this keyword is not taken here; {REMEDY}")
+                raise self.at(name).error(f"this keyword is not taken here; {SCHEMA_REMEDY}")
 
     def bounds(self, stated: Schema, least: str, most: str, *, low: int = 0, high: int) -> tuple[Any, Any]:
         """A lower and an upper bound, by their keywords, or these where they are not stated."""
@@ -159,7 +159,7 @@ def _typed(stated: Schema, place: _Place) -> dict[str, Any]:
         case "array":
             return _array(stated, place)
         case "string":
-            return _string(stated, place)
+            return _bounded_string(stated, place)
         case "integer" | "number":
             least, most = place.bounds(stated, "minimum", "maximum", low=-MAX_NUMBER, high=MAX_NUMBER)
             return {"type": kind, "minimum": least, "maximum": most}
@@ -192,11 +192,11 @@ def _array(stated: Schema, place: _Place) -> dict[str, Any]:
     return {"type": "array", "items": _sent(stated["items"], place.at("items")), "minItems": least, "maxItems": most}
 
 
-def _string(stated: Schema, place: _Place) -> dict[str, Any]:
+def _bounded_string(stated: Schema, place: _Place) -> dict[str, Any]:
     if "format" in stated:
         if stated["format"] not in FORMATS:
             names = ", ".join(sorted(FORMATS))
-            raise place.error(f"format {stated['format']!r} is none of {names}; {REMEDY}")
+            raise place.error(f"format {stated['format']!r} is none of {names}; {SCHEMA_REMEDY}")
         place.require_keywords(stated, "type", "format")
         return {"type": "string", "format": stated["format"]}
     least, most = place.bounds(stated, "minLength", "maxLength", high=MAX_CHARS)

@@ -17,7 +17,7 @@ from memagent_batch.domain.closing.json_schemas import misfit
 from memagent_batch.domain.guides import Guide, choice_of, json_of, matching, number_regex
 from memagent_batch.domain.turns import Completion, FinishReason
 
-NOT_STATED = "not stated"
+NOT_STATED_ENTRY = "not stated"
 """What is written, or chosen, where the document does not say."""
 NONE = "none"
 """What is written where no label applies."""
@@ -26,13 +26,13 @@ ORDERED_LABELS = 30
 square of their number."""
 MAX_UNORDERED_LABELS = 16
 """Most labels that are chosen of more than these."""
-NUMBER = r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,9})?"
+NUMBER_FORM = r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,9})?"
 """A JSON number that a double holds, without an exponent."""
 DATE = "[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
 """A date as ISO 8601 writes it; that the month has the day is checked afterwards."""
-SHORT_TOKENS = 32
+SHORT_VALUE_TOKENS = 32
 """Budget of a number, date or choice, tokens: one for each character, and an end token."""
-LABEL_TOKENS = 6
+VALUE_LABEL_TOKENS = 6
 """Budget of each label of several, tokens: three digits, comma, space."""
 MENU_TYPES = frozenset({AnswerType.TEXT, AnswerType.BOOL, AnswerType.LABEL})
 """Types whose value is chosen from a menu, with a probability."""
@@ -50,7 +50,7 @@ class ValueStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
+class TypedValue:
     """An answer as a typed value; fields but `problem` are columns of the tables."""
 
     status: ValueStatus
@@ -71,13 +71,13 @@ class Value:
 class Vote:
     """What several samples of a reading say together."""
 
-    value: Value
+    value: TypedValue
     """The value that most of them have; `not_stated` where two are as frequent."""
     share: float
     """Its share of all samples, those without a value included."""
 
 
-NOTHING_STATED = Value(status=ValueStatus.NOT_STATED)
+NOTHING_STATED = TypedValue(status=ValueStatus.NOT_STATED)
 
 
 def menu(value_type: ValueType) -> dict[str, str | None]:
@@ -107,9 +107,9 @@ def guide_of(value_type: ValueType) -> Guide | None:
         case AnswerType.TEXT | AnswerType.BOOL | AnswerType.LABEL:
             return choice_of(*menu(value_type))
         case AnswerType.LABELS:
-            return matching(_or_not_stated(f"{NONE}|{_subsets(_numbers(value_type))}", value_type))
+            return matching(_or_not_stated(f"{NONE}|{_subsets(_menu_numbers(value_type))}", value_type))
         case AnswerType.NUMBER:
-            return matching(_or_not_stated(NUMBER, value_type))
+            return matching(_or_not_stated(NUMBER_FORM, value_type))
         case AnswerType.DATE:
             return matching(_or_not_stated(DATE, value_type))
         case AnswerType.JSON:
@@ -118,10 +118,10 @@ def guide_of(value_type: ValueType) -> Guide | None:
 
 def form_of(value_type: ValueType) -> str:
     """What the prompt of the value turn says of the form."""
-    unless = f", or {NOT_STATED}" if value_type.not_stated else ""
+    unless = f", or {NOT_STATED_ENTRY}" if value_type.not_stated else ""
     match value_type.type:
         case AnswerType.LABELS:
-            lines = [f"{number} = {label}" for number, label in _numbers(value_type).items()]
+            lines = [f"{number} = {label}" for number, label in _menu_numbers(value_type).items()]
             return "\n".join([f"Write the numbers of all that apply in their order, or {NONE}{unless}:", *lines])
         case AnswerType.NUMBER:
             return f"Write the number{f' in {value_type.unit}' if value_type.unit else ''}{unless}."
@@ -129,10 +129,9 @@ def form_of(value_type: ValueType) -> str:
             return f"Write the date as YYYY-MM-DD{unless}."
         case AnswerType.JSON:
             schema = json.dumps(value_type.sent_schema(), ensure_ascii=False, separators=(",", ":"))
-            return (
-                f"Write JSON of this schema{f', or null for {NOT_STATED}' if value_type.not_stated else ''}:\n{schema}"
-            )
-    lines = [f"{number} = {choice or NOT_STATED}" for number, choice in menu(value_type).items()]
+            or_null = f", or null for {NOT_STATED_ENTRY}" if value_type.not_stated else ""
+            return f"Write JSON of this schema{or_null}:\n{schema}"
+    lines = [f"{number} = {choice or NOT_STATED_ENTRY}" for number, choice in menu(value_type).items()]
     return "\n".join(["Write one number:", *lines])
 
 
@@ -142,11 +141,13 @@ def budget_of(value_type: ValueType, *, json_tokens: int) -> int:
         case AnswerType.JSON:
             return json_tokens
         case AnswerType.LABELS:
-            return SHORT_TOKENS + LABEL_TOKENS * min(len(value_type.labels), max(ORDERED_LABELS, MAX_UNORDERED_LABELS))
-    return SHORT_TOKENS
+            return SHORT_VALUE_TOKENS + VALUE_LABEL_TOKENS * min(
+                len(value_type.labels), max(ORDERED_LABELS, MAX_UNORDERED_LABELS)
+            )
+    return SHORT_VALUE_TOKENS
 
 
-def value_of(completion: Completion, value_type: ValueType, *, answer: str | None) -> Value:
+def value_of(completion: Completion, value_type: ValueType, *, answer: str | None) -> TypedValue:
     """The value that a value turn wrote.
 
     Args:
@@ -161,22 +162,22 @@ def value_of(completion: Completion, value_type: ValueType, *, answer: str | Non
         case AnswerType.TEXT | AnswerType.BOOL | AnswerType.LABEL:
             return _chosen(written, value_type, answer=answer)
         case AnswerType.JSON:
-            return _json_value(written, value_type)
-    if value_type.not_stated and written == NOT_STATED:
+            return _value_of_json(written, value_type)
+    if value_type.not_stated and written == NOT_STATED_ENTRY:
         return NOTHING_STATED
     match value_type.type:
         case AnswerType.LABELS:
             return _labels(written, value_type)
         case AnswerType.NUMBER:
-            return _number(written)
+            return _number_value(written)
     return _date(written)
 
 
-def text_value(answer: str | None) -> Value:
+def text_value(answer: str | None) -> TypedValue:
     """The answer as it stands, as a value."""
     if answer is None:
         return _invalid("the response holds no answer")
-    return Value(status=ValueStatus.OK, value=json.dumps(answer, ensure_ascii=False))
+    return TypedValue(status=ValueStatus.OK, value=json.dumps(answer, ensure_ascii=False))
 
 
 def confidence(completion: Completion, guide: Guide) -> float | None:
@@ -192,12 +193,12 @@ def confidence(completion: Completion, guide: Guide) -> float | None:
     return None if completion.logprobs is None else min(1.0, math.exp(math.fsum(completion.logprobs)))
 
 
-def is_same(one: Value, other: Value) -> bool:
+def is_same(one: TypedValue, other: TypedValue) -> bool:
     """Whether two values of one type are equal: numbers as numbers, labels as sets, texts but for case and spaces."""
     return bool(_key(one) == _key(other))
 
 
-def vote(values: Sequence[Value]) -> Vote:
+def vote(values: Sequence[TypedValue]) -> Vote:
     """The value that most samples have, among those that are not invalid.
 
     Raises:
@@ -205,7 +206,7 @@ def vote(values: Sequence[Value]) -> Vote:
     """
     if not values:
         raise ValueError("there is nothing to vote on")
-    groups: dict[Any, list[Value]] = {}
+    groups: dict[Any, list[TypedValue]] = {}
     for value in values:
         if value.status is not ValueStatus.INVALID:
             groups.setdefault(_key(value), []).append(value)
@@ -217,7 +218,7 @@ def vote(values: Sequence[Value]) -> Vote:
     return Vote(value=NOTHING_STATED if is_tie else ranked[0][0], share=share)
 
 
-def _numbers(value_type: ValueType) -> dict[str, str]:
+def _menu_numbers(value_type: ValueType) -> dict[str, str]:
     """Numbers that stand for labels of which several may be chosen."""
     return {str(number): label.strip() for number, label in enumerate(value_type.labels, start=1)}
 
@@ -234,7 +235,7 @@ def _subsets(numbers: Mapping[str, str]) -> str:
 
 
 def _or_not_stated(regex: str, value_type: ValueType) -> str:
-    return f"({regex}|{NOT_STATED})" if value_type.not_stated else f"({regex})"
+    return f"({regex}|{NOT_STATED_ENTRY})" if value_type.not_stated else f"({regex})"
 
 
 def _json_schema(value_type: ValueType) -> dict[str, Any]:
@@ -242,11 +243,11 @@ def _json_schema(value_type: ValueType) -> dict[str, Any]:
     return {"anyOf": [schema, {"type": "null"}]} if value_type.not_stated else schema
 
 
-def _invalid(problem: str) -> Value:
-    return Value(status=ValueStatus.INVALID, problem=problem)
+def _invalid(problem: str) -> TypedValue:
+    return TypedValue(status=ValueStatus.INVALID, problem=problem)
 
 
-def _chosen(written: str, value_type: ValueType, *, answer: str | None) -> Value:
+def _chosen(written: str, value_type: ValueType, *, answer: str | None) -> TypedValue:
     choices = menu(value_type)
     if written not in choices:
         return _invalid(f"{written!r} is no number of the menu")
@@ -256,38 +257,38 @@ def _chosen(written: str, value_type: ValueType, *, answer: str | None) -> Value
     if value_type.type is AnswerType.TEXT:
         return text_value(answer)
     if value_type.type is AnswerType.BOOL:
-        return Value(status=ValueStatus.OK, value=json.dumps(choice == "yes"), boolean=choice == "yes")
-    return Value(status=ValueStatus.OK, value=json.dumps(choice, ensure_ascii=False), label=choice)
+        return TypedValue(status=ValueStatus.OK, value=json.dumps(choice == "yes"), boolean=choice == "yes")
+    return TypedValue(status=ValueStatus.OK, value=json.dumps(choice, ensure_ascii=False), label=choice)
 
 
-def _labels(written: str, value_type: ValueType) -> Value:
-    numbers = _numbers(value_type)
+def _labels(written: str, value_type: ValueType) -> TypedValue:
+    numbers = _menu_numbers(value_type)
     chosen = [] if written == NONE else written.split(", ")
     if unknown := [number for number in chosen if number not in numbers]:
         return _invalid(f"{unknown[0]!r} is no number of a label")
     if len(set(chosen)) < len(chosen):
         return _invalid("it has a label twice")
     labels = [numbers[number] for number in sorted(chosen, key=int)]
-    return Value(status=ValueStatus.OK, value=json.dumps(labels, ensure_ascii=False))
+    return TypedValue(status=ValueStatus.OK, value=json.dumps(labels, ensure_ascii=False))
 
 
-def _number(written: str) -> Value:
-    if not matching(NUMBER).allows(written):
+def _number_value(written: str) -> TypedValue:
+    if not matching(NUMBER_FORM).allows(written):
         return _invalid(f"{written!r} is no number")
-    return Value(status=ValueStatus.OK, value=written, number=float(written))
+    return TypedValue(status=ValueStatus.OK, value=written, number=float(written))
 
 
-def _date(written: str) -> Value:
+def _date(written: str) -> TypedValue:
     try:
         if not matching(DATE).allows(written):
             raise ValueError("it is not written as YYYY-MM-DD")
         day = date.fromisoformat(written)
     except ValueError as error:
         return _invalid(f"{written!r} is no date: {error}")
-    return Value(status=ValueStatus.OK, value=json.dumps(day.isoformat()))
+    return TypedValue(status=ValueStatus.OK, value=json.dumps(day.isoformat()))
 
 
-def _json_value(written: str, value_type: ValueType) -> Value:
+def _value_of_json(written: str, value_type: ValueType) -> TypedValue:
     try:
         value = json.loads(written)
     except ValueError as error:
@@ -296,10 +297,10 @@ def _json_value(written: str, value_type: ValueType) -> Value:
         return NOTHING_STATED
     if (problem := misfit(value, schema=value_type.sent_schema())) is not None:
         return _invalid(problem)
-    return Value(status=ValueStatus.OK, value=json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return TypedValue(status=ValueStatus.OK, value=json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
-def _key(value: Value) -> Any:
+def _key(value: TypedValue) -> Any:
     """What equal values have in common."""
     if value.value is None:
         return value.status, None

@@ -40,7 +40,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedQuestion:
+class LearntQuestion:
     """A question with references, and the document that it is about; the text is not read yet."""
 
     document: Mapping[str, object]
@@ -114,7 +114,7 @@ def require_sources(training: TrainLoopConfig) -> SourceConfig:
     return training.sources
 
 
-def fetch_tasks(asked: Sequence[AskedQuestion], *, sources: SourceConfig) -> list[Task]:
+def fetch_tasks(asked: Sequence[LearntQuestion], *, sources: SourceConfig) -> list[Task]:
     """Tasks with their texts; those of a document that can't be read are logged and left out."""
     if not asked:
         return []
@@ -144,7 +144,7 @@ def _warn_of_unread(document_id: str, error: MemagentError | None) -> None:
     log.warning(message, extra={"event": EventKind.READING_FAILED, "document_id": document_id})
 
 
-def _asked(sources: SourceConfig, uri: str | None) -> list[AskedQuestion]:
+def _asked(sources: SourceConfig, uri: str | None) -> list[LearntQuestion]:
     """Each question of a list that has references with each document that it is asked of."""
     if uri is None:
         return []
@@ -164,7 +164,7 @@ def _asked(sources: SourceConfig, uri: str | None) -> list[AskedQuestion]:
     plan = Plan(index, questions, samples=1)
     listed = plan.questions.to_pylist()
     return [
-        AskedQuestion(
+        LearntQuestion(
             document=document,
             document_id=document["document_id"],
             question_id=listed[row]["question_id"],

@@ -9,8 +9,8 @@ from memagent_batch.domain.closing.evidence import (
     MAX_SOURCES,
     NUMBERING_TOKENS,
     Candidate,
-    Source,
-    Trace,
+    MemoryTrace,
+    ShownRange,
     candidates_of,
     choose_candidates,
     evidence_guide,
@@ -19,7 +19,7 @@ from memagent_batch.domain.closing.evidence import (
 from memagent_batch.domain.document import ChunkSpan, Document
 from memagent_batch.domain.sentences import split_sentences
 from memagent_batch.domain.turns import Prompt, Writes
-from memagent_batch.domain.words import words_of
+from memagent_batch.domain.words import folded_words
 
 TEXT = "Grass is green. The code of amber is 17. Sky is blue.\nThe code of copper is 99. 契約は終了した。 End!"
 DOCUMENT = Document(token_ids=[ord(sign) for sign in TEXT], token_chars=range(len(TEXT)), num_chars=len(TEXT))
@@ -37,8 +37,8 @@ def update(index: int) -> Prompt:
     )
 
 
-def trace_of(*memories: str | None, first: str = "Nothing noted yet.") -> Trace:
-    trace = Trace(seen=dict.fromkeys(words_of(first)))
+def trace_of(*memories: str | None, first: str = "Nothing noted yet.") -> MemoryTrace:
+    trace = MemoryTrace(seen=dict.fromkeys(folded_words(first)))
     for index, memory in enumerate(memories):
         trace = trace.after(update(index), written=memory)
     return trace
@@ -51,7 +51,7 @@ def candidate(number: int, *, num_tokens: int = 4) -> Candidate:
     )
 
 
-def chunks_of(trace: Trace, *, question: str = "code of amber?", answer: str = "17") -> list[int | None]:
+def chunks_of(trace: MemoryTrace, *, question: str = "code of amber?", answer: str = "17") -> list[int | None]:
     return [source.chunk_index for source in trace.sources(question=question, answer=answer)]
 
 
@@ -83,7 +83,7 @@ def test_chunks_with_words_of_the_answer_stay_where_there_are_too_many() -> None
 def test_notes_that_are_written_side_by_side_and_merged_lead_to_their_chunks_in_any_order(
     notes: list[tuple[int, str | None]],
 ) -> None:
-    trace = Trace(seen=dict.fromkeys(words_of("Nothing noted yet.")))
+    trace = MemoryTrace(seen=dict.fromkeys(folded_words("Nothing noted yet.")))
     for index, note in notes:
         read = Prompt(
             path=f"read/1/{index}", kind="read", token_ids=[1], max_tokens=1, span=chunk(index), writes=Writes.NOTE
@@ -102,12 +102,12 @@ def test_memory_that_never_changed_has_no_sources_but_a_coverage() -> None:
     assert trace.sources(question="q", answer="") == ()
     assert trace.coverage(40) == 1.0
     assert trace.coverage(80) == 0.5
-    assert Trace().coverage(0) == 1.0
+    assert MemoryTrace().coverage(0) == 1.0
 
 
 def test_policy_without_a_memory_has_the_parts_that_it_showed() -> None:
     prompt = Prompt(path="direct", kind="direct", token_ids=[1], max_tokens=1, shown=[(0, 10), (50, 60)])
-    trace = Trace(seen=dict.fromkeys(["nothing"])).after(prompt, written=None)
+    trace = MemoryTrace(seen=dict.fromkeys(["nothing"])).after(prompt, written=None)
     parts = trace.sources(question="q", answer="a")
     assert [(part.token_start, part.token_end, part.chunk_index) for part in parts] == [(0, 10, None), (50, 60, None)]
     assert trace.coverage(100) == 0.2
@@ -115,7 +115,7 @@ def test_policy_without_a_memory_has_the_parts_that_it_showed() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20)), max_size=8))
 def test_coverage_counts_each_token_once(ranges: list[tuple[int, int]]) -> None:
-    trace = Trace()
+    trace = MemoryTrace()
     for start, length in ranges:
         shown = [(start, start + length)]
         trace = trace.after(Prompt(path="p", kind="k", token_ids=[1], max_tokens=1, shown=shown), written=None)
@@ -125,7 +125,7 @@ def test_coverage_counts_each_token_once(ranges: list[tuple[int, int]]) -> None:
 
 def test_candidates_of_overlapping_chunks_are_there_once_and_whole_in_order() -> None:
     spans = [chunk(1, size=40, overlap=20), chunk(0, size=40, overlap=20)]
-    sources = [Source(token_start=s.token_start, token_end=s.token_end, chunk_index=s.index) for s in spans]
+    sources = [ShownRange(token_start=s.token_start, token_end=s.token_end, chunk_index=s.index) for s in spans]
     found = candidates_of(DOCUMENT, SENTENCES, sources)
     assert [TEXT[each.char_start : each.char_end] for each in found] == [
         "Grass is green.",
@@ -138,12 +138,12 @@ def test_candidates_of_overlapping_chunks_are_there_once_and_whole_in_order() ->
 
 
 def test_nearest_sentences_are_shown_in_the_order_of_the_document_within_the_budget() -> None:
-    found = candidates_of(DOCUMENT, SENTENCES, [Source(token_start=0, token_end=DOCUMENT.num_tokens)])
-    words = [words_of(TEXT[each.char_start : each.char_end]) for each in found]
+    found = candidates_of(DOCUMENT, SENTENCES, [ShownRange(token_start=0, token_end=DOCUMENT.num_tokens)])
+    words = [folded_words(TEXT[each.char_start : each.char_end]) for each in found]
 
     def shown(sought: str, max_tokens: int = 1000) -> list[str]:
         chosen = choose_candidates(
-            found, words=words, sought=words_of(sought), scores=word_scores, max_tokens=max_tokens
+            found, words=words, sought=folded_words(sought), scores=word_scores, max_tokens=max_tokens
         )
         assert sum(each.num_tokens for each in chosen) <= max_tokens
         return [TEXT[each.char_start : each.char_end] for each in chosen]

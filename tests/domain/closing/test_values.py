@@ -24,7 +24,7 @@ from memagent_batch.domain.closing.answer_types import (
     parse_value_type,
 )
 from memagent_batch.domain.closing.values import (
-    Value,
+    TypedValue,
     ValueStatus,
     budget_of,
     confidence,
@@ -90,7 +90,7 @@ def written(text: str, **fields: Any) -> Completion:
     return Completion(token_ids=(1,), text=text, finish_reason=FinishReason.STOP, **fields)
 
 
-def value(text: str, value_type: ValueType, *, answer: str | None = "the answer") -> Value:
+def value(text: str, value_type: ValueType, *, answer: str | None = "the answer") -> TypedValue:
     return value_of(written(text), value_type, answer=answer)
 
 
@@ -163,7 +163,7 @@ def test_pydantic_model_is_a_schema() -> None:
 
     value_type = Json(Row)
     good = '{"parties":[{"reason":"r","name":"n","share":null}]}'
-    assert value(good, value_type) == Value(status=ValueStatus.OK, value=good)
+    assert value(good, value_type) == TypedValue(status=ValueStatus.OK, value=good)
     bad = value('{"parties":[{"reason":"r","name":3,"share":null}]}', value_type)
     assert bad.status is ValueStatus.INVALID
     assert "/parties/0/name" in str(bad.problem)
@@ -193,16 +193,16 @@ def test_not_stated_is_a_value_of_every_type(value_type: ValueType) -> None:
     texts = {GuideKind.CHOICE: guide.choices[-1:], GuideKind.REGEX: ["not stated"], GuideKind.JSON: ["null"]}
     for text in texts[guide.kind]:
         assert guide.allows(text)
-        assert value(text, value_type) == Value(status=ValueStatus.NOT_STATED)
+        assert value(text, value_type) == TypedValue(status=ValueStatus.NOT_STATED)
 
 
 def test_values_have_their_type() -> None:
-    assert value("1", Bool()) == Value(status=ValueStatus.OK, value="true", boolean=True)
-    assert value("2", Bool()) == Value(status=ValueStatus.OK, value="false", boolean=False)
-    assert value("2", Label("é", "b\u200c")) == Value(status=ValueStatus.OK, value='"b\u200c"', label="b\u200c")
+    assert value("1", Bool()) == TypedValue(status=ValueStatus.OK, value="true", boolean=True)
+    assert value("2", Bool()) == TypedValue(status=ValueStatus.OK, value="false", boolean=False)
+    assert value("2", Label("é", "b\u200c")) == TypedValue(status=ValueStatus.OK, value='"b\u200c"', label="b\u200c")
     assert value("1, 3", Labels("a", "b", "c")).value == '["a", "c"]'
     assert value("none", Labels("a", "b")).value == "[]"
-    assert value("-12.50", Number()) == Value(status=ValueStatus.OK, value="-12.50", number=-12.5)
+    assert value("-12.50", Number()) == TypedValue(status=ValueStatus.OK, value="-12.50", number=-12.5)
     assert value("2024-02-29", Date()).value == '"2024-02-29"'
     assert value("2023-02-29", Date()).status is ValueStatus.INVALID
     assert value("1", ValueType(), answer="Smith").value == '"Smith"'
@@ -297,7 +297,7 @@ def test_vote_is_the_most_frequent_value_whatever_the_order(texts: list[str], ra
     ],
 )
 def test_typed_equality(one: str, other: str, *, same: bool) -> None:
-    assert is_same(Value(status=ValueStatus.OK, value=one), Value(status=ValueStatus.OK, value=other)) is same
+    assert is_same(TypedValue(status=ValueStatus.OK, value=one), TypedValue(status=ValueStatus.OK, value=other)) is same
 
 
 def test_identity_differs_with_all_that_is_asked() -> None:
