@@ -75,7 +75,7 @@ def time_reading(
     progress = Progress(run_id=run.run_id, asked=run.asked, model=job.agent.model, policy=job.agent.policy.kind)
     progress.begin()
     bundles = list(plan.pending(TurnIndex(reader_fingerprint=reader.fingerprint), retry_failed=False))
-    read_documents(arrange(bundles), job=job, run=run, progress=progress)
+    read_documents(arrange(bundles), run=run, progress=progress)
     progress.close()
     rows: dict[str, list[Any]] = pq.read_table(Path(job.output) / OUTCOMES_FOLDER).to_pydict()
     if len(rows["status"]) != plan.num_readings or set(rows["status"]) != {"ok"}:

@@ -57,7 +57,7 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
         progress.begin()
         index = scan_log(output, reader_fingerprint=reader.fingerprint)
         bundles = list(plan.pending(index, retry_failed=job.retry_failed))
-        not_read = read_documents(bundles, job=job, run=run, progress=progress)
+        not_read = read_documents(bundles, run=run, progress=progress)
         index = scan_log(output, reader_fingerprint=reader.fingerprint)
         reports = write(plan, index, run=run, not_read=not_read)
         manifest = close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
@@ -65,13 +65,14 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
         return manifest
 
 
-def read_documents(bundles: list[pa.Table], *, job: JobConfig, run: Run, progress: Progress) -> pa.Table:
+def read_documents(bundles: list[pa.Table], *, run: Run, progress: Progress) -> pa.Table:
     """Reads what the log does not answer yet, in this order. All that was read is in the log when this returns.
 
     Returns the readings that could not be read now, as rows of `OUTCOME_LOG`.
     """
     if not bundles:
         return collect_not_read([])
+    job = run.job
     calls = group_documents(bundles, readings_in_flight=job.pool.replicas * job.pool.readings_in_flight)
     board = start_board()
     task = ReaderTask.of_job(job, run_id=run.run_id, reader_fingerprint=run.reader.fingerprint, board=board)

@@ -118,15 +118,19 @@ def _price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig, sources: 
     largest = max(documents, key=lambda row: row["num_tokens"], default=None)
     costs = [times for row in documents for times in _costs(plan, row, policy=policy, prompts=prompts)]
     turns = sum(times * cost.num_turns for times, cost in costs)
-    prompt_tokens = sum(times * cost.num_prompt_tokens for times, cost in costs)
+    most = sum(times * cost.num_prompt_tokens for times, cost in costs)
+    least = sum(
+        times * (cost.num_prompt_tokens if cost.min_prompt_tokens is None else cost.min_prompt_tokens)
+        for times, cost in costs
+    )
     slots = agent.policy.question_tokens + agent.policy.memory_tokens
     return {
         "documents_to_read": len(documents),
         "document_tokens": sum(row["num_tokens"] for row in documents),
         "largest_document": largest and {"document_id": largest["document_id"], "tokens": largest["num_tokens"]},
         "turns": turns,
-        "prompt_tokens_at_least": prompt_tokens,
-        "prompt_tokens_at_most": prompt_tokens + turns * slots,
+        "prompt_tokens_at_least": least,
+        "prompt_tokens_at_most": most + turns * slots,
         "completion_tokens_at_most": sum(times * cost.num_completion_tokens for times, cost in costs),
     }
 

@@ -62,11 +62,13 @@ class Cost:
     num_chunks: int
     """Chunks that the document is cut into."""
     num_turns: int
-    """Turns."""
+    """Turns, at most."""
     num_prompt_tokens: int
     """Prompt tokens of all turns, without question and memory."""
     num_completion_tokens: int
     """Completion tokens of all turns, at most."""
+    min_prompt_tokens: int | None = None
+    """Prompt tokens of a reading that stops as early as it may; None where each reading has the same turns."""
 
 
 class Policy(Protocol):

@@ -125,11 +125,13 @@ class ParallelPolicy:
         fixed = len(windows) * prompts.update.num_fixed_tokens + num_merges * prompts.merge.num_fixed_tokens
         notes = num_written * (self.memory_tokens + LABEL_TOKENS)
         shown = self.rounds * (fixed + windows.num_shown_tokens + notes)
+        first_round = len(windows) * prompts.update.num_fixed_tokens + windows.num_shown_tokens
         return Cost(
             num_chunks=len(windows),
             num_turns=self.rounds * num_written + 1,
             num_prompt_tokens=shown + prompts.answer.num_fixed_tokens,
             num_completion_tokens=self.rounds * num_written * self.memory_tokens + self.answer_tokens,
+            min_prompt_tokens=first_round + prompts.answer.num_fixed_tokens,
         )
 
     @property

@@ -64,6 +64,9 @@ async def test_parallel_reading_of_chunks_without_news_asks_each_once_and_answer
     outcome, prompts = await read(POLICY, 23, notes_of())
     assert list(prompts) == [*(f"read/1/{chunk}" for chunk in range(5)), "answer"]
     assert (outcome.response, outcome.memory.text) == ("done", "M0")
+    slots = len(QUESTION.token_ids) + len(TEXTS.first_memory.token_ids)
+    shown = sum(len(prompt.token_ids) - slots for prompt in prompts.values())
+    assert shown == POLICY.cost(TEXTS, num_tokens=23).min_prompt_tokens
 
 
 async def test_parallel_reading_merges_the_notes_in_document_order_under_their_sections() -> None:
