@@ -290,7 +290,9 @@ def new_memory(text: str, *, keep_word: str, opens_thought: bool) -> str | None:
 
 
 def _keeps(written: str, *, keep_word: str) -> bool:
-    """Whether a model wrote the word that keeps its memory; a tag may stand anywhere, a word stands alone."""
-    if keep_word.startswith("<"):
-        return keep_word.casefold() in written.casefold()
-    return written.strip(QUOTES).casefold() == keep_word.casefold()
+    """Whether a model wrote the word that keeps its memory. A tag comes first, a word stands alone.
+
+    A tag elsewhere may be a quotation, of the document or of a note, and what stands beside it would be lost.
+    """
+    plain = written.strip(QUOTES).casefold()
+    return plain.startswith(keep_word.casefold()) if keep_word.startswith("<") else plain == keep_word.casefold()

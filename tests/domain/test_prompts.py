@@ -182,6 +182,15 @@ def test_remember_the_keep_word_alone_or_after_a_thought_keeps_the_memory(said: 
     assert TOKENS.remember(before, completion([1], said)) != before
 
 
+@pytest.mark.parametrize(
+    ("said", "keeps"),
+    [("<check>no</check>", True), (" <CHECK>no</check> nothing new", True), ("It quotes <check>no</check>.", False)],
+)
+def test_remember_a_tag_keeps_the_memory_where_it_comes_first(said: str, keeps: bool) -> None:
+    before, tagged = Memory(token_ids=[5], text="notes"), replace(TOKENS, keep_word="<check>no</check>")
+    assert (tagged.remember(before, completion([1], said)) == before) == keeps
+
+
 def test_response_is_what_an_answer_says_after_its_thoughts() -> None:
     assert TOKENS.response(completion([1], " an answer\n")) == " an answer\n"
     assert TOKENS.response(completion([1], "<think>1?</think>\n2")) == "2"

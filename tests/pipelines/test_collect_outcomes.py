@@ -1,7 +1,11 @@
 """Collected rollouts on the simulated engine, whose responses are all the same: what becomes of each sample."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+import ray
 
 from jobs.settings import job_of
 from memagent_batch.config import JobConfig
@@ -91,6 +96,29 @@ def test_collect_takes_the_turns_that_led_to_the_outcome(collected: Collected) -
     pq.write_table(pa.Table.from_pylist(first, schema=turns.schema), log / name)
     assert table_again(collected.job)["counts"] == collected.record["counts"]
     assert rows_of(output) == rows
+
+
+def test_collect_killed_in_the_middle_goes_on_to_the_rows_of_one_left_alone(
+    collected: Collected, text_model: str
+) -> None:
+    folder, output = collected.folder, collected.folder / "killed"
+    command = [
+        *(sys.executable, "-m", "jobs.collect", "--engine", "simulated", "--simulated.turn-seconds", "0.2"),
+        *("--documents", str(folder / "documents.parquet"), "--questions", str(folder / "questions.parquet")),
+        *("--output", str(output), "--model", text_model, "--group-size", "3", "--window-tokens", "1000"),
+        *("--policy.chunk-tokens", "50", "--policy.question-tokens", "60", "--policy.memory-tokens", "40"),
+        *("--policy.answer-tokens", "40", "--log.flush-seconds", "0.1"),
+    ]
+    environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as killed:
+        while not list(output.glob("log/turns/*.parquet")):
+            assert killed.poll() is None
+            time.sleep(0.05)
+        killed.kill()
+    assert not (output / "rollouts.json").exists()
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    first, second = ([{**row, "run_id": ""} for row in rows_of(place)] for place in (collected.folder / "run", output))
+    assert first == second
 
 
 def test_collect_indexes_the_documents_once(tmp_path: Path, text_model: str) -> None:

@@ -97,7 +97,7 @@ def test_every_policy_has_an_instance_under_contract() -> None:
     assert all(INSTANCES[kind].kind == kind for kind in KINDS)
 
 
-@pytest.mark.parametrize("kind", MEMORY_KINDS)
+@pytest.mark.parametrize("kind", [*MEMORY_KINDS, "parallel"])
 def test_policy_with_a_memory_shows_every_token_of_the_document_to_the_model(kind: str) -> None:
     _, prompts = run_policy(with_chunks(kind, 5), document_of(23))
     shown = {token for prompt in prompts for token in prompt.token_ids}
