@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memagent_batch.api.question import Question
-    from memagent_batch.api.reader import Agent, Answered, Gated, Overwrite, Retrieve, Truncate, Turn
+    from memagent_batch.api.reader import Agent, Answered, Gated, Overwrite, Parallel, Retrieve, Truncate, Turn
     from memagent_batch.api.run import Run
     from memagent_batch.api.stage import read
     from memagent_batch.config import (
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _PLACES = {
     **dict.fromkeys(
-        ("Agent", "Answered", "Gated", "Overwrite", "Retrieve", "Truncate", "Turn"), "memagent_batch.api.reader"
+        ("Agent", "Answered", "Gated", "Overwrite", "Parallel", "Retrieve", "Truncate", "Turn"),
+        "memagent_batch.api.reader",
     ),
     **dict.fromkeys(
         (
@@ -53,6 +54,7 @@ __all__ = [
     "LogConfig",
     "OpenAIConfig",
     "Overwrite",
+    "Parallel",
     "PolicyConfig",
     "PoolConfig",
     "Question",

@@ -332,8 +332,9 @@ class PoolConfig(Section):
     """CPUs that Ray sets aside for one actor."""
     readings_in_flight: Count = 64
     """Readings that one actor keeps going at once."""
-    turns_in_flight: Count = 256
-    """Turns that one actor keeps going at once; readings that wait share them by turns."""
+    turns_in_flight: Count | None = None
+    """Turns that one actor keeps going at once; readings share them fairly. By default 256, or `readings_in_flight`
+    where that is more: policies but `parallel` ask one turn of a reading at a time."""
 
 
 class LogConfig(Section):

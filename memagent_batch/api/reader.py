@@ -30,6 +30,8 @@ Overwrite = partial(PolicyConfig, kind="overwrite")
 """The knobs of policy `overwrite`: after each chunk the memory is written new."""
 Gated = partial(PolicyConfig, kind="gated")
 """The knobs of policy `gated`: as `overwrite`, and a word keeps the memory."""
+Parallel = partial(PolicyConfig, kind="parallel")
+"""The knobs of policy `parallel`: chunks are read side by side, and their notes merged."""
 Truncate = partial(PolicyConfig, kind="truncate")
 """The knobs of policy `truncate`: head and tail of the document in one prompt."""
 Retrieve = partial(PolicyConfig, kind="retrieve")

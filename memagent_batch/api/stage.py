@@ -45,7 +45,7 @@ def read(
     retry_failed: bool = False,
     replicas: int = 1,
     readings_in_flight: int = 64,
-    turns_in_flight: int = 256,
+    turns_in_flight: int | None = None,
     cpus_per_replica: float = 0.5,
     gpus_per_replica: float | None = None,
 ) -> Dataset:
@@ -68,7 +68,7 @@ def read(
         retry_failed: Read again what the log holds as failed.
         replicas: Actors, with an engine each.
         readings_in_flight: Readings that one actor keeps going at once.
-        turns_in_flight: Turns that one actor keeps going at once.
+        turns_in_flight: Turns that one actor keeps going at once; 256 or `readings_in_flight` by default.
         cpus_per_replica: CPUs that Ray sets aside for one actor.
         gpus_per_replica: GPUs of one actor; by default what the engine takes, where Ray sees GPUs.
 

@@ -21,6 +21,9 @@ from memagent_batch.files.location import Location
 from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG, OutcomeRow, TurnRow
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER
 
+LATER_COLUMNS = frozenset({"writes", "menu_logprobs"})
+"""Columns of `TURN_LOG` that files of earlier versions lack."""
+
 LOG_THREADS = 16
 """Log files read at once, in a request each: enough to keep a core busy where a store answers in 50 ms."""
 
@@ -302,16 +305,16 @@ def _read_log_file(
         source = path if folder.is_local else pa.BufferReader(folder.fs.cat_file(path))
         with pq.ParquetFile(source, pre_buffer=False) as file:
             table = file.read(columns=wanted, use_threads=False)
-    table = _with_later_columns(table, names=wanted)
+        table = _with_later_columns(table, names=wanted)
+        if missing := sorted(set(wanted) - set(table.schema.names)):
+            raise pa.ArrowInvalid(f"it has no column {missing[0]!r}")
     table = table.filter(pc.equal(table["reader_fingerprint"], reader_fingerprint))
     return table if document_hashes is None else table.filter(pc.is_in(table["document_hash"], document_hashes))
 
 
 def _with_later_columns(table: pa.Table, *, names: Sequence[str]) -> pa.Table:
-    """The columns of these names; those that a file of an earlier version lacks are filled in."""
-    for name in names:
-        if name in table.schema.names:
-            continue
+    """With the columns that files of earlier versions lack, where they are among these names."""
+    for name in LATER_COLUMNS & set(names) - set(table.schema.names):
         column = pa.nulls(table.num_rows, TURN_LOG.field(name).type)
         if name == "writes":  # only `update` turns wrote anything but answers then
             column = pc.if_else(pc.equal(table["kind"], UPDATE), Writes.MEMORY.value, column)

@@ -35,6 +35,8 @@ from memagent_batch.wiring import make_engine, make_output, require_reader
 
 BOARD_SECONDS = 30.0
 """Longest wait for the board's answer whether the run is under way."""
+TURNS_IN_FLIGHT = 256
+"""Turns of an actor, where no number is set: as many requests as vLLM puts in a step by default."""
 LAST_FLUSH_SECONDS = 30.0
 """Longest wait for the log's last flush when the engine has died."""
 LAST_STOP_SECONDS = 20.0
@@ -174,7 +176,7 @@ class ActorLife:
             journal=Journal(log=log, suspects=suspects),
             reporter=reporter,
             slots=asyncio.Semaphore(task.pool.readings_in_flight),
-            places=TurnPlaces(task.pool.turns_in_flight),
+            places=TurnPlaces(task.pool.turns_in_flight or max(TURNS_IN_FLIGHT, task.pool.readings_in_flight)),
             held=held,
         )
 

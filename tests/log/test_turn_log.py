@@ -365,6 +365,16 @@ async def test_outcome_of_failures_alone_is_the_last_one(tmp_path: Path, names: 
     assert standing_outcome(output, address)["response"] == "last"
 
 
+@pytest.mark.parametrize("name", ["reader_fingerprint", "document_hash", "status"])
+async def test_log_file_without_a_column_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    output = output_at(tmp_path)
+    await writer_at(output).record_outcome(address_of(), outcome_of())
+    (file,) = (tmp_path / "log" / "outcomes").iterdir()
+    pq.write_table(pq.read_table(file).drop_columns([name]), file)
+    with pytest.raises(OutputError, match=f"outcomes/.*no column '{name}'; restore it"):
+        scan_log(output, reader_fingerprint="f")
+
+
 async def test_log_of_another_reader_is_passed_over(tmp_path: Path) -> None:
     output, other = output_at(tmp_path), address_of(fingerprint="other")
     writer = writer_at(output)
