@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +19,7 @@ from memagent_batch.files.options import StorageOptions
 from memagent_batch.runs.causes import AnswerChange
 from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import LATEST, PREVIOUS, PastRun, find_run
-from memagent_batch.runs.schemas import DIFFERENCES
+from memagent_batch.runs.schemas import DIFFERENCES, DifferenceRow
 
 MANUAL = Manual(
     command="memagent diff",
@@ -108,38 +107,38 @@ def _print_table(tables: Iterable[pa.Table]) -> None:
             print("\n".join(_row_lines(row)))
 
 
-def _row_lines(row: dict[str, Any]) -> Iterator[str]:
+def _row_lines(row: DifferenceRow) -> Iterator[str]:
     """A row of `DIFFERENCES` for the screen: one line of cells, and its texts below."""
     yield _cells_line(
         {
             "document": row["document_id"],
             "question": f"{row['question_id']} #{row['sample']}" if row["sample"] else row["question_id"],
             "why": f"{row['change']}: {', '.join(row['why'])}",
-            "before": _answer_of(row, "before"),
-            "after": _answer_of(row, "after"),
+            "before": _answer_of(row["status_before"], row["answer_before"], error=row["error_message_before"]),
+            "after": _answer_of(row["status_after"], row["answer_after"], error=row["error_message_after"]),
         }
     )
-    questions_differ = row["question_before"] != row["question_after"]
-    for name in ("question", "memory") if questions_differ else ("memory",):
-        for side in ("before", "after"):
-            if row[f"{name}_{side}"]:
-                yield f"    {name} {side}: {cut(row[f'{name}_{side}'], TEXT_WIDTH)}"
+    texts = {"memory before": row["memory_before"], "memory after": row["memory_after"]}
+    if row["question_before"] != row["question_after"]:
+        texts = {"question before": row["question_before"], "question after": row["question_after"], **texts}
+    for name, text in texts.items():
+        if text:
+            yield f"    {name}: {cut(text, TEXT_WIDTH)}"
 
 
 def _cells_line(cells: dict[str, str]) -> str:
     return " ".join(f"{cut(cells[name], width):<{width}}" for name, width in WIDTHS.items()).rstrip()
 
 
-def _answer_of(row: dict[str, Any], side: str) -> str:
+def _answer_of(status: str | None, answer: str | None, *, error: str | None) -> str:
     """The answer of one run in a few words."""
-    status, answer = row[f"status_{side}"], row[f"answer_{side}"]
     if status is None:
         return "(not asked)"
     if status == "not_read":
         return "(not read)"
     if answer is None:
-        return f"({status}, no answer)" if row[f"error_message_{side}"] is None else f"({row[f'error_message_{side}']})"
-    return str(answer)
+        return f"({status}, no answer)" if error is None else f"({error})"
+    return answer
 
 
 def _change_summary(before: PastRun, after: PastRun, counts: Counter[str]) -> dict[str, str | int]:

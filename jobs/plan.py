@@ -49,7 +49,7 @@ def _run_plan(arguments: Sequence[str]) -> None:
     plan = plan_checked(checked)
     replicas = job.pool.max_replicas or job.pool.replicas
     costs = {"estimate": estimate(plan, rates, replicas=replicas)} if rates else {}
-    print(json.dumps(plan | costs, indent=2, ensure_ascii=False))
+    print(json.dumps({**plan, **costs}, indent=2, ensure_ascii=False))
 
 
 def _rates(options: argparse.Namespace) -> Rates | None:

@@ -60,7 +60,7 @@ def _train(arguments: Sequence[str]) -> None:
     from pipelines.train import train  # here, so that --help needs no torch
 
     record = train(training)
-    figures = {name: record[name] for name in ("weights_version", "num_steps")}
+    figures = {"weights_version": record["weights_version"], "num_steps": record["num_steps"]}
     print(json.dumps({**figures, "output": shown(training.output)}))
 
 

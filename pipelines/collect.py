@@ -19,7 +19,7 @@ from memagent_batch.runs.verdict import require_read, require_success
 from memagent_batch.training.rollouts.groups import GROUP_COUNTS
 from memagent_batch.training.rollouts.rewarder import require_reward
 from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, RolloutsRecord, rollouts_record
-from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
+from memagent_batch.training.rollouts.write import RolloutsReport, RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer_plan
 from pipelines.check import check
@@ -114,7 +114,8 @@ def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, job: JobCon
     with removed_on_failure(output, tables=ROLLOUT_TABLES, run_id=run_id):
         reports = _project(plan, output, task=task)
         require_claim(output, run_id=run_id)
-        counts = {name: sum(report[name] for report in reports) for name in (*GROUP_COUNTS, "reward_sum")}
+        counts: dict[str, float] = {name: sum(report[name] for report in reports) for name in GROUP_COUNTS}
+        counts["reward_sum"] = sum(report["reward_sum"] for report in reports)
         _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
     files = [name for report in reports for name in report["files"]]
     record = rollouts_record(counts, files, sampling=job.agent.sampling, rollouts=job.rollouts, run_id=run_id)
@@ -122,7 +123,7 @@ def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, job: JobCon
     return record
 
 
-def _project(plan: Plan, output: Location, *, task: RolloutTask) -> list[dict[str, Any]]:
+def _project(plan: Plan, output: Location, *, task: RolloutTask) -> list[RolloutsReport]:
     """Writes the files of `rollouts`; returns a report for each part of the plan."""
     index = scan_log(output, reader_fingerprint=task.reader.fingerprint)
     rows = ray.data.from_arrow(list(plan.parts(index))).map_batches(
@@ -135,7 +136,7 @@ def _project(plan: Plan, output: Location, *, task: RolloutTask) -> list[dict[st
     return [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
 
 
-def _require_all(counts: Mapping[str, int], missing: Sequence[str], *, manifest: Mapping[str, Any]) -> None:
+def _require_all(counts: Mapping[str, float], missing: Sequence[str], *, manifest: Mapping[str, Any]) -> None:
     """Refuses rollouts that say another thing than `answers`."""
     here = {"asked": counts["samples"], "failed": counts["failed_samples"]}
     there = {name: manifest["counts"][name] for name in here}

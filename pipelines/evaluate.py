@@ -2,10 +2,9 @@
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -45,7 +44,7 @@ class Variant:
 
     name: str
     """Its name, and that of its folder."""
-    knobs: dict[str, Any]
+    knobs: Mapping[str, object]
     """What sets it apart from the base settings."""
     agent: AgentConfig
     """What reads."""

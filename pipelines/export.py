@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from memagent_batch.domain.advantages import Advantage
 from memagent_batch.errors import InputError, SettingsError
@@ -17,6 +16,7 @@ from memagent_batch.training.bridges.exports import (
     EXPORT_FORMAT,
     PROMPTS_FILE,
     ExportCounts,
+    ExportRecord,
     ExportWriter,
 )
 from memagent_batch.training.bridges.skyrl import SkyrlBridge
@@ -28,7 +28,7 @@ BRIDGES: Mapping[str, Bridge] = {"verl": VerlBridge(), "trl": TrlBridge(), "skyr
 """Trainers that can be exported to."""
 
 
-def export(rollouts: Location, output: Location, *, to: str) -> dict[str, Any]:
+def export(rollouts: Location, output: Location, *, to: str) -> ExportRecord:
     """Writes a rollouts table for the trainer `to`, and returns what `export.json` says.
 
     An export that is there is replaced once the new one's turns are whole.
@@ -41,7 +41,7 @@ def export(rollouts: Location, output: Location, *, to: str) -> dict[str, Any]:
     if to not in BRIDGES:
         raise SettingsError(f"--to: there is no bridge to {to!r}; choose one of {', '.join(BRIDGES)}")
     bridge, table = BRIDGES[to], read_rollouts_record(rollouts)
-    advantage = Advantage(table["rollouts"]["advantage"])
+    advantage = Advantage(str(table["rollouts"]["advantage"]))
     bridge.settings(_exported(ExportCounts(), output=output, advantage=advantage))  # refuses before anything is written
     claimed_record(output, EXPORT_FILE, layout=EXPORT_FORMAT)
     export_id = uuid.uuid4().hex[:12]
@@ -54,7 +54,7 @@ def export(rollouts: Location, output: Location, *, to: str) -> dict[str, Any]:
     (output / PROMPTS_FILE).write_bytes(prompts)
     for name, text in settings.items():
         (output / name).write_bytes(text.encode())
-    record = {
+    record: ExportRecord = {
         "format": EXPORT_FORMAT,
         "to": to,
         "rollouts": str(rollouts),

@@ -1,7 +1,7 @@
 """Read and plan: which documents and questions there are, refused here where they can't be read."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 import pyarrow as pa
 import ray
@@ -25,14 +25,50 @@ from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.logs import step
 from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
-from memagent_batch.ray_data.tokenise import count_tokens, index_shards
+from memagent_batch.ray_data.tokenise import CountedDocument, count_tokens, index_shards
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.plan import Plan, count_pending
 from memagent_batch.wiring import make_documents, make_output, make_prompt_tokens
 from pipelines.check import Checked, Inputs, read_inputs
 
 
-def plan_checked(checked: Checked) -> dict[str, Any]:
+class PlanCounts(TypedDict):
+    """Counts of the whole run, and the readings of it that are left."""
+
+    documents: int
+    missing_documents: int
+    unreadable_documents: int
+    questions: int
+    readings: int
+    readings_done: int
+    readings_failed: int
+    readings_to_do: int
+
+
+class LargestDocument(TypedDict):
+    """The longest document to read."""
+
+    document_id: str
+    tokens: int
+
+
+class PlanPrice(TypedDict):
+    """Documents, turns and tokens of the readings to do."""
+
+    documents_to_read: int
+    document_tokens: int
+    largest_document: LargestDocument | None
+    turns: int
+    prompt_tokens_at_least: int
+    prompt_tokens_at_most: int
+    completion_tokens_at_most: int
+
+
+class PlanSummary(PlanCounts, PlanPrice):
+    """What `memagent plan` prints."""
+
+
+def plan_checked(checked: Checked) -> PlanSummary:
     """What `answer` would read and cost; writes nothing."""
     job, output = checked.job, make_output(checked.job)
     with ray_session():
@@ -40,7 +76,8 @@ def plan_checked(checked: Checked) -> dict[str, Any]:
         with step("counting tokens"):
             index = scan_log(output, reader_fingerprint=checked.reader.fingerprint)
             bundles = list(plan.pending(index, retry_failed=job.retry_failed))
-            return summarise_plan(plan, index, bundles) | _price(plan, bundles, agent=job.agent, sources=job)
+            price = _price(plan, bundles, agent=job.agent, sources=job)
+            return {**summarise_plan(plan, index, bundles), **price}
 
 
 def make_plan(job: JobConfig, *, inputs: Inputs | None = None) -> Plan:
@@ -94,8 +131,8 @@ def index_documents(shards: Sequence[Shard], *, sources: SourceConfig) -> pa.Tab
     return index
 
 
-def summarise_plan(plan: Plan, index: TurnIndex, bundles: list[pa.Table]) -> dict[str, Any]:
-    """Counts of the whole run, and the readings of it that are left."""
+def summarise_plan(plan: Plan, index: TurnIndex, bundles: list[pa.Table]) -> PlanCounts:
+    """Counts the readings in plan and log."""
     counts = plan.counts(index)
     errors = plan.documents["error"]
     num_missing = len(errors) - plan.num_documents
@@ -111,8 +148,8 @@ def summarise_plan(plan: Plan, index: TurnIndex, bundles: list[pa.Table]) -> dic
     }
 
 
-def _price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConfig) -> dict[str, Any]:
-    """Documents, turns and tokens of the readings to do. Tokenises the documents once."""
+def _price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConfig) -> PlanPrice:
+    """What the readings to do take. Tokenises the documents once."""
     documents = _lengths(bundles, agent=agent, sources=sources)
     prompts, policy = make_prompt_tokens(agent), make_policy(agent)
     largest = max(documents, key=lambda row: row["num_tokens"], default=None)
@@ -127,7 +164,9 @@ def _price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig, sources: 
     return {
         "documents_to_read": len(documents),
         "document_tokens": sum(row["num_tokens"] for row in documents),
-        "largest_document": largest and {"document_id": largest["document_id"], "tokens": largest["num_tokens"]},
+        "largest_document": {"document_id": largest["document_id"], "tokens": largest["num_tokens"]}
+        if largest
+        else None,
         "turns": turns,
         "prompt_tokens_at_least": least,
         "prompt_tokens_at_most": most + turns * slots,
@@ -135,8 +174,8 @@ def _price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig, sources: 
     }
 
 
-def _lengths(bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConfig) -> list[dict[str, Any]]:
-    """The documents to read, as rows of `COUNTED`."""
+def _lengths(bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConfig) -> list[CountedDocument]:
+    """The documents to read."""
     if not bundles:
         return []
     rows = ray.data.from_arrow(bundles).map_batches(
@@ -149,7 +188,7 @@ def _lengths(bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConf
     return [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
 
 
-def _costs(plan: Plan, row: dict[str, Any], *, policy: Policy, prompts: PromptTokens) -> list[tuple[int, Cost]]:
+def _costs(plan: Plan, row: CountedDocument, *, policy: Policy, prompts: PromptTokens) -> list[tuple[int, Cost]]:
     """What the readings of a document cost, and how many cost that: after a shared pass the others only answer."""
     whole = policy.cost(prompts, num_tokens=row["num_tokens"])
     answer = policy.cost(prompts, num_tokens=0)

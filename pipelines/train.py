@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import JsonValue
 
 from memagent_batch.config import TrainConfig
 from memagent_batch.engines.tokenizer import load_tokenizer
@@ -24,6 +25,7 @@ from memagent_batch.training.bridges.exports import require_logprobs
 from memagent_batch.training.learner.batches import LEARNT_COLUMNS, conversations
 from memagent_batch.training.learner.learner import Learner, StepFigures, load_learner
 from memagent_batch.training.learner.network import sync, write_model
+from memagent_batch.training.learner.steps import Figures
 from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
 from memagent_batch.training.rollouts.table import RolloutsRecord
 from memagent_batch.wiring import resolve_model
@@ -36,7 +38,40 @@ METRICS_FILE = "metrics.jsonl"
 READ_COLUMNS = (*LEARNT_COLUMNS, "group_id", "sample", "reward", "weights_version", "tokenizer_hash")
 
 
-def train(training: TrainConfig) -> dict[str, Any]:
+class ParentWeights(TypedDict):
+    """The weights that were updated."""
+
+    model: str
+    model_sha256: str
+
+
+class LearntRollouts(TypedDict):
+    """The table that was learnt from."""
+
+    uri: str
+    run_id: str
+    counts: dict[str, int]
+
+
+class TrainingRecord(TypedDict):
+    """Where new weights come from."""
+
+    format: str
+    parent: ParentWeights
+    rollouts: LearntRollouts
+    num_steps: int
+    settings: dict[str, JsonValue]
+    versions: dict[str, str]
+    finished_at: str
+
+
+class WeightsRecord(TrainingRecord):
+    """`training.json`."""
+
+    weights_version: str
+
+
+def train(training: TrainConfig) -> WeightsRecord:
     """Updates the weights and returns what `training.json` says.
 
     Raises:
@@ -119,7 +154,7 @@ def take_step(learner: Learner, groups: Sequence[pa.Table], *, metrics: Path, do
     return int(line["num_teaching_conversations"] or 0)
 
 
-def step_line(learner: Learner, groups: Sequence[pa.Table]) -> dict[str, float | None] | None:
+def step_line(learner: Learner, groups: Sequence[pa.Table]) -> Figures | None:
     """One step, and what metrics say of it; None where there is nothing to learn from."""
     figures = learn_from(learner, groups)
     if figures is None:
@@ -138,7 +173,7 @@ def rounded(figures: StepFigures) -> dict[str, float | None]:
     return {name: round(value, 9) if isinstance(value, float) else value for name, value in asdict(figures).items()}
 
 
-def step_text(line: dict[str, Any]) -> str:
+def step_text(line: Figures) -> str:
     """A step's figures in one line, for people."""
     kl = "" if line["kl"] is None else f", kl {line['kl']:.5f}"
     equal = "" if line["num_teaching_conversations"] else "; rewards of every question are equal, which teaches nothing"
@@ -189,7 +224,7 @@ def require_origin(group: pa.Table, *, version: str, tokenizer: str, model: Path
 
 def training_record(
     training: TrainConfig, *, model: Path, collected: RolloutsRecord, learner: Learner
-) -> dict[str, Any]:
+) -> TrainingRecord:
     """Where new weights come from."""
     knobs = recorded(training.model_dump(mode="json", exclude={"storage_options"}))
     return {

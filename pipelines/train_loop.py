@@ -4,9 +4,8 @@ import asyncio
 import logging
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import torch
@@ -46,7 +45,7 @@ MOST_DIFFERENCE = {True: 0.01, False: 1.0}
 """Of a drawn token's log-probability, learner against engine, that rounding explains: in float32, and otherwise."""
 
 
-def train_loop(training: TrainLoopConfig, *, tasks: Tasks, held_out: Sequence[Task]) -> dict[str, Any]:
+def train_loop(training: TrainLoopConfig, *, tasks: Tasks, held_out: Sequence[Task]) -> dict[str, str | float | None]:
     """Goes on from what is in the output until the budget is spent; returns where the model is and its last line.
 
     Raises:
@@ -67,7 +66,7 @@ def train_loop(training: TrainLoopConfig, *, tasks: Tasks, held_out: Sequence[Ta
 
 async def _with_engine(
     training: TrainLoopConfig, tasks: Tasks, held_out: Sequence[Task], *, engine: RenewableEngine
-) -> dict[str, Any]:
+) -> dict[str, str | float | None]:
     await engine.start()
     try:
         return await go_on(training, tasks, held_out, engine=engine)
@@ -77,7 +76,7 @@ async def _with_engine(
 
 async def go_on(
     training: TrainLoopConfig, tasks: Tasks, held_out: Sequence[Task], *, engine: RenewableEngine
-) -> dict[str, Any]:
+) -> dict[str, str | float | None]:
     """The loop itself, with an engine that serves the weights of the last step."""
     folder, start = claim_loop(training), model_folder(training.agent.model)
     step = last_step(folder)
@@ -147,7 +146,7 @@ def update_step(training: TrainLoopConfig, learner: Learner, step: Step, *, bega
     torch.save(learner.state(), step.state)
     sync(step.state)
     counts = collected["counts"]
-    line = {
+    line: Figures = {
         **(rounded(together(figures)) if figures else {}),
         "num_groups": len(groups),
         "engine_difference": round(figures[0].max_logprob_change, 9) if figures else None,
@@ -229,5 +228,5 @@ def sampled(training: TrainLoopConfig) -> TrainLoopConfig:
     return training.with_agent(sampled_agent(training.agent, training.rollouts))
 
 
-def _log_step(step: Step, message: str, fields: dict[str, Any]) -> None:
+def _log_step(step: Step, message: str, fields: Mapping[str, object]) -> None:
     log.info(f"step {step.number}: {message}", extra={"event": EventKind.PROGRESS, "step": step.number, **fields})

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(partial(_run_variants, sys.argv[1:] if arguments is None else arguments))
 
 
-def read_variants(file: Path) -> dict[str, dict[str, Any]]:
+def read_variants(file: Path) -> dict[str, dict[str, object]]:
     """Knobs by the name of the variant, from a YAML file: a name, and below it knobs as in a job file.
 
     Raises:
@@ -63,7 +63,7 @@ def read_variants(file: Path) -> dict[str, dict[str, Any]]:
     return {name: knobs or {} for name, knobs in variants.items()}
 
 
-def policy_variants(kinds: Sequence[str]) -> dict[str, dict[str, Any]]:
+def policy_variants(kinds: Sequence[str]) -> dict[str, dict[str, object]]:
     """One variant for each kind of policy, named after it."""
     return {kind: {"policy": {"kind": kind}} for kind in kinds}
 

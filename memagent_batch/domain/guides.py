@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import reduce
 from typing import Any
 
-from memagent_batch.domain.closing.json_schemas import fits
+from memagent_batch.domain.closing.json_schemas import JsonValue, fits
 
 MAX_CANDIDATES = 20
 """Most log-probabilities of one token that engines give by default."""
@@ -66,7 +66,7 @@ class Guide:
             return re.fullmatch(self.regex, text) is not None
         return fits(text, schema=json.loads(self.json_schema))
 
-    def identity(self) -> Mapping[str, Any]:
+    def identity(self) -> dict[str, JsonValue]:
         """What decides a result, as JSON values."""
         return {"kind": self.kind.value, "guide": list(self.choices) or self.regex or json.loads(self.json_schema)}
 

@@ -5,6 +5,7 @@ from re import _constants as kinds  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
+from memagent_batch.domain.closing.json_schemas import JsonValue, SentSchema
 from memagent_batch.domain.guides import Guide, GuideKind
 
 FORMATTED = {
@@ -49,7 +50,7 @@ def _matched(part: tuple[Any, Any]) -> str:
     raise NotImplementedError(f"no example is known for {kind} in an expression")
 
 
-def _example_value(schema: dict[str, Any]) -> Any:
+def _example_value(schema: SentSchema) -> JsonValue:
     if "enum" in schema:
         return schema["enum"][0]
     if "anyOf" in schema:

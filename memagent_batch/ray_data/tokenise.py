@@ -1,10 +1,10 @@
 """CPU tasks before the engine: index shards, then turn texts into tokens."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from memagent_batch.errors import DocumentError, InputError, MemagentError, Text
 from memagent_batch.inputs.columnar import batch_records
 from memagent_batch.inputs.documents import CARRY_PREFIX, index_shard, why_unreadable
 from memagent_batch.inputs.records import Column, Kind, Presence, Record
+from memagent_batch.inputs.shards import Shard
 from memagent_batch.inputs.texts import FetchedText, fetch_texts
 from memagent_batch.reading.documents import planned_documents
 from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
@@ -44,7 +45,7 @@ NO_TOKENS = TokenisedText(token_ids=np.empty(0, np.int32), token_chars=np.empty(
 """Of a document without a text that can be read."""
 
 
-def index_shards(batch: dict[str, Any], *, sources: SourceConfig) -> Iterator[pa.Table]:
+def index_shards(batch: Mapping[str, Iterable[Shard]], *, sources: SourceConfig) -> Iterator[pa.Table]:
     """Ray Data UDF: shards in, rows of the document index out; holds one batch of texts at a time."""
     for shard in batch["shard"]:
         yield from index_shard(shard, settings=sources.input, storage_options=sources.storage_options)
@@ -145,6 +146,14 @@ COUNTED = pa.schema(
 """What a plan shows of one document."""
 
 
+class CountedDocument(TypedDict):
+    """A row of `COUNTED`."""
+
+    document_id: str
+    num_tokens: int
+    num_readings: int
+
+
 def count_tokens(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig) -> pa.Table:
     """Ray Data UDF: a bundle of planned documents in, the length of each out; no tokens are kept."""
     counted = [
@@ -159,7 +168,7 @@ def count_tokens(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig)
     return pa.Table.from_pylist(counted, schema=COUNTED)
 
 
-def _tokenised(tokenizer: Tokenizer, fetched: FetchedText, work: dict[str, Any]) -> pa.Table:
+def _tokenised(tokenizer: Tokenizer, fetched: FetchedText, work: Mapping[str, object]) -> pa.Table:
     if fetched.text is None:
         return _row(work, tokens=NO_TOKENS, num_chars=0, error=fetched.error)
     try:
@@ -174,7 +183,7 @@ def _call(documents: Sequence[pa.Table]) -> pa.Table:
     return pa.table({"documents": pa.LargeListArray.from_arrays(pa.array([0, len(rows)], pa.int64()), rows)})
 
 
-def _row(work: dict[str, Any], *, tokens: TokenisedText, num_chars: int, error: MemagentError | None) -> pa.Table:
+def _row(work: Mapping[str, object], *, tokens: TokenisedText, num_chars: int, error: MemagentError | None) -> pa.Table:
     offsets = pa.array([0, len(tokens.token_ids)], pa.int64())
     carried = [pa.field(name, pa.string()) for name in work if name.startswith(CARRY_PREFIX)]
     schema = pa.schema([*TOKENISED, *carried])

@@ -156,6 +156,29 @@ DIFFERENCES = pa.schema(
 )
 """One row for each reading that has another answer or status in one of two runs, or that only one of them asked for."""
 
+
+class DifferenceRow(TypedDict):
+    """A row of `DIFFERENCES`."""
+
+    document_id: str
+    question_id: str
+    sample: int
+    change: str
+    why: list[str]
+    question_before: str | None
+    question_after: str | None
+    status_before: str | None
+    status_after: str | None
+    answer_before: str | None
+    answer_after: str | None
+    memory_before: str | None
+    memory_after: str | None
+    error_message_before: str | None
+    error_message_after: str | None
+    run_id_before: str | None
+    run_id_after: str | None
+
+
 _REASONS = pa.list_(
     pa.struct([("error_type", pa.string()), ("error_message", pa.string()), ("num_readings", pa.int64())])
 )

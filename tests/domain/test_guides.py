@@ -77,8 +77,9 @@ def test_guide_fields_name_what_may_be_written_and_are_none_where_a_form_can_not
     }
     assert guide_fields(matching("a*"), GuideForm.STRUCTURED_OUTPUTS) == {"structured_outputs": {"regex": "a*"}}
     assert guide_fields(json_of(schema), GuideForm.STRUCTURED_OUTPUTS) == {"structured_outputs": {"json": schema}}
-    sent = guide_fields(choice_of("1", "2"), GuideForm.RESPONSE_FORMAT)
-    assert sent is not None
-    assert sent["response_format"]["json_schema"]["schema"] == {"enum": [1, 2]}
+    sent = {"name": "value", "strict": True, "schema": {"enum": [1, 2]}}
+    assert guide_fields(choice_of("1", "2"), GuideForm.RESPONSE_FORMAT) == {
+        "response_format": {"type": "json_schema", "json_schema": sent}
+    }
     assert guide_fields(choice_of("01", "02"), GuideForm.RESPONSE_FORMAT) is None
     assert guide_fields(matching("a*"), GuideForm.RESPONSE_FORMAT) is None

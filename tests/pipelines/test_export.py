@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -209,7 +208,7 @@ def test_export_in_object_store_is_the_one_on_disk(tmp_path: Path, s3_bucket: Lo
     assert f"export: {s3_bucket.uri}/out" in (s3_bucket / "out/agent_loop.yaml").read_bytes().decode()
 
 
-def run_export(table: Path, output: Path, *, to: str) -> dict[str, Any]:
+def run_export(table: Path, output: Path, *, to: str) -> exports.ExportRecord:
     return export(Location(uri=str(table)), Location(uri=str(output)), to=to)
 
 

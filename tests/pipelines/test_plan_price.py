@@ -1,5 +1,6 @@
 """What `memagent plan` prices: the readings that are left, whatever the output already holds."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,27 +35,27 @@ def job(text_model: str, tmp_path: Path) -> JobConfig:
     )
 
 
-def _hours(plan: dict[str, Any]) -> float:
+def _hours(plan: Mapping[str, Any]) -> float:
     return float(estimate(plan, Rates(tokens_per_second=0.1), replicas=1)["hours_at_most"])
 
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
 def test_plan_prices_only_what_the_output_does_not_hold(job: JobConfig, tmp_path: Path) -> None:
-    first = plan_checked(check(job))
+    first: Mapping[str, Any] = plan_checked(check(job))
     assert (first["documents"], first["unreadable_documents"]) == (3, 1)
     assert (first["documents_to_read"], first["readings_to_do"]) == (2, 2)
     assert first["largest_document"]["document_id"] == "b.txt"
     assert answer(job)["totals"]["num_turns"] == first["turns"]
 
-    done = plan_checked(check(job))
+    done: Mapping[str, Any] = plan_checked(check(job))
     assert (done["readings"], done["readings_done"], done["readings_failed"], done["readings_to_do"]) == (3, 2, 1, 0)
     assert {name: done[name] for name in COSTS} == dict.fromkeys(COSTS, 0)
     assert done["largest_document"] is None
     assert _hours(done) == 0.0
 
     (tmp_path / "in" / "a.txt").write_text("new words " * 40)
-    changed = plan_checked(check(job))
+    changed: Mapping[str, Any] = plan_checked(check(job))
     assert (changed["documents"], changed["documents_to_read"], changed["readings_to_do"]) == (3, 1, 1)
     assert changed["largest_document"]["document_id"] == "a.txt"
     assert all(0 < changed[name] < first[name] for name in COSTS)

@@ -6,8 +6,10 @@ import pyarrow as pa
 import pytest
 
 from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG, OutcomeRow, TurnRow
+from memagent_batch.ray_data import tokenise
 from memagent_batch.runs.parts import ENDED, EndedRow
-from memagent_batch.runs.schemas import ANSWERS, PART_REPORT, AnswerRow, PartReport
+from memagent_batch.runs.schemas import ANSWERS, DIFFERENCES, PART_REPORT, AnswerRow, DifferenceRow, PartReport
+from memagent_batch.training.rollouts.write import ROLLOUTS_REPORT, RolloutsReport
 
 COUNTED = {"num_tokens"}
 """What a turn has in the place of its tokens where they are not read."""
@@ -15,8 +17,8 @@ COUNTED = {"num_tokens"}
 
 @pytest.mark.parametrize(
     ("schema", "row"),
-    [(TURN_LOG, TurnRow), (OUTCOME_LOG, OutcomeRow), (ANSWERS, AnswerRow)],
-    ids=["turn", "outcome", "answer"],
+    [(TURN_LOG, TurnRow), (OUTCOME_LOG, OutcomeRow), (ANSWERS, AnswerRow), (DIFFERENCES, DifferenceRow)],
+    ids=["turn", "outcome", "answer", "difference"],
 )
 def test_row_type_has_the_columns_of_its_schema_and_their_nulls(schema: pa.Schema, row: Any) -> None:
     hints = {name: kind for name, kind in get_type_hints(row).items() if name not in COUNTED}
@@ -25,6 +27,15 @@ def test_row_type_has_the_columns_of_its_schema_and_their_nulls(schema: pa.Schem
     assert nullable == {field.name for field in schema if field.nullable}
 
 
-@pytest.mark.parametrize(("schema", "row"), [(ENDED, EndedRow), (PART_REPORT, PartReport)], ids=["ended", "report"])
+@pytest.mark.parametrize(
+    ("schema", "row"),
+    [
+        (ENDED, EndedRow),
+        (PART_REPORT, PartReport),
+        (tokenise.COUNTED, tokenise.CountedDocument),
+        (ROLLOUTS_REPORT, RolloutsReport),
+    ],
+    ids=["ended", "report", "counted", "rollouts"],
+)
 def test_row_type_of_a_task_has_the_columns_of_its_schema(schema: pa.Schema, row: Any) -> None:
     assert get_type_hints(row).keys() == set(schema.names)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from memagent_batch.domain.closing.json_schemas import sent_schema
+from memagent_batch.domain.closing.json_schemas import JsonValue, SentSchema, sent_schema
 from memagent_batch.errors import ValueTypeError
 
 MAX_LABELS = 500
@@ -69,7 +69,7 @@ class ValueType:
         if self.schema:
             self.sent_schema()
 
-    def sent_schema(self) -> dict[str, Any]:
+    def sent_schema(self) -> SentSchema:
         """The schema as an engine is given it, and as values are checked against it.
 
         Raises:
@@ -83,7 +83,7 @@ class ValueType:
             raise ValueTypeError("schema: it is no JSON object; write a JSON Schema")
         return sent_schema(schema)
 
-    def identity(self) -> Mapping[str, Any]:
+    def identity(self) -> dict[str, JsonValue]:
         """What decides a value, as JSON values."""
         return {
             "type": self.type.value,

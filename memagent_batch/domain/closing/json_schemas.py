@@ -3,14 +3,36 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypedDict
 
 import jsonschema
 
 from memagent_batch.errors import ValueTypeError
 
+JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
+"""A value as JSON writes it."""
 Schema = Mapping[str, Any]
-"""A JSON Schema."""
+"""A JSON Schema as a question brings it."""
+
+
+class SentSchema(TypedDict, total=False):
+    """A JSON Schema as an engine is given it: a type with its bounds, or one of `enum` and `anyOf` alone."""
+
+    type: str
+    enum: list[JsonValue]
+    anyOf: list["SentSchema"]
+    properties: dict[str, "SentSchema"]
+    required: list[str]
+    additionalProperties: bool
+    items: "SentSchema"
+    minItems: int
+    maxItems: int
+    minLength: int
+    maxLength: int
+    format: str
+    minimum: float
+    maximum: float
+
 
 MAX_ITEMS = 20
 """Longest array, items, where the schema names no bound: without one a model may write until its budget is spent."""
@@ -38,7 +60,7 @@ FORMATS = frozenset({"date", "date-time", "time", "email", "uuid"})
 SCHEMA_REMEDY = "take it out, or check it after the run"
 
 
-def sent_schema(schema: Schema) -> dict[str, Any]:
+def sent_schema(schema: Schema) -> SentSchema:
     """The schema as an engine is given it: references resolved, all parts bounded, reasons first.
 
     Each object has all of its properties, in this order, and no others: one that is not required may be null.
@@ -110,7 +132,7 @@ class _Place:
         return bounds
 
 
-def _sent(schema: Any, place: _Place) -> dict[str, Any]:
+def _sent(schema: Any, place: _Place) -> SentSchema:
     """One part of a schema as it is sent."""
     if not isinstance(schema, Mapping):
         raise place.error("write out what is allowed here; true and false are not taken")
@@ -131,7 +153,7 @@ def _sent(schema: Any, place: _Place) -> dict[str, Any]:
     return _typed(stated, place)
 
 
-def _referred(stated: Schema, place: _Place) -> dict[str, Any]:
+def _referred(stated: Schema, place: _Place) -> SentSchema:
     name = str(stated["$ref"])
     place.require_keywords(stated, "$ref")
     if name in place.within:
@@ -142,13 +164,13 @@ def _referred(stated: Schema, place: _Place) -> dict[str, Any]:
     return _sent(target, replace(place, within=(*place.within, name)))
 
 
-def _for_type(stated: Schema, kind: str) -> dict[str, Any]:
+def _for_type(stated: Schema, kind: str) -> Schema:
     """Of the keywords beside several types, those of this one."""
     others = frozenset[str]().union(*KEYWORDS.values()) - KEYWORDS.get(kind, frozenset())
     return {name: value for name, value in stated.items() if name not in others} | {"type": kind}
 
 
-def _typed(stated: Schema, place: _Place) -> dict[str, Any]:
+def _typed(stated: Schema, place: _Place) -> SentSchema:
     kind = str(stated.get("type"))
     if kind not in KEYWORDS:
         raise place.error(f"it needs a type: {', '.join(KEYWORDS)}; or enum, const, anyOf")
@@ -163,10 +185,10 @@ def _typed(stated: Schema, place: _Place) -> dict[str, Any]:
         case "integer" | "number":
             least, most = place.bounds(stated, "minimum", "maximum", low=-MAX_NUMBER, high=MAX_NUMBER)
             return {"type": kind, "minimum": least, "maximum": most}
-    return dict(stated)
+    return {"type": kind}
 
 
-def _object(stated: Schema, place: _Place) -> dict[str, Any]:
+def _object(stated: Schema, place: _Place) -> SentSchema:
     properties = stated.get("properties")
     if not properties:
         raise place.error("an object needs properties; name those that you ask for")
@@ -185,14 +207,14 @@ def _object(stated: Schema, place: _Place) -> dict[str, Any]:
     }
 
 
-def _array(stated: Schema, place: _Place) -> dict[str, Any]:
+def _array(stated: Schema, place: _Place) -> SentSchema:
     if "items" not in stated:
         raise place.error("an array needs items; say what they are")
     least, most = place.bounds(stated, "minItems", "maxItems", high=MAX_ITEMS)
     return {"type": "array", "items": _sent(stated["items"], place.at("items")), "minItems": least, "maxItems": most}
 
 
-def _bounded_string(stated: Schema, place: _Place) -> dict[str, Any]:
+def _bounded_string(stated: Schema, place: _Place) -> SentSchema:
     if "format" in stated:
         if stated["format"] not in FORMATS:
             names = ", ".join(sorted(FORMATS))
@@ -203,10 +225,10 @@ def _bounded_string(stated: Schema, place: _Place) -> dict[str, Any]:
     return {"type": "string", "minLength": least, "maxLength": most}
 
 
-def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+def _or_null(schema: SentSchema) -> SentSchema:
     """The schema, or null."""
     parts = schema.get("anyOf", [schema])
-    null = {"type": "null"}
+    null: SentSchema = {"type": "null"}
     if null in parts or None in schema.get("enum", ()):
         return schema
     return {"anyOf": [*parts, null]}

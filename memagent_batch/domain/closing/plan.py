@@ -12,6 +12,7 @@ from typing import Any
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.closing.evidence import MAX_CHOSEN, MAX_SOURCES
+from memagent_batch.domain.closing.json_schemas import JsonValue
 from memagent_batch.domain.closing.values import budget_of, form_of, guide_of
 from memagent_batch.domain.guides import GuideKind, choice_of
 from memagent_batch.domain.prompts import Decode, Encode, Slot, TokenTemplate, require_slots
@@ -129,13 +130,13 @@ class ClosingPlan:
             reader: fingerprint of the reader, whose answer it is about.
             value_type: the type that the question asks for; for `value` alone.
         """
-        parts: dict[str, Any] = {"reader": reader, "kind": kind, "text": closings.texts[kind]}
+        parts: dict[str, JsonValue] = {"reader": reader, "kind": kind, "text": closings.texts[kind]}
         if kind == VALUE and value_type is not None:
             guide = guide_of(value_type)
             parts |= {
                 "type": value_type.identity(),
                 "form": form_of(value_type),
-                "guide": guide and guide.identity(),
+                "guide": None if guide is None else guide.identity(),
                 "max_tokens": budget_of(value_type, json_tokens=self.json_tokens),
             }
         else:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
-from memagent_batch.domain.closing.json_schemas import misfit
+from memagent_batch.domain.closing.json_schemas import SentSchema, misfit
 from memagent_batch.domain.guides import Guide, choice_of, json_of, matching, number_regex
 from memagent_batch.domain.turns import Completion, FinishReason
 
@@ -238,7 +238,7 @@ def _or_not_stated(regex: str, value_type: ValueType) -> str:
     return f"({regex}|{NOT_STATED_ENTRY})" if value_type.not_stated else f"({regex})"
 
 
-def _json_schema(value_type: ValueType) -> dict[str, Any]:
+def _json_schema(value_type: ValueType) -> SentSchema:
     schema = value_type.sent_schema()
     return {"anyOf": [schema, {"type": "null"}]} if value_type.not_stated else schema
 

@@ -4,7 +4,8 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
-from typing import Any
+
+from pydantic import JsonValue
 
 from memagent_batch.domain.guides import Guide, GuideKind, choice_of, json_of, matching
 
@@ -68,7 +69,7 @@ class GuideForms:
         return None
 
 
-def guide_fields(guide: Guide, form: GuideForm) -> dict[str, Any] | None:
+def guide_fields(guide: Guide, form: GuideForm) -> dict[str, JsonValue] | None:
     """Fields of a request that say so; None where the form can't."""
     if form is GuideForm.STRUCTURED_OUTPUTS:
         match guide.kind:
@@ -84,9 +85,11 @@ def guide_fields(guide: Guide, form: GuideForm) -> dict[str, Any] | None:
     return {form.value: {"type": "json_schema", "json_schema": {"name": "value", "strict": True, "schema": schema}}}
 
 
-def _schema(guide: Guide) -> Any:
+def _schema(guide: Guide) -> JsonValue:
+    """What to guide by as a JSON Schema; None where there is none."""
     if guide.kind is GuideKind.JSON:
-        return json.loads(guide.json_schema)
+        schema: JsonValue = json.loads(guide.json_schema)
+        return schema
     if guide.choices and all(choice.isdecimal() and str(int(choice)) == choice for choice in guide.choices):
         return {"enum": [int(choice) for choice in guide.choices]}
     return None

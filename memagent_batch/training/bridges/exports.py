@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import asdict, dataclass
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,6 +59,20 @@ class ExportCounts:
     def as_record(self) -> dict[str, int]:
         """For `export.json`."""
         return asdict(self)
+
+
+class ExportRecord(TypedDict):
+    """`export.json`."""
+
+    format: str
+    to: str
+    rollouts: str
+    run_id: str
+    advantage: str
+    counts: dict[str, int]
+    files: list[str]
+    settings: list[str]
+    finished_at: str
 
 
 class ExportWriter:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Literal, cast, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,10 @@ from memagent_batch.training.rollouts.rewarder import Rewarded, Rewarder
 from memagent_batch.training.rollouts.table import ROLLOUTS
 from memagent_batch.wiring import ReaderIdentity
 
-GROUP_COUNTS = ("groups", "dropped_groups", "samples", "failed_samples", "samples_without_reward", "rows", "tokens")
+GroupCount = Literal[
+    "groups", "dropped_groups", "samples", "failed_samples", "samples_without_reward", "rows", "tokens"
+]
+GROUP_COUNTS: tuple[GroupCount, ...] = get_args(GroupCount)
 """What a part counts; `groups` are all, the dropped ones among them; `tokens` are those that are learnt from."""
 
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, TypedDict
 
 import pyarrow as pa
+from pydantic import JsonValue
 
 from memagent_batch.config import RolloutConfig, SamplingConfig
 from memagent_batch.files.columns import column
@@ -80,8 +81,8 @@ class RolloutsRecord(TypedDict):
     run_id: str
     counts: dict[str, int]
     mean_reward: float | None
-    rollouts: dict[str, Any]
-    sampling: dict[str, Any]
+    rollouts: dict[str, JsonValue]
+    sampling: dict[str, JsonValue]
     files: list[str]
     finished_at: str
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +32,21 @@ ROLLOUTS_REPORT = pa.schema(
     + [pa.field(name, pa.int64()) for name in GROUP_COUNTS]
 )
 """What a written part reports; `missing` names the samples that ended and could not be replayed."""
+
+
+class RolloutsReport(TypedDict):
+    """A row of `ROLLOUTS_REPORT`."""
+
+    files: list[str]
+    missing: list[str]
+    reward_sum: float
+    groups: int
+    dropped_groups: int
+    samples: int
+    failed_samples: int
+    samples_without_reward: int
+    rows: int
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
