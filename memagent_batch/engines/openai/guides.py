@@ -51,15 +51,15 @@ class GuideForms:
     def __init__(self, obeys: Callable[[Guide, GuideForm], Awaitable[bool]]) -> None:
         """Takes what asks the endpoint whether it obeys a guide in a form."""
         self._obeys = obeys
-        self._found: dict[GuideKind, GuideForm | None] = {}
+        self._found: dict[GuideKind, GuideForm] = {}
         self._looking = asyncio.Lock()
 
     async def of(self, kind: GuideKind) -> GuideForm | None:
-        """The form for guides of this kind; None where the endpoint obeys none."""
+        """The form for guides of this kind; None where the endpoint obeys none, for which it is asked every time."""
         async with self._looking:
-            if kind not in self._found:
-                self._found[kind] = await self._first(PROBES[kind])
-        return self._found[kind]
+            if kind not in self._found and (form := await self._first(PROBES[kind])) is not None:
+                self._found[kind] = form
+        return self._found.get(kind)
 
     async def _first(self, guide: Guide) -> GuideForm | None:
         for form in GuideForm:
