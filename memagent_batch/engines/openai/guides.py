@@ -1,7 +1,6 @@
 """How an endpoint is told what a completion may be, and the probes that show whether it obeys."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import Any
@@ -77,7 +76,7 @@ def guide_fields(guide: Guide, form: GuideForm) -> dict[str, Any] | None:
             case GuideKind.REGEX:
                 return {form.value: {"regex": guide.regex}}
             case GuideKind.JSON:
-                return {form.value: {"json": json.loads(guide.json_schema)}}
+                return {form.value: {"json": guide.sent_json_schema()}}
     schema = _schema(guide)
     if schema is None:
         return None
@@ -86,7 +85,7 @@ def guide_fields(guide: Guide, form: GuideForm) -> dict[str, Any] | None:
 
 def _schema(guide: Guide) -> Any:
     if guide.kind is GuideKind.JSON:
-        return json.loads(guide.json_schema)
+        return guide.sent_json_schema()
     if guide.choices and all(choice.isdecimal() and str(int(choice)) == choice for choice in guide.choices):
         return {"enum": [int(choice) for choice in guide.choices]}
     return None
