@@ -135,11 +135,11 @@ GUIDES = (
         {
             "type": "object",
             "properties": {
-                "reason": {"type": "string", "minLength": 0, "maxLength": 12},
+                "day": {"type": "string", "format": "date"},
                 "names": {"type": "array", "items": {"enum": ["a", "b"]}, "minItems": 1, "maxItems": 3},
                 "is_late": {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
             },
-            "required": ["reason", "names", "is_late"],
+            "required": ["day", "names", "is_late"],
             "additionalProperties": False,
         }
     ),

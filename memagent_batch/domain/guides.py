@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import reduce
 from typing import Any
 
-from memagent_batch.domain.closing.json_schemas import JsonValue, fits
+from memagent_batch.domain.closing.json_schemas import JsonValue, engine_schema, fits
 
 MAX_CANDIDATES = 20
 """Most log-probabilities of one token that engines give by default."""
@@ -38,7 +38,7 @@ class Guide:
     regex: str = ""
     """The expression, in the part of the syntax that xgrammar knows: groups, alternatives, classes, repeats."""
     json_schema: str = ""
-    """The JSON Schema, as JSON text."""
+    """The JSON Schema, as JSON text; engines are given it as `sent_json_schema`."""
 
     def __post_init__(self) -> None:
         """Refuses a guide of no kind, or of several.
@@ -58,6 +58,10 @@ class Guide:
             return GuideKind.CHOICE
         return GuideKind.REGEX if self.regex else GuideKind.JSON
 
+    def sent_json_schema(self) -> dict[str, Any]:
+        """The JSON Schema in the form that engines keep to."""
+        return engine_schema(json.loads(self.json_schema))
+
     def allows(self, text: str) -> bool:
         """Whether a completion may be this text."""
         if self.choices:
@@ -68,7 +72,7 @@ class Guide:
 
     def identity(self) -> dict[str, JsonValue]:
         """What decides a result, as JSON values."""
-        return {"kind": self.kind.value, "guide": list(self.choices) or self.regex or json.loads(self.json_schema)}
+        return {"kind": self.kind.value, "guide": list(self.choices) or self.regex or self.sent_json_schema()}
 
 
 def choice_of(*choices: str) -> Guide:
@@ -127,6 +131,8 @@ def num_candidates(guide: Guide | None, *, logprobs: bool) -> int | None:
 def menu_logprobs(guide: Guide | None, found: Iterable[tuple[str, float]]) -> tuple[float, ...] | None:
     """Log-probabilities of the choices over these alone; None where one of them is not a single token.
 
+    A choice of several characters may be written as one token or as several: what could come first says too little.
+
     Args:
         guide: the guide; only one of choices is a menu.
         found: texts of tokens that could have come first, with their log-probabilities; some stand for no choice.
@@ -135,7 +141,9 @@ def menu_logprobs(guide: Guide | None, found: Iterable[tuple[str, float]]) -> tu
     for text, logprob in found:
         shares[text] = _added(shares.get(text, -math.inf), logprob)
     choices = guide.choices if guide is not None else ()
-    if not choices or any(shares.get(choice, -math.inf) == -math.inf for choice in choices):
+    if not choices or any(len(choice) > 1 for choice in choices):
+        return None
+    if any(shares.get(choice, -math.inf) == -math.inf for choice in choices):
         return None
     menu = [shares[choice] for choice in choices]
     whole = reduce(_added, menu)

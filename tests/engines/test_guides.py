@@ -10,8 +10,9 @@ import pytest
 import pytest_asyncio
 
 from memagent_batch.config import SamplingConfig, VllmConfig
+from memagent_batch.domain.closing.answer_types import Json
 from memagent_batch.domain.closing.evidence import evidence_guide
-from memagent_batch.domain.closing.values import guide_of
+from memagent_batch.domain.closing.values import ValueStatus, guide_of, value_of
 from memagent_batch.domain.guides import Guide, GuideKind, choice_of
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine, require_guides
@@ -133,8 +134,10 @@ async def test_guide_of_every_type_compiles_in_a_moment_and_allows_what_it_says(
         case GuideKind.REGEX:
             grammar = xgrammar.Grammar.from_regex(guide.regex)
         case GuideKind.JSON:
-            assert not has_xgrammar_unsupported_json_features(json.loads(guide.json_schema))
-            grammar = xgrammar.Grammar.from_json_schema(guide.json_schema, any_whitespace=False, separators=(",", ":"))
+            assert not has_xgrammar_unsupported_json_features(guide.sent_json_schema())
+            grammar = xgrammar.Grammar.from_json_schema(
+                json.dumps(guide.sent_json_schema()), any_whitespace=False, separators=(",", ":")
+            )
     assert time.process_time() - began < 5
     texts = [
         "",
@@ -154,3 +157,27 @@ async def test_guide_of_every_type_compiles_in_a_moment_and_allows_what_it_says(
     ]
     for text in [example_of(guide), *texts]:
         assert accepts(grammar, text) == guide.allows(text), text
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize("bounds", [{}, {"minLength": 2, "maxLength": 300}, {"maxLength": 0}])
+async def test_string_may_have_escapes_and_no_raw_control_characters_and_its_bounds_are_checked(
+    bounds: dict[str, int],
+) -> None:
+    import xgrammar
+    from xgrammar.testing import _is_grammar_accept_string as accepts
+
+    value_type = Json({"type": "string", **bounds}, not_stated=False)
+    guide = guide_of(value_type)
+    assert guide is not None
+    schema = json.dumps(guide.sent_json_schema())
+    grammar = xgrammar.Grammar.from_json_schema(schema, any_whitespace=False, separators=(",", ":"))
+    least, most = bounds.get("minLength", 0), bounds.get("maxLength", 1000)
+    for character in ['"', "\\", "\n", "\t", "x", "第", "é", "\U0001f600"]:
+        for length in (0, 1, 2, 300, 301):
+            text = json.dumps(character * length, ensure_ascii=False)
+            assert accepts(grammar, text)
+            completion = Completion(token_ids=[1], text=text, finish_reason=FinishReason.STOP)
+            value = value_of(completion, value_type, answer=None)
+            assert (value.status is ValueStatus.OK) == (least <= length <= most), text
+    assert not any(accepts(grammar, f'"a{raw}b"') for raw in ["\t", "\n", "\x01", '"'])

@@ -417,3 +417,45 @@ async def test_engine_that_knows_no_guides_is_refused_where_they_are_needed() ->
     await require_guides(ReplayOnly(), [])
     with pytest.raises(EngineStartError, match=r"ReplayOnly takes no guides.*\(choice, regex\)"):
         await require_guides(ReplayOnly(), [GuideKind.REGEX, GuideKind.CHOICE])
+
+
+async def test_turn_without_guide_keeps_no_log_probabilities_that_nobody_asked_for(tiny_tokenizer: Tokenizer) -> None:
+    reply = guided_reply("noted", logprobs={"token_logprobs": [-0.5], "top_logprobs": [{"noted": -0.5}]})
+    with scripted_server(reply) as script:
+        async with started(script, tiny_tokenizer, extra_body={"logprobs": 1}) as engine:
+            completion = await engine.complete(PROMPT, seed=5)
+    assert (completion.logprobs, completion.menu_logprobs) == (None, None)
+
+
+@pytest.mark.parametrize("logprobs", [False, True])
+async def test_response_format_gives_no_probabilities_since_they_may_be_those_before_the_mask(
+    logprobs: bool, tiny_tokenizer: Tokenizer
+) -> None:
+    top = {"1": -0.1, "2": -2.4}
+    menu = guided_reply("1", logprobs={"token_logprobs": [-0.1], "top_logprobs": [top]})
+    refusal = error_reply(400, "unknown field structured_outputs")
+    with scripted_server(refusal, OBEYED[GuideKind.CHOICE], menu) as script:
+        async with started(script, tiny_tokenizer, sampling=SamplingConfig(logprobs=logprobs)) as engine:
+            completion = await engine.complete(replace(PROMPT, guide=choice_of("1", "2")), seed=5)
+    assert completion.text == "1"
+    assert (completion.logprobs, completion.menu_logprobs) == (None, None)
+
+
+async def test_guide_that_the_form_can_not_say_fails_the_turn_and_sends_nothing(tiny_tokenizer: Tokenizer) -> None:
+    refusal = error_reply(400, "unknown field structured_outputs")
+    with scripted_server(refusal, OBEYED[GuideKind.CHOICE], guided_reply("whatever")) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            await engine.require_guides([GuideKind.CHOICE])
+            with pytest.raises(EngineRequestError, match="`response_format`, which can't say this one"):
+                await engine.complete(replace(PROMPT, guide=choice_of("yes", "no")), seed=5)
+    assert len(script.requests) == 2
+
+
+async def test_endpoint_that_once_obeyed_no_guide_is_asked_again(tiny_tokenizer: Tokenizer) -> None:
+    passed_over = guided_reply("I am here.")
+    with scripted_server(passed_over, OBEYED[GuideKind.REGEX], guided_reply("aa")) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            with pytest.raises(EngineStartError, match="does not keep completions to a regex"):
+                await engine.require_guides([GuideKind.REGEX])
+            completion = await engine.complete(replace(PROMPT, guide=matching("a*")), seed=5)
+    assert completion.text == "aa"

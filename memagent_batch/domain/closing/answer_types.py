@@ -4,11 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
-from memagent_batch.domain.closing.json_schemas import JsonValue, SentSchema, sent_schema
+from memagent_batch.domain.closing.json_schemas import JsonValue, SentSchema, refuse_constant, sent_schema
 from memagent_batch.errors import ValueTypeError
 
+NOT_STATED_ENTRY = "not stated"
+"""What is written, or chosen, where the document does not say."""
 MAX_LABELS = 500
 """Most labels of a question."""
 MAX_LABEL_CHARS = 200
@@ -75,13 +78,7 @@ class ValueType:
         Raises:
             ValueTypeError: it is no JSON, or no schema that can be asked for.
         """
-        try:
-            schema = json.loads(self.schema)
-        except ValueError as error:
-            raise ValueTypeError(f"schema: it is no JSON: {error}") from None
-        if not isinstance(schema, dict):
-            raise ValueTypeError("schema: it is no JSON object; write a JSON Schema")
-        return sent_schema(schema)
+        return _sent_schema(self.schema)
 
     def identity(self) -> dict[str, JsonValue]:
         """What decides a value, as JSON values."""
@@ -179,6 +176,18 @@ def Json(schema: Any, *, not_stated: bool = True) -> ValueType:  # noqa: N802
     return ValueType(type=AnswerType.JSON, schema=text, not_stated=not_stated)
 
 
+@lru_cache(maxsize=1024)
+def _sent_schema(text: str) -> SentSchema:
+    """The schema of this text as it is sent; made once, since every reading asks for it several times."""
+    try:
+        schema = json.loads(text, parse_constant=refuse_constant)
+    except ValueError as error:
+        raise ValueTypeError(f"schema: it is no JSON: {error}") from None
+    if not isinstance(schema, dict):
+        raise ValueTypeError("schema: it is no JSON object; write a JSON Schema")
+    return sent_schema(schema)
+
+
 def _require_labels(type_: ValueType) -> None:
     labels = type_.labels
     if type_.type not in HAS_LABELS:
@@ -194,6 +203,11 @@ def _require_labels(type_: ValueType) -> None:
     seen: dict[str, int] = {}
     for number, label in enumerate(labels, start=1):
         _require_label(label, place=f"labels: label {number}")
+        if type_.not_stated and label.strip().casefold() == NOT_STATED_ENTRY:
+            raise ValueTypeError(
+                f"labels: label {number} is {label!r}, which may be answered anyway; leave it out, or set "
+                "not_stated=false"
+            )
         if label.strip() in seen:
             raise ValueTypeError(
                 f"labels: label {number} is the same as label {seen[label.strip()]}: {label!r}; leave one out"
@@ -206,3 +220,5 @@ def _require_label(label: str, *, place: str) -> None:
         raise ValueTypeError(f"{place} is empty; write one or leave it out")
     if len(label) > MAX_LABEL_CHARS or len(label.splitlines()) > 1:
         raise ValueTypeError(f"{place} is longer than {MAX_LABEL_CHARS} characters, or more than one line")
+    if any("\ud800" <= sign <= "\udfff" for sign in label):
+        raise ValueTypeError(f"{place} holds half of a surrogate pair; write the character out")

@@ -1,8 +1,11 @@
 """The part of JSON Schema 2020-12 that a question may ask an answer to fit, and the form that an engine is given."""
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, Final, TypeAlias, TypedDict
 
 import jsonschema
@@ -36,10 +39,12 @@ class SentSchema(TypedDict, total=False):
 
 MAX_ITEMS = 20
 """Longest array, items, where the schema names no bound: without one a model may write until its budget is spent."""
-MAX_CHARS = 300
-"""Longest string, characters, where the schema names no bound."""
 MAX_NUMBER = 10**15
 """Largest number where the schema names no bound: else a model may write digits until its budget is spent."""
+MAX_INTEGER = 2**63 - 1
+"""Largest bound of an integer that engines know."""
+MAX_PARTS = 1000
+"""Most parts of a schema once its references are resolved: a reference that doubles at each level has no end soon."""
 REASONS = ("reason", "reasons", "reasoning", "rationale", "explanation", "why")
 """Properties that are written before their neighbours: a reason that comes after a value can't guide it."""
 
@@ -68,6 +73,7 @@ def sent_schema(schema: Schema) -> SentSchema:
     Raises:
         ValueTypeError: the schema is none, or goes beyond the subset; names the place and what to do.
     """
+    _require_text(schema, ())
     try:
         jsonschema.Draft202012Validator.check_schema(schema)
     except jsonschema.SchemaError as error:
@@ -75,13 +81,45 @@ def sent_schema(schema: Schema) -> SentSchema:
     return _sent(schema, _Place(whole=schema))
 
 
+def engine_schema(schema: Schema) -> dict[str, Any]:
+    """A schema that is sent, without the bounds of strings, which are checked afterwards.
+
+    Under minLength, maxLength or a pattern xgrammar 0.2.8 allows no escape: no quote, backslash or line end. Under the
+    first two it allows raw control characters too, which are no JSON.
+    """
+    parts = {name: value for name, value in schema.items() if name not in ("minLength", "maxLength")}
+    if "properties" in parts:
+        parts["properties"] = {name: engine_schema(part) for name, part in parts["properties"].items()}
+    if "items" in parts:
+        parts["items"] = engine_schema(parts["items"])
+    if "anyOf" in parts:
+        parts["anyOf"] = [engine_schema(part) for part in parts["anyOf"]]
+    return parts
+
+
 def fits(text: str, *, schema: Schema) -> bool:
     """Whether a text is a JSON value that fits the schema."""
     try:
-        value = json.loads(text, parse_constant=_refuse_schema)
+        value = json_value(text)
     except ValueError:
         return False
     return not any(_validator(schema).iter_errors(value))
+
+
+def json_value(text: str) -> Any:
+    """The value that a text is as JSON.
+
+    Raises:
+        ValueError: it is no JSON, nested too deep, or holds half of a surrogate pair, which no table can keep.
+    """
+    try:
+        value = json.loads(text, parse_constant=refuse_constant)
+        json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    except UnicodeEncodeError:
+        raise ValueError("it holds half of a surrogate pair, which is no text") from None
+    return value
 
 
 def misfit(value: Any, *, schema: Schema) -> str | None:
@@ -95,8 +133,23 @@ def _validator(schema: Schema) -> Any:
     return kind(schema, format_checker=kind.FORMAT_CHECKER)
 
 
-def _refuse_schema(constant: str) -> Any:
+def refuse_constant(constant: str) -> Any:
+    """Refuses what Python's parser takes and JSON does not have: NaN and Infinity."""
     raise ValueError(f"{constant} is no JSON")
+
+
+def _require_text(part: Any, names: tuple[str, ...]) -> None:
+    """Checks that all strings of a schema can be written."""
+    match part:
+        case str() if any("\ud800" <= sign <= "\udfff" for sign in part):
+            raise ValueTypeError(f"schema{_pointer(names)}: it holds half of a surrogate pair; write the character out")
+        case Mapping():
+            for name, value in part.items():
+                _require_text(name, names)
+                _require_text(value, (*names, name))
+        case list():
+            for number, value in enumerate(part):
+                _require_text(value, (*names, str(number)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +162,8 @@ class _Place:
     """Names that lead there."""
     within: tuple[str, ...] = ()
     """References that it stands in."""
+    parts: Iterator[int] = field(default_factory=count)
+    """Counts the parts of the schema so far."""
 
     def at(self, *names: str) -> "_Place":
         """A place inside this one."""
@@ -136,13 +191,15 @@ def _sent(schema: Any, place: _Place) -> SentSchema:
     """One part of a schema as it is sent."""
     if not isinstance(schema, Mapping):
         raise place.error("write out what is allowed here; true and false are not taken")
+    if next(place.parts) >= MAX_PARTS:
+        raise place.error(f"the schema has more than {MAX_PARTS} parts with its references; ask for less at once")
     stated = {name: value for name, value in schema.items() if name not in NOTES}
     if "$ref" in stated:
         return _referred(stated, place)
     for name in ("enum", "const"):
         if name in stated:
             place.require_keywords(stated, name, "type")
-            return {"enum": list(stated["enum"]) if name == "enum" else [stated["const"]]}
+            return {"enum": _listed(stated, name, place)}
     if "anyOf" in stated:
         place.require_keywords(stated, "anyOf")
         parts = enumerate(stated["anyOf"])
@@ -151,6 +208,19 @@ def _sent(schema: Any, place: _Place) -> SentSchema:
     if isinstance(types, list):
         return {"anyOf": [_typed(_for_type(stated, kind), place) for kind in types]}
     return _typed(stated, place)
+
+
+def _listed(stated: Schema, name: str, place: _Place) -> list[Any]:
+    """The values that `enum` or `const` allows, all of the type that stands beside it."""
+    values = list(stated["enum"]) if name == "enum" else [stated["const"]]
+    if not values:
+        raise place.at(name).error("it has no values; name those that are allowed")
+    kind = {key: value for key, value in stated.items() if key == "type"}
+    for number, value in enumerate(values):
+        if misfit(value, schema=kind) is not None:
+            inner = place.at(name, str(number)) if name == "enum" else place.at(name)
+            raise inner.error(f"{value!r} is not of the type {stated['type']}; take it out, or the type")
+    return values
 
 
 def _referred(stated: Schema, place: _Place) -> SentSchema:
@@ -183,9 +253,28 @@ def _typed(stated: Schema, place: _Place) -> SentSchema:
         case "string":
             return _bounded_string(stated, place)
         case "integer" | "number":
-            least, most = place.bounds(stated, "minimum", "maximum", low=-MAX_NUMBER, high=MAX_NUMBER)
-            return {"type": kind, "minimum": least, "maximum": most}
+            return _bounded_number(stated, place)
     return {"type": kind}
+
+
+def _bounded_number(stated: Schema, place: _Place) -> SentSchema:
+    kind = str(stated["type"])
+    for name in ("minimum", "maximum"):
+        if name in stated:
+            _require_bound(stated[name], place.at(name), is_integer=kind == "integer")
+    least, most = place.bounds(stated, "minimum", "maximum", low=-MAX_NUMBER, high=MAX_NUMBER)
+    if kind == "integer":
+        least, most = int(least), int(most)
+    return {"type": kind, "minimum": least, "maximum": most}
+
+
+def _require_bound(bound: float, place: _Place, *, is_integer: bool) -> None:
+    if not abs(bound) <= sys.float_info.max:
+        raise place.error("it is beyond all numbers; give a smaller one, or leave it out")
+    if is_integer and bound != int(bound):
+        raise place.error(f"{bound} is no whole number, which the bound of an integer must be; round it")
+    if is_integer and not -MAX_INTEGER <= bound <= MAX_INTEGER:
+        raise place.error(f"{bound} is beyond what engines know; give one between -{MAX_INTEGER} and {MAX_INTEGER}")
 
 
 def _object(stated: Schema, place: _Place) -> SentSchema:
@@ -221,8 +310,15 @@ def _bounded_string(stated: Schema, place: _Place) -> SentSchema:
             raise place.error(f"format {stated['format']!r} is none of {names}; {SCHEMA_REMEDY}")
         place.require_keywords(stated, "type", "format")
         return {"type": "string", "format": stated["format"]}
-    least, most = place.bounds(stated, "minLength", "maxLength", high=MAX_CHARS)
-    return {"type": "string", "minLength": least, "maxLength": most}
+    least, most = stated.get("minLength", 0), stated.get("maxLength", math.inf)
+    if least > most:
+        raise place.error(f"minLength {least} is above maxLength {most}; raise maxLength")
+    sent: SentSchema = {"type": "string"}
+    if "minLength" in stated:
+        sent["minLength"] = stated["minLength"]
+    if "maxLength" in stated:
+        sent["maxLength"] = stated["maxLength"]
+    return sent
 
 
 def _or_null(schema: SentSchema) -> SentSchema:

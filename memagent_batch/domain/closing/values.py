@@ -10,22 +10,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
-from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
-from memagent_batch.domain.closing.json_schemas import SentSchema, misfit
+from memagent_batch.domain.closing.answer_types import NOT_STATED_ENTRY, AnswerType, ValueType
+from memagent_batch.domain.closing.json_schemas import SentSchema, json_value, misfit
 from memagent_batch.domain.guides import Guide, choice_of, json_of, matching, number_regex
 from memagent_batch.domain.turns import Completion, FinishReason
 
-NOT_STATED_ENTRY = "not stated"
-"""What is written, or chosen, where the document does not say."""
 NONE = "none"
 """What is written where no label applies."""
 ORDERED_LABELS = 30
 """Most labels whose numbers are held to their order, so that none can be written twice; the expression grows with the
 square of their number."""
-MAX_UNORDERED_LABELS = 16
-"""Most labels that are chosen of more than these."""
+MAX_UNORDERED_LABELS = 30
+"""Most labels that are chosen of more than these. One more can be written, and makes the value invalid: the list may
+have been longer."""
 NUMBER_FORM = r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,9})?"
 """A JSON number that a double holds, without an exponent."""
 DATE = "[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
@@ -84,7 +84,8 @@ def menu(value_type: ValueType) -> dict[str, str | None]:
     """Numbers that stand for the choices of a menu, and the choices; None is "not stated".
 
     All numbers have as many digits, so that none begins another one: 1 to 9, else from 10, else from 100. Up to nine
-    choices each is one token in every tokeniser, and there is a distribution over them.
+    choices each is one token in every tokeniser, and there is a distribution over them. Longer numbers are one token or
+    several, and have the probability of the path that was written.
     """
     match value_type.type:
         case AnswerType.TEXT:
@@ -99,6 +100,7 @@ def menu(value_type: ValueType) -> dict[str, str | None]:
     return {str(number): choice for number, choice in enumerate(choices, start=first)}
 
 
+@lru_cache(maxsize=1024)
 def guide_of(value_type: ValueType) -> Guide | None:
     """What the value turn may write; None where the answer as it stands is the value, and there is no such turn."""
     match value_type.type:
@@ -142,7 +144,7 @@ def budget_of(value_type: ValueType, *, json_tokens: int) -> int:
             return json_tokens
         case AnswerType.LABELS:
             return SHORT_VALUE_TOKENS + VALUE_LABEL_TOKENS * min(
-                len(value_type.labels), max(ORDERED_LABELS, MAX_UNORDERED_LABELS)
+                len(value_type.labels), max(ORDERED_LABELS, MAX_UNORDERED_LABELS + 1)
             )
     return SHORT_VALUE_TOKENS
 
@@ -228,7 +230,7 @@ def _subsets(numbers: Mapping[str, str]) -> str:
     names = list(numbers)
     if len(names) > ORDERED_LABELS:
         one = number_regex(len(names))
-        return f"{one}(, {one}){{0,{MAX_UNORDERED_LABELS - 1}}}"
+        return f"{one}(, {one}){{0,{MAX_UNORDERED_LABELS}}}"
     return "|".join(
         name + "".join(f"(, {later})?" for later in names[place:]) for place, name in enumerate(names, start=1)
     )
@@ -268,6 +270,8 @@ def _labels(written: str, value_type: ValueType) -> TypedValue:
         return _invalid(f"{unknown[0]!r} is no number of a label")
     if len(set(chosen)) < len(chosen):
         return _invalid("it has a label twice")
+    if len(numbers) > ORDERED_LABELS and len(chosen) > MAX_UNORDERED_LABELS:
+        return _invalid(f"it has more than {MAX_UNORDERED_LABELS} labels, and may have been cut there")
     labels = [numbers[number] for number in sorted(chosen, key=int)]
     return TypedValue(status=ValueStatus.OK, value=json.dumps(labels, ensure_ascii=False))
 
@@ -290,7 +294,7 @@ def _date(written: str) -> TypedValue:
 
 def _value_of_json(written: str, value_type: ValueType) -> TypedValue:
     try:
-        value = json.loads(written)
+        value = json_value(written)
     except ValueError as error:
         return _invalid(f"it is no JSON: {error}")
     if value is None and value_type.not_stated:

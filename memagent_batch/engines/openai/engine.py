@@ -1,11 +1,11 @@
 """An OpenAI-compatible endpoint as an engine: token ids go to `/completions`. The only layer that tries again."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 
 import httpx
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
 from memagent_batch.config import OpenAIConfig, SamplingConfig
 from memagent_batch.domain.guides import Guide, GuideKind, menu_logprobs
@@ -46,6 +46,9 @@ ADDRESS_REMEDY = (
     "check model and openai.base_url (up to /v1): the endpoint must take prompts of token ids at /completions, as the "
     "servers of vLLM and SGLang do; one that offers only chat can't be used"
 )
+
+NO_FIELDS: Mapping[str, JsonValue] = {}
+"""Further fields of a request without a guide."""
 
 Ask = Callable[[], Awaitable[httpx.Response | Failure]]
 """One try at the endpoint."""
@@ -119,11 +122,17 @@ class OpenAIEngine:
         require_fit(prompt, window_tokens=self._window_tokens)
         await self._check_once()
         form = await self._guide_form(prompt.guide.kind) if prompt.guide else None
-        response = await self.outage.answer(lambda: self._ask(prompt, seed=seed, form=form))
+        fields = guide_fields(prompt.guide, form) if prompt.guide and form else {}
+        if fields is None:
+            raise EngineRequestError(
+                f"turn {prompt.path}: {self._open_client().name} takes guides as `{form}`, which can't say this one: "
+                "its choices must be numbers"
+            )
+        response = await self.outage.answer(lambda: self._ask(prompt, seed=seed, fields=fields))
         if response.status_code != 200:
             await self._require_served()
             raise EngineRequestError(f"turn {prompt.path}: {self._open_client().refusal(response)}")
-        return self._completion(response, prompt=prompt)
+        return self._completion(response, prompt=prompt, form=form)
 
     async def require_guides(self, kinds: Collection[GuideKind]) -> None:
         """Asks for a text that no model writes of itself, under a guide of each kind; see `GuidedEngine`."""
@@ -145,17 +154,23 @@ class OpenAIEngine:
         return self._client
 
     async def _ask(
-        self, prompt: Prompt, *, seed: int, form: GuideForm | None = None, longest_seconds: float | None = None
+        self,
+        prompt: Prompt,
+        *,
+        seed: int,
+        fields: Mapping[str, JsonValue] = NO_FIELDS,
+        longest_seconds: float | None = None,
     ) -> httpx.Response | Failure:
-        """One try for a completion. A success that holds none, such as a page of a gateway, counts as a failure."""
+        """One try for a completion, with the fields of its guide.
+
+        A success that holds no completion, such as a page of a gateway, counts as a failure.
+        """
         body = request_body(prompt, model=self._model, sampling=self._sampling, seed=seed)
-        if prompt.guide and form:
-            body |= guide_fields(prompt.guide, form) or {}
         client = self._open_client()
         response = await client.send(
             "POST",
             "completions",
-            body=body | self._extensions | self._settings.extra_body,
+            body={**body, **fields, **self._extensions, **self._settings.extra_body},
             longest_seconds=longest_seconds,
         )
         if isinstance(response, Failure) or response.status_code != 200 or holds_choices(response.content):
@@ -274,12 +289,15 @@ class OpenAIEngine:
 
     async def _obeys(self, guide: Guide, form: GuideForm) -> bool:
         """Whether a completion keeps to a guide that is sent in this form."""
-        if guide_fields(guide, form) is None:
+        fields = guide_fields(guide, form)
+        if fields is None:
             return False
         prompt = replace(self._probe_prompt(), max_tokens=PROBE_TOKENS, guide=guide)
-        response = await self.outage.answer(lambda: self._ask(prompt, seed=0, form=form))
+        response = await self.outage.answer(lambda: self._ask(prompt, seed=0, fields=fields))
         try:
-            return response.status_code == 200 and guide.allows(self._completion(response, prompt=prompt).text)
+            return response.status_code == 200 and guide.allows(
+                self._completion(response, prompt=prompt, form=form).text
+            )
         except EngineRequestError:
             return False
 
@@ -289,8 +307,8 @@ class OpenAIEngine:
             return choice.text
         return self._tokenizer.continuation(choice.token_ids, after=prompt.token_ids)
 
-    def _completion(self, response: httpx.Response, *, prompt: Prompt) -> Completion:
-        """The response as a completion of the prompt.
+    def _completion(self, response: httpx.Response, *, prompt: Prompt, form: GuideForm | None = None) -> Completion:
+        """The response as a completion of the prompt, whose guide was sent in this form.
 
         Raises:
             EngineRequestError: it holds what can't be right: numbers out of range, a text without tokens, more tokens
@@ -309,20 +327,25 @@ class OpenAIEngine:
             token_ids=token_ids,
             text=self._text(choice, prompt=prompt),
             finish_reason=FinishReason(choice.finish_reason or ""),
-            logprobs=_logprobs(choice, num_tokens=len(token_ids))
-            if self._sampling.logprobs
-            else choice.path_logprobs(),
-            menu_logprobs=menu_logprobs(prompt.guide, choice.first_candidates()),
+            logprobs=self._log_probabilities(choice, form=form, num_tokens=len(token_ids)),
+            menu_logprobs=menu_logprobs(prompt.guide, choice.first_candidates())
+            if form is GuideForm.STRUCTURED_OUTPUTS
+            else None,
             num_prompt_tokens=len(prompt.token_ids),
             num_cached_prompt_tokens=(details.cached_tokens if details else None) or 0,
             engine_seconds=response.elapsed.total_seconds(),
         )
 
-    def _kept_logprobs(self, choice: Choice, *, num_tokens: int, has_guide: bool) -> list[float] | None:
-        """Log-probability of each token, where they were asked for; a guided turn does without where there are none."""
+    def _log_probabilities(self, choice: Choice, *, form: GuideForm | None, num_tokens: int) -> list[float] | None:
+        """Log-probability of each token, where they were asked for or the engine masks before it takes them.
+
+        Under `response_format` it is not known whether a server takes them before it masks what may not be written.
+        """
+        if form is GuideForm.RESPONSE_FORMAT:
+            return None
         if self._sampling.logprobs:
             return _logprobs(choice, num_tokens=num_tokens)
-        return choice.path_logprobs() if has_guide else None
+        return None if form is None else choice.path_logprobs()
 
 
 def _require_plausible(choice: Choice, usage: Usage | None, *, prompt: Prompt, turn: str) -> None:

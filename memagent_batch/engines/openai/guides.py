@@ -1,7 +1,6 @@
 """How an endpoint is told what a completion may be, and the probes that show whether it obeys."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 
@@ -52,15 +51,15 @@ class GuideForms:
     def __init__(self, obeys: Callable[[Guide, GuideForm], Awaitable[bool]]) -> None:
         """Takes what asks the endpoint whether it obeys a guide in a form."""
         self._obeys = obeys
-        self._found: dict[GuideKind, GuideForm | None] = {}
+        self._found: dict[GuideKind, GuideForm] = {}
         self._looking = asyncio.Lock()
 
     async def of(self, kind: GuideKind) -> GuideForm | None:
-        """The form for guides of this kind; None where the endpoint obeys none."""
+        """The form for guides of this kind; None where the endpoint obeys none, for which it is asked every time."""
         async with self._looking:
-            if kind not in self._found:
-                self._found[kind] = await self._first(PROBES[kind])
-        return self._found[kind]
+            if kind not in self._found and (form := await self._first(PROBES[kind])) is not None:
+                self._found[kind] = form
+        return self._found.get(kind)
 
     async def _first(self, guide: Guide) -> GuideForm | None:
         for form in GuideForm:
@@ -78,7 +77,7 @@ def guide_fields(guide: Guide, form: GuideForm) -> dict[str, JsonValue] | None:
             case GuideKind.REGEX:
                 return {form.value: {"regex": guide.regex}}
             case GuideKind.JSON:
-                return {form.value: {"json": json.loads(guide.json_schema)}}
+                return {form.value: {"json": guide.sent_json_schema()}}
     schema = _schema(guide)
     if schema is None:
         return None
@@ -88,8 +87,7 @@ def guide_fields(guide: Guide, form: GuideForm) -> dict[str, JsonValue] | None:
 def _schema(guide: Guide) -> JsonValue:
     """What to guide by as a JSON Schema; None where there is none."""
     if guide.kind is GuideKind.JSON:
-        schema: JsonValue = json.loads(guide.json_schema)
-        return schema
+        return guide.sent_json_schema()
     if guide.choices and all(choice.isdecimal() and str(int(choice)) == choice for choice in guide.choices):
         return {"enum": [int(choice) for choice in guide.choices]}
     return None

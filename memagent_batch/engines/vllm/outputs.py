@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from memagent_batch.domain.guides import Guide
+from memagent_batch.domain.guides import Guide, GuideKind
 from memagent_batch.domain.turns import FinishReason
 from memagent_batch.errors import EngineRequestError
 
@@ -56,9 +56,13 @@ def structured_outputs(guide: Guide | None) -> Any:
 
     if guide is None:
         return None
-    return StructuredOutputsParams(
-        choice=list(guide.choices) or None, regex=guide.regex or None, json=guide.json_schema or None
-    )
+    match guide.kind:
+        case GuideKind.CHOICE:
+            return StructuredOutputsParams(choice=list(guide.choices))
+        case GuideKind.REGEX:
+            return StructuredOutputsParams(regex=guide.regex)
+        case GuideKind.JSON:
+            return StructuredOutputsParams(json=guide.sent_json_schema())
 
 
 def first_candidates(completion: "CompletionOutput") -> Iterator[tuple[int, float]]:

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import time
 from collections.abc import Callable
 from itertools import combinations
 from typing import Any
@@ -36,7 +37,7 @@ from memagent_batch.domain.closing.values import (
     value_of,
     vote,
 )
-from memagent_batch.domain.guides import GuideKind
+from memagent_batch.domain.guides import GuideKind, menu_logprobs
 from memagent_batch.domain.turns import Completion, FinishReason
 from memagent_batch.engines.guide_examples import example_of
 from memagent_batch.engines.tokenizer import Tokenizer
@@ -83,6 +84,9 @@ FULL = {
     "required": ["day", "id", "share"],
 }
 """A schema with all that may be asked for."""
+TWICE = [{"type": "object", "properties": {side: {"$ref": f"#/$defs/d{n + 1}"} for side in "lr"}} for n in range(18)]
+DOUBLING = {"$ref": "#/$defs/d0", "$defs": {f"d{n}": part for n, part in enumerate([*TWICE, {"type": "integer"}])}}
+"""A small schema that is a quarter of a million integers."""
 GUIDED_TYPES = [*TYPES, Json(FULL), Labels(*map(str, range(30)))]
 
 
@@ -125,8 +129,19 @@ def value(text: str, value_type: ValueType, *, answer: str | None = "the answer"
         (lambda: Json({**SCHEMA, "additionalProperties": True}), r"additionalProperties can only be false"),
         (lambda: Json({**SCHEMA, "required": ["m"]}), r"requires 'm', which is none of its properties"),
         (lambda: Json({"type": "string", "format": "iban"}), r"format 'iban' is none of date"),
-        (lambda: Json({"type": "string", "minLength": 900}), r"minLength 900 is above maxLength 300"),
+        (lambda: Json({"type": "string", "minLength": 9, "maxLength": 3}), r"minLength 9 is above maxLength 3"),
         (lambda: Json({"type": "integer", "minimum": 3, "maximum": 2}), r"minimum 3 is above maximum 2"),
+        (lambda: Json({"type": "integer", "minimum": 1.5}), r"schema at /minimum: 1.5 is no whole number.*round it"),
+        (lambda: Json({"type": "integer", "maximum": 2**64}), r"schema at /maximum: .* beyond what engines know"),
+        (lambda: Json('{"type": "number", "maximum": 1e999}'), r"schema at /maximum: it is beyond all numbers"),
+        (lambda: Json('{"type": "number", "maximum": NaN}'), r"schema: it is no JSON: NaN"),
+        (lambda: Json({"enum": []}), r"schema at /enum: it has no values"),
+        (lambda: Json({"type": "string", "enum": ["a", 1]}), r"schema at /enum/1: 1 is not of the type string"),
+        (lambda: Json({"type": "integer", "const": "a"}), r"schema at /const: 'a' is not of the type integer"),
+        (lambda: Json({"const": "\ud800"}), r"schema at /const: it holds half of a surrogate pair"),
+        (lambda: Json(DOUBLING), r"more than 1000 parts with its references"),
+        (lambda: Label("yes", "Not stated "), r"labels: label 2 is 'Not stated ', which may be answered anyway"),
+        (lambda: Label("\udc00"), r"labels: label 1 holds half of a surrogate pair"),
     ],
 )
 def test_type_that_can_not_be_asked_for_is_refused_with_its_place(make: Callable[[], object], message: str) -> None:
@@ -151,7 +166,7 @@ def test_schema_that_is_sent_is_bounded_closed_ordered_and_has_reasons_first() -
     assert list(sent["properties"]) == sent["required"] == ["reason", "tags", "rating", "note"]
     assert sent["additionalProperties"] is False
     assert sent["properties"]["tags"]["maxItems"] == 20
-    assert sent["properties"]["tags"]["items"]["maxLength"] == 300
+    assert sent["properties"]["tags"]["items"] == {"type": "string"}
     assert sent["properties"]["rating"] == {"anyOf": [{"enum": [1, 2]}, {"type": "null"}]}
     assert sent["properties"]["note"]["anyOf"][0]["maxLength"] == 9
     assert Json({"type": "number"}).sent_schema() == {"type": "number", "minimum": -(10**15), "maximum": 10**15}
@@ -307,3 +322,48 @@ def test_identity_differs_with_all_that_is_asked() -> None:
     assert parse_value_type("number", unit=" EUR ") == Number(unit="EUR")
     assert parse_value_type("json", schema=SCHEMA, not_stated=False) == Json(SCHEMA, not_stated=False)
     assert set(AnswerType) == {each.type for each in TYPES}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [('"\\ud800"', "half of a surrogate pair"), ("[" * 5000, "nested too deep"), ("NaN", "NaN is no JSON")],
+)
+def test_json_that_no_table_can_keep_is_invalid(text: str, problem: str) -> None:
+    schema = {"anyOf": [{"type": "string"}, {"type": "number"}]}
+    found = value(text, Json(schema))
+    assert (found.status, found.value) == (ValueStatus.INVALID, None)
+    assert problem in (found.problem or "")
+    assert value('"\\ud83d\\ude00"', Json(schema)).value == '"\U0001f600"'
+
+
+def test_labels_of_a_long_menu_that_may_have_been_cut_are_invalid() -> None:
+    labels = Labels(*(f"label {n}" for n in range(60)))
+    guide = guide_of(labels)
+    assert guide is not None
+    for number, status in ((30, ValueStatus.OK), (31, ValueStatus.INVALID)):
+        text = ", ".join(map(str, range(1, number + 1)))
+        assert guide.allows(text)
+        assert value(text, labels).status is status
+    assert not guide.allows(", ".join(map(str, range(1, 33))))
+
+
+def test_schema_is_made_ready_once_for_all_readings() -> None:
+    def seconds(readings: int) -> float:
+        began = time.process_time()
+        for _ in range(readings):
+            many = Json({"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(200)}})
+            assert guide_of(many) is not None
+            form_of(many)
+        return time.process_time() - began
+
+    once = seconds(1)
+    assert seconds(20) < 10 * max(once, 0.01)
+
+
+def test_confidence_of_two_digits_is_that_of_the_path_where_they_are_one_token_too() -> None:
+    guide = guide_of(Label(*(f"label {n}" for n in range(11))))
+    assert guide is not None
+    found = [("1", math.log(0.88)), *((choice, math.log(0.01)) for choice in guide.choices)]
+    assert menu_logprobs(guide, found) is None
+    completion = written("14", logprobs=[math.log(0.88), math.log(0.9)], menu_logprobs=menu_logprobs(guide, found))
+    assert confidence(completion, guide) == pytest.approx(0.88 * 0.9)
