@@ -27,7 +27,7 @@ class Alignment(StrEnum):
     """How near a string of the model's is to one of the text's."""
 
     EXACT = "exact"
-    """Character for character."""
+    """Character for character, on borders of words and numbers."""
     FOLDED = "folded"
     """But for case, width, accents' encoding and white space."""
     FUZZY = "fuzzy"
@@ -112,13 +112,13 @@ def _folded(text: str) -> str:
 
 
 def _exact(string: str, text: str, *, near: Sequence[tuple[int, int]]) -> Aligned:
-    for start, end in near:
-        if (place := text.find(string, start, end)) >= 0:
+    for start, end in [*near, (0, len(text))]:
+        place = text.find(string, start, end)
+        while place >= 0 and not _is_whole(text, place, place + len(string)):
+            place = text.find(string, place + 1, end)
+        if place >= 0:
             return _at(string, Alignment.EXACT, place, place + len(string))
-    place = text.find(string)
-    if place < 0:
-        return Aligned(string=string, alignment=Alignment.NONE)
-    return _at(string, Alignment.EXACT, place, place + len(string))
+    return Aligned(string=string, alignment=Alignment.NONE)
 
 
 def _by_fold(string: str, folded: _Folded, *, near: Sequence[tuple[int, int]]) -> Aligned:
@@ -126,7 +126,9 @@ def _by_fold(string: str, folded: _Folded, *, near: Sequence[tuple[int, int]]) -
     if not words:
         return Aligned(string=string, alignment=Alignment.NONE)
     first: Aligned | None = None
-    for match in re.finditer(r"\s+".join(map(re.escape, words)) + "(?![\u0300-\u036f])", folded.text):
+    for match in re.finditer(r"\s+".join(map(re.escape, words)), folded.text):
+        if not _is_whole(folded.text, match.start(), match.end()):
+            continue
         found = _at(string, Alignment.FOLDED, folded.place(match.start()), folded.place(match.end() - 1) + 1)
         first = first or found
         if not near or any(start <= (found.char_start or 0) < end for start, end in near):
@@ -180,6 +182,25 @@ def _whole_words(text: str, start: int, end: int) -> tuple[int, int]:
     while end < len(text) and _is_letter(text[end - 1]) and _is_letter(text[end]):
         end += 1
     return start, end
+
+
+def _is_whole(text: str, start: int, end: int) -> bool:
+    """Whether a span begins and ends where words and numbers do: "5" in "15" or "1.5", "Ann" in "Annabel" do not."""
+    if start >= end or (end < len(text) and unicodedata.combining(text[end])):
+        return False
+    return not _is_joined(text[max(0, start - 2) : start][::-1], text[start]) and not _is_joined(
+        text[end : end + 2], text[end - 1]
+    )
+
+
+def _is_joined(beyond: str, edge: str) -> bool:
+    """Whether the two characters beyond an edge, the nearest first, go on with its word or number."""
+    if edge.isdigit() and beyond[:1] in (".", ","):
+        return beyond[1:].isdigit()
+    nearest = beyond[:1]
+    return (edge.isdigit() and nearest.isdigit()) or (
+        edge.isalpha() and nearest.isalpha() and _is_letter(edge) and _is_letter(nearest)
+    )
 
 
 def _is_letter(character: str) -> bool:

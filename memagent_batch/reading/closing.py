@@ -133,7 +133,7 @@ class Tracer:
         if prompt.writes is not None:
             prompts = self._prompts
             written = new_memory(completion.text, keep_word=prompts.keep_word, opens_thought=prompts.opens_thought)
-        self.trace = self.trace.after(prompt, written=written)
+        self.trace.take(prompt, written=written)
 
 
 async def ask_closing_turns(reading: FinishedReading, *, closing: ClosingTurns, turns: Turns) -> ClosingResult:

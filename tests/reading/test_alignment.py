@@ -55,7 +55,7 @@ def test_string_that_stands_in_several_places_is_taken_near_the_evidence() -> No
 def test_string_of_the_text_is_found_exactly_and_in_capitals_at_least_folded(
     before: str, string: str, after: str
 ) -> None:
-    text = before + string + after
+    text = f"{before} {string} {after}"
     assert one(string, text) == (Alignment.EXACT, string)
     (found,) = align([f" {string} "], text.replace("\U0001f600", " "))
     if found.char_start is not None:
@@ -90,3 +90,30 @@ def test_long_text_is_searched_in_seconds() -> None:
     began = time.process_time()
     assert align(["a string that stands nowhere at all", "SCHÖN"], text)[1].alignment is Alignment.FOLDED
     assert time.process_time() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("string", "text", "found"),
+    [
+        ("5", "15 boxes, 1.5 kg and 5,000 EUR; 5kg were left.", "5kg"),
+        ("5", "There were 15 boxes, 1.5 kg, 5,000 EUR.", None),
+        ("Ann", "Annabel signed; Ann agreed.", "Ann agreed"),
+        ("ANN", "Annabel signed; Ann agreed.", "Ann agreed"),
+        ("Ann", "Annabel and Joann signed.", None),
+        ("cafe", "the cafe\u0301 is not the cafe.", "cafe."),
+        ("签", "双方签署。", "签署"),
+    ],
+)
+def test_string_inside_a_word_or_number_is_not_that_string(string: str, text: str, found: str | None) -> None:
+    (aligned,) = align([string], text)
+    if found is None:
+        assert aligned.alignment is Alignment.NONE
+    else:
+        assert aligned.alignment in (Alignment.EXACT, Alignment.FOLDED)
+        assert aligned.char_start == text.index(found)
+
+
+def test_whole_word_elsewhere_goes_before_a_part_of_one_nearby() -> None:
+    text = "Annabel signed. Ann agreed."
+    (aligned,) = align(["Ann"], text, near=[(0, 15)])
+    assert (aligned.alignment, aligned.char_start) == (Alignment.EXACT, text.index("Ann agreed"))

@@ -403,9 +403,8 @@ async def test_shipped_policy_writes_valid_values_and_numbers_of_sentences_under
     await require_guides(engine, PLAN.guide_kinds(types))
     for value_type in types:
         turns = ReadingTurns(engine=engine, address=address_of(text), seed=0)
-        trace = MemoryTrace().after(
-            Prompt(path="direct", kind="direct", token_ids=[1], max_tokens=1, shown=[(0, 1000)]), written=None
-        )
+        trace = MemoryTrace()
+        trace.take(Prompt(path="direct", kind="direct", token_ids=[1], max_tokens=1, shown=[(0, 1000)]), written=None)
         reading = FinishedReading(
             document=tiny_tokenizer.document(text),
             sentences=split_sentences(text),

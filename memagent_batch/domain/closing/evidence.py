@@ -3,9 +3,10 @@
 A span of evidence is that of a sentence of the document, so it is exact by construction: a model writes numbers alone.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.guides import Guide, matching, number_regex
@@ -37,22 +38,25 @@ class ShownRange:
     """Position of the chunk that it is, from 0; None where it is another part."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class MemoryTrace:
-    """Where the memory of a reading comes from, kept turn by turn. No larger than one memory, for any document."""
+    """Where the memory of a reading comes from, kept turn by turn: the one value here that changes.
 
-    seen: Mapping[str, ShownRange | None] = field(default_factory=dict)
+    It holds the words of one memory, and of the notes where a policy writes some.
+    """
+
+    seen: dict[str, ShownRange | None] = field(default_factory=dict)
     """Words of the memory as it stands, and the chunk at which each came into it and stayed; None where it was there
     from the start."""
-    noted: Mapping[str, ShownRange] = field(default_factory=dict)
+    noted: dict[str, ShownRange] = field(default_factory=dict)
     """Words of notes that are no memory yet, each with the first chunk of the document that brought it."""
-    shown: tuple[ShownRange, ...] = ()
-    """What was shown of the document, in order; neighbours are joined."""
+    shown: list[ShownRange] = field(default_factory=list)
+    """What was shown of the document, in its order; parts that touch are one."""
     parts: tuple[ShownRange, ...] = ()
     """What the last turn showed that showed several parts."""
 
-    def after(self, prompt: Prompt, *, written: str | None) -> "MemoryTrace":
-        """The trace after a turn; that of turns that run side by side does not depend on which of them ends first.
+    def take(self, prompt: Prompt, *, written: str | None) -> None:
+        """Adds a turn; the trace of turns that run side by side does not depend on which of them ends first.
 
         Args:
             prompt: the turn's prompt.
@@ -64,16 +68,17 @@ class MemoryTrace:
             span = prompt.span
             sources = (ShownRange(token_start=span.token_start, token_end=span.token_end, chunk_index=span.index),)
         source = sources[0] if sources else None
-        trace = replace(self, shown=_joined(self.shown, sources), parts=parts or self.parts)
+        for each in sources:
+            _join_in(self.shown, each)
+        self.parts = parts or self.parts
         if written is None:
-            return trace
+            return
         words = set(folded_words(written))
         if prompt.writes is Writes.MEMORY:
-            return replace(trace, seen={word: self._source_of(word, source) for word in words})
-        if source is None:
-            return trace
-        first = {word: min(source, self.noted.get(word, source), key=_range_start) for word in words}
-        return replace(trace, noted={**self.noted, **first})
+            self.seen = {word: self._source_of(word, source) for word in words}
+        elif source is not None:
+            for word in words:
+                self.noted[word] = min(source, self.noted.get(word, source), key=_range_start)
 
     def _source_of(self, word: str, shown: ShownRange | None) -> ShownRange | None:
         """Where a word of a new memory comes from: the last memory, the chunk that the turn showed, or a note."""
@@ -83,11 +88,7 @@ class MemoryTrace:
         """Share of a document of this length that was shown, 0 to 1; 1 for an empty one."""
         if num_tokens == 0:
             return 1.0
-        covered, end = 0, 0
-        for source in sorted(self.shown, key=_range_start):
-            covered += max(0, source.token_end - max(end, source.token_start))
-            end = max(end, source.token_end)
-        return covered / num_tokens
+        return sum(source.token_end - source.token_start for source in self.shown) / num_tokens
 
     def sources(self, *, question: str, answer: str) -> tuple[ShownRange, ...]:
         """The parts of the document that the answer may rest on, in the order of the document.
@@ -218,13 +219,11 @@ def _candidate(document: Document, sentences: Sentences, index: int, chunk_index
     )
 
 
-def _joined(shown: tuple[ShownRange, ...], sources: tuple[ShownRange, ...]) -> tuple[ShownRange, ...]:
-    """What was shown, with one part more each; a part that touches or overlaps the last one extends it."""
-    for source in sources:
-        part = replace(source, chunk_index=None)
-        last = shown[-1] if shown else None
-        if last is not None and last.token_start <= part.token_start <= last.token_end:
-            shown = (*shown[:-1], replace(last, token_end=max(last.token_end, part.token_end)))
-        else:
-            shown = (*shown, part)
-    return shown
+def _join_in(shown: list[ShownRange], source: ShownRange) -> None:
+    """Adds a part to those that were shown; the parts that it touches or overlaps become one with it."""
+    low = bisect_left(shown, source.token_start, key=lambda part: part.token_end)
+    high = bisect_right(shown, source.token_end, key=_range_start)
+    start, end = source.token_start, source.token_end
+    if low < high:
+        start, end = min(start, shown[low].token_start), max(end, shown[high - 1].token_end)
+    shown[low:high] = [ShownRange(token_start=start, token_end=end)]

@@ -1,5 +1,7 @@
 """Which sentences are shown for an answer, and which of them a model points at."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,7 +42,7 @@ def update(index: int) -> Prompt:
 def trace_of(*memories: str | None, first: str = "Nothing noted yet.") -> MemoryTrace:
     trace = MemoryTrace(seen=dict.fromkeys(folded_words(first)))
     for index, memory in enumerate(memories):
-        trace = trace.after(update(index), written=memory)
+        trace.take(update(index), written=memory)
     return trace
 
 
@@ -88,12 +90,14 @@ def test_notes_that_are_written_side_by_side_and_merged_lead_to_their_chunks_in_
         read = Prompt(
             path=f"read/1/{index}", kind="read", token_ids=[1], max_tokens=1, span=chunk(index), writes=Writes.NOTE
         )
-        trace = trace.after(read, written=note)
+        trace.take(read, written=note)
     inner = Prompt(path="merge/1/0/0", kind="merge", token_ids=[1], max_tokens=1, writes=Writes.NOTE)
     last = Prompt(path="merge/1/1/0", kind="merge", token_ids=[1], max_tokens=1, writes=Writes.MEMORY)
-    trace = trace.after(inner, written="the code is 17, near the sea").after(last, written="code 17, near the sea")
+    trace.take(inner, written="the code is 17, near the sea")
+    trace.take(last, written="code 17, near the sea")
     assert chunks_of(trace) == [2, 3]
-    assert chunks_of(trace.after(last, written="code 17")) == [2]
+    trace.take(last, written="code 17")
+    assert chunks_of(trace) == [2]
     assert trace.coverage(80) == 1.0
 
 
@@ -107,7 +111,8 @@ def test_memory_that_never_changed_has_no_sources_but_a_coverage() -> None:
 
 def test_policy_without_a_memory_has_the_parts_that_it_showed() -> None:
     prompt = Prompt(path="direct", kind="direct", token_ids=[1], max_tokens=1, shown=[(0, 10), (50, 60)])
-    trace = MemoryTrace(seen=dict.fromkeys(["nothing"])).after(prompt, written=None)
+    trace = MemoryTrace(seen=dict.fromkeys(["nothing"]))
+    trace.take(prompt, written=None)
     parts = trace.sources(question="q", answer="a")
     assert [(part.token_start, part.token_end, part.chunk_index) for part in parts] == [(0, 10, None), (50, 60, None)]
     assert trace.coverage(100) == 0.2
@@ -118,7 +123,7 @@ def test_coverage_counts_each_token_once(ranges: list[tuple[int, int]]) -> None:
     trace = MemoryTrace()
     for start, length in ranges:
         shown = [(start, start + length)]
-        trace = trace.after(Prompt(path="p", kind="k", token_ids=[1], max_tokens=1, shown=shown), written=None)
+        trace.take(Prompt(path="p", kind="k", token_ids=[1], max_tokens=1, shown=shown), written=None)
     covered = {token for start, length in ranges for token in range(start, start + length)}
     assert trace.coverage(100) == pytest.approx(len(covered) / 100)
 
@@ -173,3 +178,14 @@ def test_evidence_that_the_guide_does_not_allow_is_refused(text: str) -> None:
     assert not evidence_guide(3).allows(text)
     with pytest.raises(ValueError, match="no list of sentence numbers up to 3"):
         evidence_of(text, candidates)
+
+
+def test_trace_of_ten_thousand_chunks_that_are_read_three_times_stays_in_one_part_and_quick() -> None:
+    trace = MemoryTrace()
+    began = time.process_time()
+    for _ in range(3):
+        for index in [*range(0, 10_000, 2), *range(1, 10_000, 2)]:
+            read = Prompt(path="read", kind="read", token_ids=[1], max_tokens=1, span=chunk(index), writes=Writes.NOTE)
+            trace.take(read, written=f"word{index} code")
+    assert time.process_time() - began < 3
+    assert len(trace.shown) == 1
