@@ -151,9 +151,9 @@ def require_log_place(place: Location) -> Location:
     return place
 
 
-def asked_documents(sources: SourceConfig) -> str | list[str]:
+def asked_documents(job: JobConfig) -> str | list[str]:
     """Where the documents are, for `run.json`: the URI of the one place, or of each of several."""
-    places = [canonical(uri, sources) for uri in sources.documents]
+    places = list(dict.fromkeys(_asked_place(uri, job) for uri in job.documents))
     return places[0] if len(places) == 1 else places
 
 
@@ -210,10 +210,16 @@ def _slashes(path: str) -> list[int]:
     return [place for place, character in enumerate(path) if character == "/"]
 
 
-def asked_questions(sources: SourceConfig) -> list[str]:
+def asked_questions(job: JobConfig) -> list[str]:
     """Where the questions come from, for `run.json`."""
-    listed = canonical(sources.questions, sources) if sources.questions else None
-    return [text for text in (listed, *sources.ask, sources.input.question_column) if text]
+    listed = _asked_place(job.questions, job) if job.questions else None
+    return [text for text in (listed, *job.ask, job.input.question_column) if text]
+
+
+def _asked_place(uri: str, job: JobConfig) -> str:
+    """The place of an input; of a file of the output's own input its folder, since every night has other files."""
+    place, folder = canonical(uri, job), f"{canonical(job.output, job)}/{INPUT_FOLDER}/"
+    return folder + place.removeprefix(folder).split("/")[0] if place.startswith(folder) else place
 
 
 def canonical(uri: str, sources: SourceConfig) -> str:
