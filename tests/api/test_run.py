@@ -21,7 +21,7 @@ from jobs.cli import main
 from memagent_batch.config import JobConfig
 from memagent_batch.errors import InputError, OutputError, SettingsError, TooManyFailedError
 from memagent_batch.files.location import Location
-from pipelines import from_python
+from pipelines import answer as chain
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, table_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
@@ -120,16 +120,16 @@ def test_refused_call_leaves_the_input_of_a_run_that_goes_on(
 ) -> None:
     call: dict[str, Any] = {"output": tmp_path / "scan", "agent": agent_of(text_model)}
     asked = [ma.Question(question="Who?", question_id="who")]
-    run_chain = from_python.chain.answer
+    run_chain = chain.answer
 
     def interrupted(job: JobConfig) -> Any:
-        monkeypatch.setattr(from_python.chain, "answer", run_chain)
+        monkeypatch.setattr(chain, "answer", run_chain)
         too_long = [ma.Question(question="why " * 2000, question_id="who")]
         with pytest.raises(SettingsError, match="shorten the question"):
             ma.answer(documents=given(TUESDAY), questions=too_long, **call)
         return run_chain(job)
 
-    monkeypatch.setattr(from_python.chain, "answer", interrupted)
+    monkeypatch.setattr(chain, "answer", interrupted)
     monday = ma.answer(documents=given(MONDAY), questions=asked, **call)
     assert set(monday.answers()["document_id"].to_pylist()) == set(MONDAY)
     assert set(monday.answers()["question"].to_pylist()) == {"Who?"}
@@ -137,6 +137,16 @@ def test_refused_call_leaves_the_input_of_a_run_that_goes_on(
     assert again.manifest["changes"]["readings"] == {"read": 0, "kept": 3, "unreadable": 0, "not_read": 0}
     kept = [path.parent.name for path in (tmp_path / "scan" / "input").glob("*/*")]
     assert sorted(kept) == ["documents", "questions"]
+
+
+def test_log_that_a_stage_began_becomes_the_output_of_a_scan(text_model: str, tmp_path: Path) -> None:
+    agent, output = agent_of(text_model), tmp_path / "scan"
+    ma.read(ray.data.from_arrow(table_of(MONDAY)), agent, questions=["Who?"], log=output).materialize()
+    num_turns = logged_turns(output)
+    run = ma.answer(documents=table_of(MONDAY), questions=["Who?"], output=output, agent=agent)
+    assert run.manifest["counts"]["ok"] == 3
+    assert all(run_id < run.run_id for run_id in run.answers()["run_id"].to_pylist())
+    assert logged_turns(output) == num_turns
 
 
 def test_call_whose_agent_can_not_work_writes_nothing(text_model: str, tmp_path: Path) -> None:
@@ -214,6 +224,11 @@ def test_answer_over_a_bucket_keeps_its_input_there(s3_bucket: Location, text_mo
         ({"questions": []}, SettingsError, "no question"),
         ({"questions": [ma.Question(question=" ")]}, InputError, "column 'question' is empty"),
         ({"max_failed_share": 2}, SettingsError, "max_failed_share"),
+        (
+            {"documents": "missing/", "pool": ma.PoolConfig(replicas=2, max_replicas=1)},
+            SettingsError,
+            "^pool.max_replicas must not",
+        ),
         ({"output": "{folder}"}, OutputError, "holds other files"),
     ],
 )
