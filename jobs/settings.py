@@ -28,7 +28,7 @@ from memagent_batch.config import (
     TrainLoopConfig,
 )
 from memagent_batch.errors import SettingsError
-from memagent_batch.plugins import ENGINES, POLICIES, REWARDS
+from memagent_batch.plugins import ENGINES, POLICIES, REWARDS, problem_message
 
 ENV_PREFIX = "MEMAGENT_"
 DOCUMENTS = SourceConfig.model_fields["documents"].description
@@ -225,7 +225,7 @@ def _problem_line(problem: Mapping[str, Any], *, names: list[str]) -> str:
 
 
 def _explanation(problem: Mapping[str, Any], *, knob: str, names: list[str]) -> str:
-    kind, message = problem["type"], str(problem["msg"]).removeprefix("Value error, ")
+    kind, message = problem["type"], problem_message(problem)
     if kind == "extra_forbidden":
         return f"there is no such knob; {remedy(knob, names)}"
     if kind == "missing":

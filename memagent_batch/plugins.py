@@ -154,9 +154,14 @@ def _built(plugin: type, knobs: Mapping[str, Any], *, owner: str, knob: str) -> 
         raise SettingsError("; ".join(problems)) from None  # its text shows values, which may be secrets
 
 
+def problem_message(problem: Any) -> str:
+    """What pydantic says of a wrong knob, without its own heading."""
+    return str(problem["msg"]).removeprefix("Value error, ")
+
+
 def _problem(problem: Any, *, knob: str) -> str:
     place = ".".join([knob, *map(str, problem["loc"])])
-    message = str(problem["msg"]).removeprefix("Value error, ")
+    message = problem_message(problem)
     return message if message.startswith(f"{knob}.") else f"{place}: {message}"
 
 

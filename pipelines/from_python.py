@@ -3,18 +3,24 @@
 It stands among the chains, above the package, which can't import them: `memagent_batch.answer` loads it by name.
 """
 
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from os import PathLike
+from typing import Any
 
-from memagent_batch.api.input_files import Documents, document_places, write_documents, write_questions
+from memagent_batch.api.input_files import Documents, document_places, write_documents, write_table
 from memagent_batch.api.knobs import checked_section
 from memagent_batch.api.question import GivenQuestions, question_table
 from memagent_batch.api.run import Run
+from memagent_batch.budgets import fitted
 from memagent_batch.config import AgentConfig, InputConfig, JobConfig, LogConfig, PoolConfig, TableFormat
-from memagent_batch.files.location import absolute
+from memagent_batch.errors import SupersededError
+from memagent_batch.files.location import Location, absolute
 from memagent_batch.files.options import Options, StorageOptions
+from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.manifest import INPUT_FOLDER, claim_output
 from memagent_batch.runs.verdict import require_success
-from memagent_batch.wiring import make_output
+from memagent_batch.wiring import identify_reader, make_engine, make_output
 from pipelines import answer as chain
 
 
@@ -81,14 +87,47 @@ def answer(
         storage_options=options,
     )
     claim_output(make_output(job), job)
+    _require_agent(agent)
+    written: dict[str, Collection[str]] = {}
     folder = make_output(job) / INPUT_FOLDER
+    before = folder.files()
     if job.questions == f"{kept}/questions":
-        write_questions(question_table(questions, storage_options=options), folder=folder / "questions")
+        listed = question_table(questions, storage_options=options)
+        written["questions"] = [write_table(listed, folder=folder / "questions")]
     if not named:
-        write_documents(documents, folder=folder / "documents", columns=_columns(input))
-    manifest = chain.answer(job)
+        written["documents"] = write_documents(documents, folder=folder / "documents", columns=_columns(input))
+    manifest = chain.answer(job.model_copy(update=_places(written, kept=kept)))
+    _remove_stale(make_output(job), before, written=written, run_id=manifest["run_id"])
     require_success(manifest, max_failed_share=max_failed_share)
     return Run(output=where, run_id=manifest["run_id"], manifest=manifest, storage_options=options)
+
+
+def _places(written: Mapping[str, Collection[str]], *, kept: str) -> dict[str, Any]:
+    """The files of the input, as a job names them."""
+    places: dict[str, Any] = {name: tuple(f"{kept}/{name}/{file}" for file in files) for name, files in written.items()}
+    return {**places, **({"questions": places["questions"][0]} if "questions" in places else {})}
+
+
+def _remove_stale(
+    output: Location, before: Collection[str], *, written: Mapping[str, Collection[str]], run_id: str
+) -> None:
+    """Removes files that were there before this run's input was written and that it does not name.
+
+    A newer attempt may read them again: where there is one, they stay.
+    """
+    stale = []
+    for name, files in written.items():
+        folder = (output / f"{INPUT_FOLDER}/{name}").path
+        stale += [path for path in before if path.startswith(f"{folder}/") and path.rsplit("/", 1)[-1] not in files]
+    with suppress(SupersededError):
+        require_claim(output, run_id=run_id)
+        output.delete_files(stale)
+
+
+def _require_agent(agent: AgentConfig) -> None:
+    """Refuses an agent that can't work, before an input is written for it."""
+    make_engine(agent)
+    identify_reader(fitted(agent))
 
 
 def _question_knobs(questions: GivenQuestions, *, kept: str) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """Inputs that are no files become files of the output: places of documents must be found again, tonight and tomorrow.
 
-Each file appears whole and is named by the hash of its bytes, so that the same table is the same file. Then the files
-of the input before are removed: the folder holds one input, and a run reads the folder.
+Each file appears whole and is named by the hash of its bytes, so that the same table is the same file. A run reads the
+files that it wrote or found there, by their names; what earlier runs read stays until it has closed.
 """
 
 import io
@@ -25,43 +25,42 @@ ROW_GROUP_BYTES = 32 * 1024 * 1024
 Documents: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]] | pa.Table | Dataset | Any
 """Paths or URIs, an Arrow table, a data frame that pyarrow reads, such as one of pandas, or a Ray Dataset."""
 
+_WRITTEN = pa.schema([pa.field("name", pa.string()), pa.field("first_id", pa.string())])
+"""A block of a dataset whose file is written."""
+
 
 def document_places(documents: Documents) -> tuple[str, ...]:
-    """The paths and URIs, where documents are named; nothing where they are given."""
+    """The paths and URIs, where documents are named; nothing where they are given.
+
+    Raises:
+        InputError: it is an empty list.
+    """
+    if isinstance(documents, list | tuple) and not documents:
+        raise InputError("documents: the list is empty; give at least one path or URI, or a table")
     places = [documents] if isinstance(documents, str | PathLike) else documents
     is_list = isinstance(places, list | tuple) and all(isinstance(place, str | PathLike) for place in places)
     return tuple(map(absolute, places)) if is_list else ()
 
 
-def write_documents(documents: Documents, *, folder: Location, columns: Collection[str]) -> None:
-    """Makes these columns of the documents the files of a folder.
+def write_documents(documents: Documents, *, folder: Location, columns: Sequence[str]) -> list[str]:
+    """Writes these columns of the documents to a folder, the id first; returns the names of the files.
 
     Raises:
-        InputError: this is no table, it has no rows, or lacks a column.
+        InputError: this is no table, it has no rows, lacks a column, or holds a block twice.
         StorageError: the folder can't be written.
     """
     if isinstance(documents, Dataset):
         names = _write_dataset(documents, folder, columns)
     else:
-        names = [write_table(_columns_of(_as_table(documents), columns), folder=folder)]
-    if not any(names):
+        table = _columns_of(_as_table(documents), columns)
+        names = [write_table(table, folder=folder)] if table.num_rows else []
+    if not names:
         raise InputError("documents: there is no row; give at least one document")
-    _remove_others(folder, names)
-
-
-def write_questions(questions: pa.Table, *, folder: Location) -> None:
-    """Makes a question list the only file of a folder.
-
-    Raises:
-        StorageError: the folder can't be written.
-    """
-    _remove_others(folder, [write_table(questions, folder=folder)])
+    return names
 
 
 def write_table(table: pa.Table, *, folder: Location) -> str:
-    """Writes a table as one Parquet file, unless it is there; returns its name, empty for a table without rows."""
-    if not table.num_rows:
-        return ""
+    """Writes a table with rows as one Parquet file, unless it is there; returns its name."""
     sink = io.BytesIO()
     rows = max(1, ROW_GROUP_BYTES * table.num_rows // max(1, table.nbytes))
     pq.write_table(table.replace_schema_metadata(None), sink, compression="zstd", row_group_size=rows)
@@ -72,24 +71,35 @@ def write_table(table: pa.Table, *, folder: Location) -> str:
     return place.uri.rsplit("/", 1)[-1]
 
 
-def _write_dataset(dataset: Dataset, folder: Location, columns: Collection[str]) -> list[str]:
+def _write_dataset(dataset: Dataset, folder: Location, columns: Sequence[str]) -> list[str]:
     """Writes each block as a file, in parallel."""
     with ray_session():
-        names = with_long_loops(dataset).map_batches(
+        written = with_long_loops(dataset).map_batches(
             partial(_write_block, folder=folder, columns=columns),
             batch_size=None,
             batch_format="pyarrow",
             num_cpus=CPU_SHARE,
         )
-        batches = names.iter_batches(batch_size=None, batch_format="pyarrow")
-        return [name for batch in batches for name in batch["name"].to_pylist()]
+        batches = written.iter_batches(batch_size=None, batch_format="pyarrow")
+        rows = [row for batch in batches for row in batch.to_pylist()]
+    names: set[str] = set()
+    for row in rows:
+        if row["name"] in names:
+            raise InputError(
+                f"documents: document_id {row['first_id']!r} is there twice: two blocks of the dataset hold the same "
+                "rows; give every document an id of its own"
+            )
+        names.add(row["name"])
+    return sorted(names)
 
 
-def _write_block(block: pa.Table, *, folder: Location, columns: Collection[str]) -> pa.Table:
-    """Ray Data UDF: a block in, its file written, the file's name out."""
+def _write_block(block: pa.Table, *, folder: Location, columns: Sequence[str]) -> pa.Table:
+    """Ray Data UDF: a block in, its file written, the file's name and the first row's id out."""
     if not block.num_rows:
-        return pa.table({"name": pa.array([], pa.string())})
-    return pa.table({"name": [write_table(_columns_of(block, columns), folder=folder)]})
+        return _WRITTEN.empty_table()
+    table = _columns_of(block, columns)
+    row = {"name": write_table(table, folder=folder), "first_id": str(table[columns[0]][0])}
+    return pa.Table.from_pylist([row], schema=_WRITTEN)
 
 
 def _as_table(documents: Documents) -> pa.Table:
@@ -112,7 +122,3 @@ def _columns_of(table: pa.Table, columns: Collection[str]) -> pa.Table:
                 "input=InputConfig(document_id_column=..., text_column=...)"
             )
     return table.select(list(columns))
-
-
-def _remove_others(folder: Location, names: Collection[str]) -> None:
-    folder.delete_files([path for path in folder.files() if path.rsplit("/", 1)[-1] not in names])

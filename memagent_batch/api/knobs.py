@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from memagent_batch.errors import SettingsError
+from memagent_batch.plugins import problem_message
 
 SectionT = TypeVar("SectionT", bound=BaseModel)
 
@@ -18,5 +19,7 @@ def checked_section(kind: type[SectionT], **knobs: Any) -> SectionT:
     try:
         return kind(**knobs)
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}".removeprefix(": ") for each in error.errors()]
+        places = [".".join(map(str, problem["loc"])) for problem in error.errors()]
+        messages = [problem_message(problem) for problem in error.errors()]
+        lines = [f"{place}: {message}" if place else message for place, message in zip(places, messages, strict=True)]
         raise SettingsError("; ".join(lines)) from error

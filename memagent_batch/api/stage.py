@@ -123,7 +123,12 @@ def _task(
 
 def _require_columns(dataset: Dataset, columns: RowColumns) -> None:
     """Checks what is known of the dataset before it runs."""
-    names = InputConfig(text_column=columns.text, carry_columns=tuple(columns.carry))
+    names = checked_section(
+        InputConfig,
+        document_id_column=columns.document_id,
+        text_column=columns.text,
+        carry_columns=tuple(columns.carry),
+    )
     require_carry_columns(names, reserved=ANSWERS.names)
     schema = dataset.schema(fetch_if_missing=False)
     if schema is None:

@@ -3,6 +3,7 @@
 A record is a JSON file with a `format`. A folder without one must be empty to be written, and is not whole to be read.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 from memagent_batch.errors import InputError, OutputError, StorageError
@@ -12,7 +13,7 @@ from memagent_batch.files.location import Location
 
 
 def claimed_record(
-    output: Location, name: str, *, layout: str, remedy: str = "choose an empty folder", beside: str | None = None
+    output: Location, name: str, *, layout: str, remedy: str = "choose an empty folder", beside: Collection[str] = ()
 ) -> dict[str, Any] | None:
     """The record of a folder that may be written; None where it is empty, or not there.
 
@@ -21,7 +22,7 @@ def claimed_record(
         name: File of the record.
         layout: What the record's `format` must be.
         remedy: What to do where the folder holds other files.
-        beside: A folder in it that may be there before the record is.
+        beside: Folders in it that may be there before the record is.
 
     Raises:
         OutputError: it holds other files, or the record of another layout, or can't be reached.
@@ -29,8 +30,8 @@ def claimed_record(
     with output_errors(output.uri):
         record = read_json(output / name)
         files = output.files() if record is None else []
-        if beside is not None:
-            files = [path for path in files if not path.startswith(f"{output.path}/{beside}/")]
+        allowed = tuple(f"{output.path}/{folder}/" for folder in beside)
+        files = [path for path in files if not path.startswith(allowed)]
     if files:
         raise OutputError(
             f"output: {output.uri} holds other files ({files[0]}, {len(files)} in all) and no {name}; {remedy}"

@@ -16,6 +16,7 @@ from memagent_batch.errors import CountsError, StorageError
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
+from memagent_batch.log.index import last_run_id
 from memagent_batch.log.question_list import read_asked, write_asked
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
@@ -124,12 +125,13 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
 
 
 def _claim(output: Location, record: RunRecord) -> str:
-    """Writes `run.json` under an id that sorts behind the one that it replaces, on any clock."""
+    """Writes `run.json` under an id that sorts behind the run that it replaces, or the log that it takes over."""
     place = output / RUN_FILE
     for _ in range(CLAIM_TRIES):
         with storage_errors(place.uri):
             version, before = place.version(), read_json(place)
-        record = replace(record, run_id=new_run_id(after=before["run_id"] if before else ""))
+            last = before["run_id"] if before else last_run_id(output)
+        record = replace(record, run_id=new_run_id(after=last))
         if write_run_record(output, record, version=version):
             return record.run_id
     raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")

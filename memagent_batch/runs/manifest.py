@@ -15,15 +15,19 @@ from memagent_batch.errors import OutputError, StorageError
 from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
+from memagent_batch.log.question_list import ASKED_FOLDER
+from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.masking import recorded, shown
 from memagent_batch.plugins import ENGINES, engine_config
+from memagent_batch.reading.suspects import DEATHS_FOLDER
 from memagent_batch.runs.schemas import AnswerSums, PartReport, ReasonRow
 
 RUN_FILE = "run.json"
 MANIFEST_FILE = "manifest.json"
 INPUT_FOLDER = "input"
 """Where documents and questions lie that came from a program and not from files."""
-LOG_FOLDER = "log"
+LOG_FOLDERS = (TURNS_FOLDER, OUTCOMES_FOLDER, ASKED_FOLDER, DEATHS_FOLDER)
+"""Where the turn log lies, which may be there before a run is."""
 FORMAT = "memagent-batch/1"
 """Changes with every change of layout that an older version can't read."""
 
@@ -124,13 +128,13 @@ def require_manifest(output: Location) -> Manifest:
 
 
 def claim_output(output: Location, job: JobConfig) -> None:
-    """Checks that a run may write here: an empty place, or one that the same job wrote before.
+    """Checks that a run may write here: an empty place, one that the same job wrote before, or a log without a run.
 
     Raises:
         OutputError: the place holds something else, or lies among the documents; says what, and what to do.
     """
     require_apart(job, output=job.output)
-    record = claimed_record(output, RUN_FILE, layout=FORMAT, beside=INPUT_FOLDER)
+    record = claimed_record(output, RUN_FILE, layout=FORMAT, beside=(INPUT_FOLDER, *LOG_FOLDERS))
     if record is None:
         return
     asked = (asked_documents(job), asked_questions(job))
@@ -147,13 +151,19 @@ def require_log_place(place: Location) -> Location:
     Raises:
         OutputError: it holds something else, or can't be reached.
     """
-    claimed_record(place, RUN_FILE, layout=FORMAT, beside=LOG_FOLDER, remedy="choose an empty folder for the log")
+    claimed_record(
+        place,
+        RUN_FILE,
+        layout=FORMAT,
+        beside=LOG_FOLDERS,
+        remedy="choose an empty folder for the log",
+    )
     return place
 
 
-def asked_documents(sources: SourceConfig) -> str | list[str]:
+def asked_documents(job: JobConfig) -> str | list[str]:
     """Where the documents are, for `run.json`: the URI of the one place, or of each of several."""
-    places = [canonical(uri, sources) for uri in sources.documents]
+    places = list(dict.fromkeys(_asked_place(uri, job) for uri in job.documents))
     return places[0] if len(places) == 1 else places
 
 
@@ -210,10 +220,16 @@ def _slashes(path: str) -> list[int]:
     return [place for place, character in enumerate(path) if character == "/"]
 
 
-def asked_questions(sources: SourceConfig) -> list[str]:
+def asked_questions(job: JobConfig) -> list[str]:
     """Where the questions come from, for `run.json`."""
-    listed = canonical(sources.questions, sources) if sources.questions else None
-    return [text for text in (listed, *sources.ask, sources.input.question_column) if text]
+    listed = _asked_place(job.questions, job) if job.questions else None
+    return [text for text in (listed, *job.ask, job.input.question_column) if text]
+
+
+def _asked_place(uri: str, job: JobConfig) -> str:
+    """The place of an input; of a file of the output's own input its folder, since every night has other files."""
+    place, folder = canonical(uri, job), f"{canonical(job.output, job)}/{INPUT_FOLDER}/"
+    return folder + place.removeprefix(folder).split("/")[0] if place.startswith(folder) else place
 
 
 def canonical(uri: str, sources: SourceConfig) -> str:

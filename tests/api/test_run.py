@@ -18,8 +18,10 @@ from ray.data import DataContext
 
 import memagent_batch as ma
 from jobs.cli import main
+from memagent_batch.config import JobConfig
 from memagent_batch.errors import InputError, OutputError, SettingsError, TooManyFailedError
 from memagent_batch.files.location import Location
+from pipelines import answer as chain
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, table_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
@@ -112,6 +114,57 @@ def test_input_that_was_written_when_the_run_died_is_no_strangers_file(text_mode
     assert ma.answer(**call, questions=["Who?"]).manifest["counts"]["ok"] == 3
 
 
+@pytest.mark.parametrize("given", [frame_of, lambda texts: ray.data.from_arrow(table_of(texts))], ids=["pandas", "ray"])
+def test_refused_call_leaves_the_input_of_a_run_that_goes_on(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: Callable[[dict[str, Any]], Any]
+) -> None:
+    call: dict[str, Any] = {"output": tmp_path / "scan", "agent": agent_of(text_model)}
+    asked = [ma.Question(question="Who?", question_id="who")]
+    run_chain = chain.answer
+
+    def interrupted(job: JobConfig) -> Any:
+        monkeypatch.setattr(chain, "answer", run_chain)
+        too_long = [ma.Question(question="why " * 2000, question_id="who")]
+        with pytest.raises(SettingsError, match="shorten the question"):
+            ma.answer(documents=given(TUESDAY), questions=too_long, **call)
+        return run_chain(job)
+
+    monkeypatch.setattr(chain, "answer", interrupted)
+    monday = ma.answer(documents=given(MONDAY), questions=asked, **call)
+    assert set(monday.answers()["document_id"].to_pylist()) == set(MONDAY)
+    assert set(monday.answers()["question"].to_pylist()) == {"Who?"}
+    again = ma.answer(documents=given(MONDAY), questions=asked, **call)
+    assert again.manifest["changes"]["readings"] == {"read": 0, "kept": 3, "unreadable": 0, "not_read": 0}
+    kept = [path.parent.name for path in (tmp_path / "scan" / "input").glob("*/*")]
+    assert sorted(kept) == ["documents", "questions"]
+
+
+def test_log_that_a_stage_began_becomes_the_output_of_a_scan(text_model: str, tmp_path: Path) -> None:
+    agent, output = agent_of(text_model), tmp_path / "scan"
+    ma.read(ray.data.from_arrow(table_of(MONDAY)), agent, questions=["Who?"], log=output).materialize()
+    num_turns = logged_turns(output)
+    run = ma.answer(documents=table_of(MONDAY), questions=["Who?"], output=output, agent=agent)
+    assert run.manifest["counts"]["ok"] == 3
+    assert all(run_id < run.run_id for run_id in run.answers()["run_id"].to_pylist())
+    assert logged_turns(output) == num_turns
+
+
+def test_call_whose_agent_can_not_work_writes_nothing(text_model: str, tmp_path: Path) -> None:
+    agent = agent_of(text_model).model_copy(update={"window_tokens": 60})
+    with pytest.raises(SettingsError, match="window"):
+        ma.answer(documents=table_of(MONDAY), questions=["Who?"], output=tmp_path / "scan", agent=agent)
+    assert not (tmp_path / "scan").exists()
+
+
+def test_equal_blocks_of_a_dataset_are_refused_as_the_rows_of_a_table_are(text_model: str, tmp_path: Path) -> None:
+    dataset = ray.data.from_arrow(table_of(MONDAY))
+    for number, documents in enumerate((dataset.union(dataset), pa.concat_tables([table_of(MONDAY)] * 2))):
+        with pytest.raises(InputError, match="document_id 'a' is there twice"):
+            ma.answer(
+                documents=documents, questions=["Who?"], output=tmp_path / str(number), agent=agent_of(text_model)
+            )
+
+
 async def test_answer_works_where_an_event_loop_runs_and_leaves_the_session_there(
     text_model: str, tmp_path: Path
 ) -> None:
@@ -165,11 +218,17 @@ def test_answer_over_a_bucket_keeps_its_input_there(s3_bucket: Location, text_mo
     [
         ({"documents": pa.table({"text": ["a"]})}, InputError, "no column 'document_id'; its columns: 'text'"),
         ({"documents": table_of(MONDAY).slice(0, 0)}, InputError, "there is no row"),
+        ({"documents": []}, InputError, "documents: the list is empty"),
         ({"documents": 7}, InputError, "this int can't be read as a table"),
         ({"documents": "missing/"}, InputError, "no such file or folder"),
         ({"questions": []}, SettingsError, "no question"),
         ({"questions": [ma.Question(question=" ")]}, InputError, "column 'question' is empty"),
         ({"max_failed_share": 2}, SettingsError, "max_failed_share"),
+        (
+            {"documents": "missing/", "pool": ma.PoolConfig(replicas=2, max_replicas=1)},
+            SettingsError,
+            "^pool.max_replicas must not",
+        ),
         ({"output": "{folder}"}, OutputError, "holds other files"),
     ],
 )

@@ -54,6 +54,18 @@ def test_claim_output_with_other_files_is_refused_and_names_one(tmp_path: Path) 
         claim_output(Location(uri=str(tmp_path)), settings_of(tmp_path))
 
 
+@pytest.mark.parametrize("name", ["log/app.log", "logs/turns/a.parquet", "input.txt"])
+def test_claim_output_beside_a_log_of_something_else_is_refused(tmp_path: Path, name: str) -> None:
+    for path in ("log/turns/a.parquet", "log/outcomes/a.parquet", "input/documents/a.parquet"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    claim_output(Location(uri=str(tmp_path)), settings_of(tmp_path / "run"))
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).touch()
+    with pytest.raises(OutputError, match="holds other files"):
+        claim_output(Location(uri=str(tmp_path)), settings_of(tmp_path / "run"))
+
+
 @pytest.mark.parametrize(
     "knobs",
     [{"documents": "other docs"}, {"ask": ("what?",)}, {"questions": "list.parquet"}],
