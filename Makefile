@@ -30,8 +30,9 @@ tools:
 demo: setup
 	$(PYTHON) -m jobs.demo --output $(DEMO_OUT)
 
+# Two at a time, each with a Ray and an engine of its own: most of a test's time is waiting for one of them to start.
 test: setup tools
-	$(PYTHON) -m pytest -m "not gpu and not chaos"
+	$(PYTHON) -m pytest -n 2 --dist loadfile -m "not gpu and not chaos"
 
 test-chaos: setup
 	$(PYTHON) -m pytest -m chaos
