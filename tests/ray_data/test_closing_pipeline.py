@@ -201,7 +201,7 @@ def _require_results(results: pa.Table) -> None:
 
 def _require_memories(memories: pa.Table) -> None:
     """Closing turns stand behind the answer, and leave the memory as it is."""
-    rows = [row for row in memories.to_pylist() if (row["document_id"], row["question_id"]) == ("crlf", "again")]
+    rows = [row for row in memories.to_pylist() if (row["document_id"], row["question_id"]) == ("crlf", "signed")]
     assert [row["kind"] for row in rows][-4:] == ["answer", "value", "evidence", "support"]
     assert {row["memory"] for row in rows[-4:]} == {rows[-4]["memory"]}
     assert not any(row["changed"] for row in rows[-4:])
