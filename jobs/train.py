@@ -36,7 +36,7 @@ LOOP = Manual(
         *("loop.max_steps", "loop.max_minutes", "loop.held_out", "rollouts.group_size"),
         *MODEL,
     ),
-    unused=("ask", "log", "table_format", "retry_failed", "max_failed_share", "adopt_output"),
+    unused=("ask", "log", "closing", "table_format", "retry_failed", "max_failed_share", "adopt_output"),
     short={"rollouts.group_size": "--group-size"},
     examples=(
         "memagent train loop --documents texts/ --questions questions.parquet --model my-model/ --output loop/ "
