@@ -7,9 +7,17 @@ from functools import partial
 
 from memagent_batch.domain.scores import Metric
 from memagent_batch.errors import SettingsError
-from memagent_batch.evaluation.tasks.claims import make_absent, make_aggregate, make_conflict
+from memagent_batch.evaluation.tasks.changed import make_count, make_latest
+from memagent_batch.evaluation.tasks.claims import (
+    make_absent_near,
+    make_aggregate,
+    make_conflict,
+    make_stated,
+    make_status,
+)
 from memagent_batch.evaluation.tasks.corpora import Corpus
-from memagent_batch.evaluation.tasks.niah import FORMS, make_near, make_niah
+from memagent_batch.evaluation.tasks.linked import Order, make_linked, make_pair
+from memagent_batch.evaluation.tasks.niah import FORMS, make_banded, make_near, make_niah
 from memagent_batch.evaluation.tasks.questions import make_hqa, make_qa
 from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
 from memagent_batch.evaluation.tasks.tracking import make_chain
@@ -68,12 +76,27 @@ TASKS: dict[str, SuiteTask] = {
         for name, form in FORMS.items()
     },
     "niah_near": SuiteTask(make=partial(make_near, task="niah_near"), metric=Metric.ALL),
+    "niah_bands": SuiteTask(make=partial(make_banded, task="niah_bands"), metric=Metric.ALL),
     "vt": SuiteTask(make=partial(make_chain, task="vt"), metric=Metric.ALL),
+    **{
+        f"vt_{order}": SuiteTask(make=partial(make_chain, task=f"vt_{order}", order=order), metric=Metric.ALL)
+        for order in (Order.REVERSED, Order.ANY)
+    },
+    **{
+        f"chain_{order}": SuiteTask(make=partial(make_linked, task=f"chain_{order}", order=order), metric=Metric.EM)
+        for order in Order
+    },
+    "pair": SuiteTask(make=partial(make_pair, task="pair"), metric=Metric.EM),
+    "latest": SuiteTask(make=partial(make_latest, task="latest"), metric=Metric.EM),
+    "count_corrected": SuiteTask(make=partial(make_count, task="count_corrected"), metric=Metric.EM),
     "cwe": SuiteTask(make=partial(make_common, task="cwe"), metric=Metric.ALL),
     "fwe": SuiteTask(make=partial(make_frequent, task="fwe"), metric=Metric.ALL),
     "conflict": SuiteTask(make=partial(make_conflict, task="conflict"), metric=Metric.EM),
     "aggregate": SuiteTask(make=partial(make_aggregate, task="aggregate"), metric=Metric.EM),
-    "absent": SuiteTask(make=partial(make_absent, task="absent"), metric=Metric.EM),
+    "status": SuiteTask(make=partial(make_status, task="status"), metric=Metric.EM),
+    "stated": SuiteTask(make=partial(make_stated, task="stated", is_stated=True), metric=Metric.EM),
+    "absent": SuiteTask(make=partial(make_stated, task="absent", is_stated=False), metric=Metric.EM),
+    "absent_near": SuiteTask(make=partial(make_absent_near, task="absent_near"), metric=Metric.EM),
     "qa_squad": SuiteTask(
         make=partial(_make_qa, task="qa_squad", source=Source.SQUAD), metric=Metric.ANY, source=Source.SQUAD
     ),
