@@ -85,6 +85,7 @@ def _make_parser() -> OptionParser:
     parser.add_argument("--lengths", nargs="+", default=[], help="tokens of a document: 4096, 8K (x1,024), 3.5M")
     parser.add_argument("--samples", type=int, default=20, help="documents of each task and length (default: 20)")
     parser.add_argument("--seed", type=int, default=0, help="the same seed makes the same suite (default: 0)")
+    parser.add_argument("--typed", action="store_true", help="ask for a number or a label where a task's answer is one")
     parser.add_argument("--essays", help="folder of .txt or .md files to hide needles in; the project's own without it")
     parser.add_argument("--hotpotqa", help="HotpotQA file, JSON; for qa_hotpot and ruler_hqa")
     parser.add_argument("--squad", help="SQuAD file, JSON; for qa_squad")
@@ -116,6 +117,7 @@ def _suite_plan(options: argparse.Namespace) -> "SuitePlan":
         num_documents=tuple(sorted(set(options.num_documents))),
         samples=options.samples,
         seed=options.seed,
+        typed=options.typed,
     )
 
 

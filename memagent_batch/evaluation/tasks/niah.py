@@ -89,6 +89,11 @@ class NeedleForm:
     num_asked: int = 1
     """Keys that the question asks for."""
 
+    @property
+    def has_one_number(self) -> bool:
+        """Whether the right answer is one number."""
+        return self.value is Wordform.NUMBER and self.num_values == self.num_asked == 1
+
 
 FORMS = {
     "niah_single_1": NeedleForm(haystack=HaystackKind.NOISE),

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.domain.scores import Metric
+from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.evaluation.record import EVALUATION_FORMAT
 from memagent_batch.evaluation.suites.schemas import SCORES
 from memagent_batch.runs.schemas import ANSWERS, MEMORIES
@@ -160,11 +160,13 @@ class _Reading:
             "metric": self.made.metric,
             "score": right,
             "scored_on": "answer",
-            **{metric.value: right for metric in Metric},
+            **{metric.value: right for metric in TEXT_METRICS},
             "status": self.outcome if self.outcome in {"failed", "missing"} else "ok",
             "answered": self.answer is not None,
             "answer": self.answer,
             "references": [self.reference],
+            "is_absent": False,
+            "abstained": False,
             **(nothing if self.outcome in {"failed", "missing"} else self.costs),
         }
 
