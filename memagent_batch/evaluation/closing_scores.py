@@ -68,8 +68,8 @@ def closing_scores(question: Row, answer: Row, *, evidence: Sequence[Span], has_
     else:
         abstained = references is None and says_not_stated(answer.get("answer") or "")
     return ClosingScoresRow(
-        value=value and value.value,
-        value_status=value and value.status.value,
+        value=None if value is None else value.value,
+        value_status=None if value is None else value.status.value,
         confidence=answer.get("confidence"),
         value_right=is_right,
         reference_value=references[0].value if references else None,

@@ -199,7 +199,7 @@ def _score_row(question: Row, answer: Row | None, *, sample: int, score_on: Scor
     scored = {metric: scored_text(metric, **texts, score_on=score_on) for metric in TEXT_METRICS}
     metrics = {metric.value: score(metric, scored[metric].text, question["references"]) for metric in TEXT_METRICS}
     metric = Metric(question["metric"])
-    own = scored.get(metric, ScoredText(basis=ScoreOn.VALUE, text=closing["value_status"]))
+    own = scored[metric] if metric in scored else ScoredText(basis=ScoreOn.VALUE, text=closing["value_status"])
     costs = dict.fromkeys(COSTS, 0) if answer is None else {name: answer[name] for name in COSTS}
     kept = {name: value for name, value in question.items() if name in SCORES.names}
     return {

@@ -13,6 +13,7 @@ import jinja2
 import pyarrow as pa
 
 from memagent_batch.domain.scores import ScoreOn
+from memagent_batch.evaluation.measures import Measures
 from memagent_batch.evaluation.record import VariantRecord
 from memagent_batch.evaluation.report.canvas import Picture, colour_of
 from memagent_batch.evaluation.report.curves import num_tokens
@@ -87,6 +88,8 @@ class Page:
     """Each task at each length, by variant."""
     all_tasks: Sequence[CellSummary]
     """All tasks together at each length, by variant."""
+    measures: Sequence[Measures]
+    """What values, evidence and `not stated` come to: all tasks together, then each task, by variant."""
     variants: Sequence[VariantView]
     """In their order."""
 

@@ -112,7 +112,8 @@ def _paragraphs(
 def _document(paragraphs: list[str], *, shuffle_seed: float) -> Draft:
     """The paragraphs, numbered, in random order; its `starts` are in the order in which they were given."""
     order = random.Random(shuffle_seed).sample(range(len(paragraphs)), len(paragraphs))
-    starts, parts, length = [0] * len(paragraphs), [], 0
+    starts, length = [0] * len(paragraphs), 0
+    parts: list[str] = []
     for number, index in enumerate(order, start=1):
         header = (_GAP if parts else "") + _HEADER.format(number=number)
         starts[index] = length + len(header)
