@@ -170,7 +170,7 @@ class AgentReader:
         question: str,
         *,
         type: ValueType | None = None,
-        sample: int = 0,  # noqa: A002 - as in Question
+        sample: int = 0,
     ) -> Answered:
         """Reads a text of any length for a question.
 

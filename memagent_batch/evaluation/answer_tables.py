@@ -13,10 +13,7 @@ from memagent_batch.inputs.columnar import open_grouped
 from memagent_batch.inputs.listing import list_files
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, require_manifest
 from memagent_batch.runs.table_files import table_locations
-from memagent_batch.runs.tables import ANSWERS_FOLDER
-
-EVIDENCE_FOLDER = "evidence"
-"""Folder of a run's table of evidence."""
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 
 REQUIRED = ("document_id", "question_id", "answer")
 """Columns without which nothing can be scored. Of the others, a table that lacks them has the values in `ABSENT`."""

@@ -9,12 +9,11 @@ import pyarrow.compute as pc
 from memagent_batch.domain.closing.values import TypedValue, ValueStatus, is_same
 from memagent_batch.domain.measures import Span, span_scores
 from memagent_batch.evaluation.suites.schemas import GoldSpanRow
-from memagent_batch.evaluation.suites.typed import says_not_stated, type_of, written_value
+from memagent_batch.evaluation.suites.typed import says_not_stated, written_value
+from memagent_batch.inputs.questions import value_type_of
+from memagent_batch.runs.evidence import How
 
 Row = Mapping[str, Any]
-
-CHOSEN = "chosen"
-"""`how` of the rows of `evidence` that are evidence; the others are strings of the answer that were looked for."""
 
 Evidence = Mapping[tuple[str, str, int], Sequence[Span]]
 """Spans of the evidence by reading; a reading without any is left out."""
@@ -38,10 +37,10 @@ class ClosingScoresRow(TypedDict):
 
 
 def evidence_of(tables: Iterable[pa.Table]) -> Evidence:
-    """The evidence in the files of a table `evidence`."""
+    """The evidence in the files of a table `evidence`: the chosen sentences, not what was looked for of the answer."""
     spans: dict[tuple[str, str, int], list[Span]] = {}
     for table in tables:
-        chosen = table.filter(pc.and_(pc.equal(table["how"], CHOSEN), pc.is_valid(table["char_start"])))
+        chosen = table.filter(pc.and_(pc.equal(table["how"], How.CHOSEN.value), pc.is_valid(table["char_start"])))
         for row in chosen.select(EVIDENCE_COLUMNS).to_pylist():
             key = (row["document_id"], row["question_id"], row["sample"])
             spans.setdefault(key, []).append((row["char_start"], row["char_end"]))
@@ -89,7 +88,7 @@ class _EvidenceColumns(TypedDict):
 
 def _value(question: Row, answer: Row, *, has_values: bool) -> tuple[TypedValue | None, list[TypedValue] | None]:
     """The value of a reading, and the right ones; None where there is none, or none was asked for."""
-    value_type = type_of(question)
+    value_type = value_type_of(question)
     if value_type is None:
         return None, None
     references = [written_value(reference, value_type) for reference in question["references"]]

@@ -82,11 +82,21 @@ def test_own_suite_again_does_nothing_and_with_other_questions_is_refused(
     assert "made with other questions_sha256" in capsys.readouterr().err
 
 
+def test_own_typed_questions_are_scored_by_their_values(make: Make, tmp_path: Path) -> None:
+    typed = {"answer_type": "number", "unit": "EUR", "metric": "ignored"}
+    assert make(gold=[GOLD[0] | typed | {"references": ["12.0"]}, GOLD[2]]) == 0
+
+    number, absent = read_suite_questions(Location(uri=str(tmp_path / "suite"))).to_pylist()
+    assert (number["metric"], number["answer_type"], number["unit"]) == ("value", "number", "EUR")
+    assert (absent["metric"], absent["answer_type"]) == ("sub_em", None)
+
+
 @pytest.mark.parametrize(
     ("gold", "arguments", "message"),
     [
         ([GOLD[0] | {"references": None}], [], "question_id 'price' of document_id 'a' has no reference"),
         ([GOLD[0], GOLD[1] | {"document_id": "gone"}], [], "no document has the id 'gone'; correct it, or add"),
+        ([GOLD[0] | {"answer_type": "number"}], [], "its reference is no number: 'twelve' is no number"),
         (GOLD, ["--lengths", "1K"], "--lengths: it does not belong to --from-questions"),
         (GOLD, ["--tasks", "vt"], "--tasks: they are made from a seed"),
         (GOLD, ["--input.text-column", "title"], "no column 'title'"),

@@ -6,7 +6,8 @@ from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.scores import Metric
 from memagent_batch.evaluation.suites.ruler import Separation
 from memagent_batch.evaluation.suites.schemas import ConvertedQuestion
-from memagent_batch.evaluation.suites.typed import span_rows, type_columns
+from memagent_batch.evaluation.suites.typed import span_rows
+from memagent_batch.inputs.questions import type_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ def question_row(question: ForeignQuestion) -> ConvertedQuestion:
         length_tokens=question.length_tokens,
         depth=gold[0][0] / len(question.document) if gold and len(gold) == 1 else None,
         metric=question.metric.value,
-        **type_columns(question.value_type),
+        **type_fields(question.value_type),
         is_absent=gold == (),
         spread=(gold[-1][0] - gold[0][0]) / len(question.document) if gold and len(gold) > 1 else None,
         gold_spans=span_rows(gold),

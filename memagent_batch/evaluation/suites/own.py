@@ -18,7 +18,6 @@ from memagent_batch.evaluation.suites.schemas import (
     QUESTIONS_FILE,
     SUITE_DOCUMENTS,
     SUITE_QUESTIONS,
-    AnswerTypeColumns,
     SuiteQuestion,
 )
 from memagent_batch.evaluation.suites.typed import says_not_stated
@@ -26,7 +25,7 @@ from memagent_batch.evaluation.suites.writer import ASKED_ENTRY, claim_suite, de
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import open_row_groups, parquet_bytes
 from memagent_batch.inputs.documents import index_schema, index_shard, require_unique_ids
-from memagent_batch.inputs.questions import missing_documents, read_questions
+from memagent_batch.inputs.questions import missing_documents, read_questions, type_fields, value_type_of
 from memagent_batch.inputs.shards import list_shards
 from memagent_batch.inputs.texts import fetch_texts
 from memagent_batch.masking import shown
@@ -117,13 +116,6 @@ def _asked(listed: pa.Table, index: pa.Table, *, own: OwnSuite) -> list[SuiteQue
 def _suite_question(row: Mapping[str, Any], *, document_id: str, task: str, own: OwnSuite) -> SuiteQuestion:
     references = row["references"] or []
     is_absent = bool(references) and all(says_not_stated(reference) for reference in references)
-    typed = AnswerTypeColumns(
-        answer_type=row.get("answer_type"),
-        labels=row.get("labels"),
-        schema=row.get("schema"),
-        unit=row.get("unit"),
-        not_stated=row.get("not_stated"),
-    )
     return SuiteQuestion(
         question_id=row["question_id"],
         document_id=document_id,
@@ -132,8 +124,8 @@ def _suite_question(row: Mapping[str, Any], *, document_id: str, task: str, own:
         task=task,
         length_tokens=None,
         depth=None,
-        metric=Metric.VALUE.value if typed["answer_type"] else own.metric.value,
-        **typed,
+        metric=Metric.VALUE.value if row["answer_type"] else own.metric.value,
+        **type_fields(value_type_of(row)),
         is_absent=is_absent,
         spread=None,
         gold_spans=[] if is_absent else None,

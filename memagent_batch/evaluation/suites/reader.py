@@ -14,11 +14,12 @@ from memagent_batch.evaluation.suites.schemas import (
     SUITE_QUESTIONS,
     SuiteQuestion,
 )
-from memagent_batch.evaluation.suites.typed import type_of, written_value
+from memagent_batch.evaluation.suites.typed import written_value
 from memagent_batch.files.claims import whole_record
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
+from memagent_batch.inputs.questions import value_type_of
 
 
 def is_suite(location: Location) -> bool:
@@ -80,7 +81,7 @@ def require_scorable(questions: Sequence[SuiteQuestion], *, where: str) -> None:
 
 def _require_value(row: SuiteQuestion, *, name: str) -> None:
     try:
-        value_type = type_of(row)
+        value_type = value_type_of(row)
     except ValueTypeError as error:
         raise InputError(f"{name}: {error}") from error
     if value_type is None:

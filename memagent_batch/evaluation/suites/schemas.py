@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.files.columns import column
+from memagent_batch.inputs.questions import TypeFields
 from memagent_batch.log.schemas import CLOSING, SAMPLE
 from memagent_batch.runs.schemas import DOCUMENT_ID, QUESTION, QUESTION_ID
 
@@ -73,17 +74,7 @@ class GoldSpanRow(TypedDict):
     char_end: int
 
 
-class AnswerTypeColumns(TypedDict):
-    """`ANSWER_TYPE` as a row."""
-
-    answer_type: str | None
-    labels: list[str] | None
-    schema: str | None
-    unit: str | None
-    not_stated: bool | None
-
-
-class SuiteQuestion(AnswerTypeColumns):
+class SuiteQuestion(TypeFields):
     """A row of `SUITE_QUESTIONS`."""
 
     question_id: str

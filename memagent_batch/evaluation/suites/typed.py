@@ -1,49 +1,19 @@
-"""Types of the questions of a suite, and their references as typed values."""
+"""The references of typed questions as values, and the places of right sentences as a column."""
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Any
 
-from memagent_batch.domain.closing.answer_types import NOT_STATED_ENTRY, AnswerType, ValueType, parse_value_type
+from memagent_batch.domain.closing.answer_types import NOT_STATED_ENTRY, AnswerType, ValueType
 from memagent_batch.domain.closing.json_schemas import misfit
 from memagent_batch.domain.closing.values import NONE, NOTHING_STATED, TypedValue, ValueStatus, text_value
-from memagent_batch.evaluation.suites.schemas import AnswerTypeColumns, GoldSpanRow
-
-LABEL_MARK = "|"
-"""Stands between the labels of a reference that has several, where it is no JSON list."""
+from memagent_batch.evaluation.suites.schemas import GoldSpanRow
+from memagent_batch.inputs.questions import LABEL_MARK
 
 _YES, _NO = frozenset({"yes", "true"}), frozenset({"no", "false"})
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
-
-
-def type_columns(value_type: ValueType | None) -> AnswerTypeColumns:
-    """A type as columns of a question."""
-    if value_type is None:
-        return AnswerTypeColumns(answer_type=None, labels=None, schema=None, unit=None, not_stated=None)
-    return AnswerTypeColumns(
-        answer_type=value_type.type.value,
-        labels=list(value_type.labels) or None,
-        schema=value_type.schema or None,
-        unit=value_type.unit or None,
-        not_stated=value_type.not_stated,
-    )
-
-
-def type_of(row: Mapping[str, Any]) -> ValueType | None:
-    """The type that a question asks for; None where for none.
-
-    Raises:
-        ValueTypeError: it can't be asked for.
-    """
-    return parse_value_type(
-        row["answer_type"],
-        labels=row["labels"],
-        schema=row["schema"],
-        unit=row["unit"],
-        not_stated=row["not_stated"],
-    )
 
 
 def span_rows(spans: Sequence[tuple[int, int]] | None) -> list[GoldSpanRow] | None:

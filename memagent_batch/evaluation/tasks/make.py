@@ -15,7 +15,7 @@ from memagent_batch.evaluation.suites.schemas import (
     SUITE_QUESTIONS,
     SuiteQuestion,
 )
-from memagent_batch.evaluation.suites.typed import span_rows, type_columns
+from memagent_batch.evaluation.suites.typed import span_rows
 from memagent_batch.evaluation.suites.writer import (
     ASKED_ENTRY,
     claim_suite,
@@ -27,6 +27,7 @@ from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, Sui
 from memagent_batch.evaluation.tasks.tasks import TASKS, SuiteTask
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import RowGroupWriter, open_row_groups
+from memagent_batch.inputs.questions import type_fields
 from memagent_batch.runs.manifest import package_versions
 
 GENERATOR = 3
@@ -200,7 +201,7 @@ def _question_row(sample: SuiteSample, *, document_id: str, task: str, typed: bo
         length_tokens=None,
         depth=sample.depth,
         metric=TASKS[task].metric.value,
-        **type_columns(TASKS[task].value_type if typed else None),
+        **type_fields(TASKS[task].value_type if typed else None),
         is_absent=sample.gold == (),
         spread=sample.spread,
         gold_spans=span_rows(sample.gold),

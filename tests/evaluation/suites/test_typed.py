@@ -2,7 +2,7 @@ import pytest
 
 from memagent_batch.domain.closing.answer_types import Bool, Date, Json, Label, Labels, Number, ValueType
 from memagent_batch.domain.closing.values import ValueStatus
-from memagent_batch.evaluation.suites.typed import type_columns, type_of, written_value
+from memagent_batch.evaluation.suites.typed import written_value
 
 SCHEMA = {"type": "object", "properties": {"days": {"type": "integer"}}, "required": ["days"]}
 
@@ -47,10 +47,3 @@ def test_written_value_of_each_type(text: str, value_type: ValueType, value: str
 def test_written_value_that_is_none_of_its_type_is_refused(text: str, value_type: ValueType) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         written_value(text, value_type)
-
-
-@pytest.mark.parametrize(
-    "value_type", [None, Bool(not_stated=False), Labels("a", "b"), Number(unit="EUR"), Json(SCHEMA)]
-)
-def test_type_columns_come_back_as_the_type(value_type: ValueType | None) -> None:
-    assert type_of(type_columns(value_type)) == value_type
