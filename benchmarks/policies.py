@@ -107,8 +107,8 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
 def sign_test(num_more: int, num_less: int) -> float:
     """Chance that a fair coin splits so many at least so unevenly, both sides; 1 where there are none."""
     num = num_more + num_less
-    tail = sum(math.comb(num, each) for each in range(min(num_more, num_less) + 1)) / 2**num
-    return min(1.0, 2 * tail)
+    tail = sum(math.comb(num, each) for each in range(min(num_more, num_less) + 1))
+    return min(1.0, math.ldexp(tail, 1 - num))
 
 
 def _make(arguments: argparse.Namespace, *, window: int, model: str) -> None:
