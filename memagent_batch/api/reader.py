@@ -169,7 +169,7 @@ class AgentReader:
         text: str,
         question: str,
         *,
-        type: ValueType | None = None,
+        type: ValueType | None = None,  # noqa: A002 - the word of Question
         sample: int = 0,
     ) -> Answered:
         """Reads a text of any length for a question.
