@@ -79,6 +79,11 @@ SCENARIOS = (
         module="benchmarks.questions",
     ),
     Scenario(
+        name="policies",
+        answers="Which policy answers which tasks, at which length?",
+        module="benchmarks.policies",
+    ),
+    Scenario(
         name="start",
         answers="How long is it from the command to the first turn, and where does the time go?",
         module="benchmarks.start",

@@ -12,7 +12,7 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config import AgentConfig, JobConfig, RunConfig
 from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import MemagentError
-from memagent_batch.evaluation.answer_tables import read_answers
+from memagent_batch.evaluation.answer_tables import read_answers, read_evidence
 from memagent_batch.evaluation.record import (
     CONVERTED_FOLDER,
     SCORES_FOLDER,
@@ -228,6 +228,13 @@ def score_variant(variant: VariantJob, *, suite: Suite, place: Location, score_o
     """Scores a variant's answers and writes them; a table of `SCORES`."""
     answers = read_answers(make_output(variant.job))
     samples = variant.job.agent.sampling.samples
-    scores = score_answers(suite.questions, answers, variant=variant.name, samples=samples, score_on=score_on)
+    scores = score_answers(
+        suite.questions,
+        answers,
+        variant=variant.name,
+        samples=samples,
+        score_on=score_on,
+        evidence=read_evidence(make_output(variant.job)),
+    )
     place.write_bytes(parquet_bytes(scores))
     return scores

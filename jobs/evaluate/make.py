@@ -1,4 +1,4 @@
-"""`memagent evaluate make`: writes a suite of documents and questions, at any list of lengths, from a seed."""
+"""`memagent evaluate make`: writes a suite of documents and questions, from a seed, or of a user's own questions."""
 
 import argparse
 import re
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 MANUAL = Manual(
     command="memagent evaluate make",
-    about="Writes a suite of documents and questions, at any list of lengths, from a seed.",
+    about="Writes a suite of documents and questions: at any list of lengths, from a seed; or your own questions.",
     examples=(
         "memagent evaluate make --output suite/ --lengths 8K 128K 1M",
-        "memagent evaluate make --output suite/ --lengths 32K --tasks niah_single_1 vt --model my-model/",
+        "memagent evaluate make --output suite/ --from-questions gold.jsonl --documents lake/",
     ),
     page="docs/how-to/evaluation.md",
 )
@@ -52,6 +52,11 @@ def parse_length(text: str) -> int:
 
 def _make(arguments: Sequence[str]) -> None:
     options = _make_parser().parse_args(arguments)
+    if options.from_questions:
+        _make_own(options)
+        return
+    if options.documents:
+        raise SettingsError("--documents: they belong to --from-questions, which is missing")
     from memagent_batch.evaluation.tasks.inputs import read_suite_inputs
     from memagent_batch.evaluation.tasks.make import make_suite
     from memagent_batch.files.location import Location
@@ -67,8 +72,38 @@ def _make(arguments: Sequence[str]) -> None:
     )
     output = Location(uri=options.output, storage_options=storage_options)
     is_new = make_suite(plan, inputs.materials, output, inputs=inputs.record, say=partial(print, flush=True))
+    _print_next(output, is_new=is_new, model=options.model)
+
+
+def _make_own(options: argparse.Namespace) -> None:
+    for name in ("lengths", "num_documents", "essays", "hotpotqa", "squad", "typed"):
+        if getattr(options, name):
+            raise SettingsError(f"--{name.replace('_', '-')}: it does not belong to --from-questions; leave it out")
+    if options.tasks != ["all"]:
+        raise SettingsError("--tasks: they are made from a seed, and --from-questions is not; leave one of them out")
+    if not options.documents:
+        raise SettingsError("--documents: missing; name what the questions of --from-questions are asked of")
+    from memagent_batch.config import InputConfig
+    from memagent_batch.domain.scores import Metric
+    from memagent_batch.evaluation.suites.own import OwnSuite, make_own_suite
+    from memagent_batch.files.location import Location
+
+    locate = partial(Location, storage_options=options.storage_options)
+    columns = {"document_id_column": options.document_id_column, "text_column": options.text_column}
+    own = OwnSuite(
+        documents=tuple(locate(uri=uri) for uri in options.documents),
+        questions=locate(uri=options.from_questions),
+        settings=InputConfig(**columns),
+        metric=Metric(options.metric),
+    )
+    output = locate(uri=options.output)
+    is_new = make_own_suite(own, output, say=partial(print, flush=True))
+    _print_next(output, is_new=is_new, model=options.model)
+
+
+def _print_next(output: object, *, is_new: bool, model: str) -> None:
     if is_new:
-        print(f"read it with: memagent evaluate run --suite {output} --output FOLDER --model {options.model}")
+        print(f"read it with: memagent evaluate run --suite {output} --output FOLDER --model {model}")
     else:
         print(f"{output} holds this suite already; nothing to do")
 
@@ -85,12 +120,41 @@ def _make_parser() -> OptionParser:
     parser.add_argument("--lengths", nargs="+", default=[], help="tokens of a document: 4096, 8K (x1,024), 3.5M")
     parser.add_argument("--samples", type=int, default=20, help="documents of each task and length (default: 20)")
     parser.add_argument("--seed", type=int, default=0, help="the same seed makes the same suite (default: 0)")
+    parser.add_argument("--typed", action="store_true", help="ask for a number or a label where a task's answer is one")
     parser.add_argument("--essays", help="folder of .txt or .md files to hide needles in; the project's own without it")
     parser.add_argument("--hotpotqa", help="HotpotQA file, JSON; for qa_hotpot and ruler_hqa")
     parser.add_argument("--squad", help="SQuAD file, JSON; for qa_squad")
     parser.add_argument("--num-documents", type=int, nargs="+", default=[], help="lengths for ruler_hqa: 50 to 25600")
+    _add_own_options(parser)
     parser.add_storage_options()
     return parser
+
+
+def _add_own_options(parser: OptionParser) -> None:
+    from memagent_batch.domain.scores import TEXT_METRICS, Metric
+
+    parser.add_argument("--from-questions", metavar="LIST", help="your own question list, each with references")
+    parser.add_argument("--documents", nargs="+", default=[], help="what these are asked of: files, folders, globs")
+    parser.add_argument(
+        "--metric",
+        choices=[*TEXT_METRICS],
+        default=Metric.SUB_EM,
+        help="metric of these, where they ask for no type (default: sub_em)",
+    )
+    parser.add_argument(
+        "--input.document-id-column",
+        dest="document_id_column",
+        default="document_id",
+        metavar="NAME",
+        help="column of the documents with their ids (default: document_id)",
+    )
+    parser.add_argument(
+        "--input.text-column",
+        dest="text_column",
+        default="text",
+        metavar="NAME",
+        help="column of the documents with their texts (default: text)",
+    )
 
 
 def _suite_plan(options: argparse.Namespace) -> "SuitePlan":
@@ -116,6 +180,7 @@ def _suite_plan(options: argparse.Namespace) -> "SuitePlan":
         num_documents=tuple(sorted(set(options.num_documents))),
         samples=options.samples,
         seed=options.seed,
+        typed=options.typed,
     )
 
 

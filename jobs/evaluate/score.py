@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _score(arguments: Sequence[str]) -> None:
     options = _score_parser().parse_args(arguments)
     from memagent_batch.domain.scores import ScoreOn
+    from memagent_batch.evaluation.measures import measure
     from memagent_batch.evaluation.score_table import score_table
     from memagent_batch.evaluation.scoring import score_run, summarise
     from memagent_batch.evaluation.suites.foreign import ForeignFormat
@@ -50,7 +51,9 @@ def _score(arguments: Sequence[str]) -> None:
 
         locate(uri=options.output).write_bytes(parquet_bytes(scored.scores))
     if options.json:
-        print(json.dumps([asdict(cell) for cell in summarise(scored.scores)], indent=2, ensure_ascii=False))
+        cells = [asdict(cell) for cell in summarise(scored.scores)]
+        measures = [asdict(each) for each in measure(scored.scores)]
+        print(json.dumps({"cells": cells, "measures": measures}, indent=2, ensure_ascii=False))
     else:
         print(score_table(scored.scores))
     if scored.num_strangers:
@@ -67,7 +70,7 @@ def _score_parser() -> OptionParser:
     add_suite_options(parser)
     parser.add_argument("--variant", default="answers", help="name of what is scored (default: answers)")
     parser.add_argument("--output", help="file to write the scores to, one row for each reading, as Parquet")
-    parser.add_argument("--json", action="store_true", help="print the cells as JSON")
+    parser.add_argument("--json", action="store_true", help="print cells and measures as JSON")
     parser.add_storage_options()
     return parser
 

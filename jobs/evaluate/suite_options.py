@@ -19,7 +19,7 @@ def add_suite_options(parser: OptionParser) -> None:
     )
     parser.add_argument(
         "--score-on",
-        choices=[*ScoreOn],
+        choices=[ScoreOn.METRIC, ScoreOn.RESPONSE, ScoreOn.ANSWER],
         default=ScoreOn.METRIC,
         help="score the whole response, the answer taken out of it, or what each metric's authors score: the response "
         "by `all` and `any` (RULER), the answer by the others (default: metric)",

@@ -54,11 +54,11 @@ def bootstrap(scores: Sequence[float], *, seed: int) -> Interval:
     rng = random.Random(seed)
     ordered = sorted(scores)  # so that the order of the rows has no part in it
     means = sorted(math.fsum(rng.choices(ordered, k=len(ordered))) / len(ordered) for _ in range(NUM_RESAMPLES))
-    return Interval(low=_percentile(means, 0.025), high=_percentile(means, 0.975))
+    return Interval(low=percentile(means, 0.025), high=percentile(means, 0.975))
 
 
-def _percentile(ordered: Sequence[float], share: float) -> float:
-    """Linear between the two values next to it."""
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The value below which a share of sorted values lies; linear between the two next to it."""
     place = share * (len(ordered) - 1)
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)

@@ -36,6 +36,8 @@ class Metric(StrEnum):
     """Whether it contains one of them, both normalised."""
     SUB_EM_EITHER = "sub_em_either"
     """As `sub_em`, or is contained in one: the official evaluator's metric, which accepts an empty answer."""
+    VALUE = "value"
+    """Whether the typed value equals one of them."""
 
 
 class ScoreOn(StrEnum):
@@ -47,7 +49,12 @@ class ScoreOn(StrEnum):
     """The whole response of the answer turn."""
     ANSWER = "answer"
     """The answer that was taken out of it."""
+    VALUE = "value"
+    """The typed value, which the metric `value` scores whatever is asked for."""
 
+
+TEXT_METRICS = tuple(metric for metric in Metric if metric is not Metric.VALUE)
+"""Metrics of a text; `value` is of a typed value."""
 
 RULER_METRICS = (Metric.ALL, Metric.ANY)
 """Metrics whose authors score the whole response."""
@@ -70,7 +77,7 @@ def score(metric: Metric, answer: str | None, references: Sequence[str]) -> floa
     """The score of an answer, from 0 to 1.
 
     Args:
-        metric: How to score.
+        metric: How to score; one of `TEXT_METRICS`.
         answer: The answer; None where there is none, which scores 0 in every metric. An empty text is an answer: it
             scores 0 in every metric but `sub_em_either`, by which what normalises to nothing is right.
         references: Right answers. A blank one is never contained in an answer; without any the score is 0.

@@ -5,19 +5,22 @@ import pyarrow.compute as pc
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
+from memagent_batch.evaluation.closing_scores import EVIDENCE_COLUMNS, Evidence, evidence_of
 from memagent_batch.evaluation.suites.schemas import ANSWER_COLUMNS
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.columnar import open_grouped
 from memagent_batch.inputs.listing import list_files
-from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
+from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, require_manifest
 from memagent_batch.runs.table_files import table_locations
-from memagent_batch.runs.tables import ANSWERS_FOLDER
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 
 REQUIRED = ("document_id", "question_id", "answer")
 """Columns without which nothing can be scored. Of the others, a table that lacks them has the values in `ABSENT`."""
 
-ABSENT = {"sample": 0, "status": Status.OK.value, "num_document_tokens": None, "response": None}
+ABSENT = {"sample": 0, "status": Status.OK.value} | dict.fromkeys(
+    field.name for field in ANSWER_COLUMNS if field.nullable
+)
 """What a missing column stands for; 0 where it is not named here."""
 
 
@@ -44,6 +47,31 @@ def read_answers(location: Location) -> pa.Table:
     if not table.num_rows:
         raise InputError(f"{location.uri} holds no answers; is it the table that was meant?")
     return table
+
+
+def read_evidence(location: Location) -> Evidence:
+    """The evidence of a run's readings; none where the location is no run, or a run without.
+
+    Raises:
+        InputError: a file can't be read.
+    """
+    with input_errors(location.uri):
+        is_run = location.is_folder() and (location / MANIFEST_FILE).exists()
+    has_evidence = is_run and EVIDENCE_FOLDER in require_manifest(location)["files"]
+    places = table_locations(location, EVIDENCE_FOLDER) if has_evidence else []
+    return evidence_of(_evidence_table(place) for place in places)
+
+
+def _evidence_table(place: Location) -> pa.Table:
+    with open_grouped(place) as table:
+        names = ["how", *EVIDENCE_COLUMNS]
+        batches = [
+            batch.select(names)
+            for group in range(len(table.group_bytes))
+            for batch in table.batches(group, names=names)
+        ]
+        schema = pa.schema([table.schema.field(name) for name in names])
+    return pa.Table.from_batches(batches, schema=schema)
 
 
 def _answer_files(location: Location) -> list[Location]:

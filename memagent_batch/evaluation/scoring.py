@@ -5,14 +5,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 import pyarrow as pa
 
 from memagent_batch.domain.intervals import mean_interval
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.scores import Metric, ScoreOn, score, scored_text
+from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredText, ScoreOn, score, scored_text
 from memagent_batch.errors import InputError
-from memagent_batch.evaluation.answer_tables import read_answers
+from memagent_batch.evaluation.answer_tables import read_answers, read_evidence
+from memagent_batch.evaluation.closing_scores import ClosingScoresRow, Evidence, closing_scores
 from memagent_batch.evaluation.suites.conversion import read_any_questions
 from memagent_batch.evaluation.suites.foreign import ForeignFormat
 from memagent_batch.evaluation.suites.schemas import SCORES, STATUS_MISSING
@@ -108,13 +110,21 @@ def score_run(
     samples = 1 + max(table["sample"].to_pylist())
     if score_on is ScoreOn.RESPONSE and table["response"].null_count == table.num_rows:
         raise InputError(f"{answers.uri} has no responses to score; add a column `response`, or score on `answer`")
-    scores = score_answers(questions, table, variant=variant, samples=samples, score_on=score_on)
+    scores = score_answers(
+        questions, table, variant=variant, samples=samples, score_on=score_on, evidence=read_evidence(answers)
+    )
     num_known = sum(status != STATUS_MISSING for status in scores["status"].to_pylist())
     return ScoredRun(scores=scores, num_strangers=table.num_rows - num_known)
 
 
 def score_answers(
-    questions: pa.Table, answers: pa.Table, *, variant: str, samples: int, score_on: ScoreOn = ScoreOn.METRIC
+    questions: pa.Table,
+    answers: pa.Table,
+    *,
+    variant: str,
+    samples: int,
+    score_on: ScoreOn = ScoreOn.METRIC,
+    evidence: Evidence = MappingProxyType({}),
 ) -> pa.Table:
     """A table of `SCORES`: each question of the suite in its order, each of its samples.
 
@@ -124,6 +134,7 @@ def score_answers(
         variant: Name for the column `variant`.
         samples: Readings of each question; one without a row is `missing`.
         score_on: Which text of a reading is scored.
+        evidence: Evidence of the readings.
 
     Raises:
         InputError: a reading has two rows, or most of the rows are of questions that are not in the suite.
@@ -131,16 +142,15 @@ def score_answers(
     answered = _by_reading(answers)
     asked = questions.to_pylist()
     require_same_suite(asked, answered)
-    rows = [
-        _score_row(
-            question,
-            answered.get((question["document_id"], question["question_id"], sample)),
-            sample=sample,
-            score_on=score_on,
-        )
-        for question in asked
-        for sample in range(samples)
-    ]
+    has_values = answers["value_status"].null_count < answers.num_rows
+    rows = []
+    for question in asked:
+        for sample in range(samples):
+            key = (question["document_id"], question["question_id"], sample)
+            answer = answered.get(key)
+            ended = answer if answer and answer["status"] == Status.OK else {}
+            closing = closing_scores(question, ended, evidence=evidence.get(key, ()), has_values=has_values)
+            rows.append(_score_row(question, answer, sample=sample, score_on=score_on, closing=closing))
     return pa.Table.from_pylist([{**row, "variant": variant} for row in rows], schema=SCORES)
 
 
@@ -183,20 +193,22 @@ def _by_reading(answers: pa.Table) -> dict[tuple[str, str, int], Row]:
     return rows
 
 
-def _score_row(question: Row, answer: Row | None, *, sample: int, score_on: ScoreOn) -> Row:
+def _score_row(question: Row, answer: Row | None, *, sample: int, score_on: ScoreOn, closing: ClosingScoresRow) -> Row:
     ended = answer if answer and answer["status"] == Status.OK else {}
     texts = {name: text if (text := ended.get(name)) and text.strip() else None for name in ("answer", "response")}
-    scored = {metric: scored_text(metric, **texts, score_on=score_on) for metric in Metric}
-    metrics = {metric.value: score(metric, scored[metric].text, question["references"]) for metric in Metric}
-    own = scored[Metric(question["metric"])]
+    scored = {metric: scored_text(metric, **texts, score_on=score_on) for metric in TEXT_METRICS}
+    metrics = {metric.value: score(metric, scored[metric].text, question["references"]) for metric in TEXT_METRICS}
+    metric = Metric(question["metric"])
+    own = scored[metric] if metric in scored else ScoredText(basis=ScoreOn.VALUE, text=closing["value_status"])
     costs = dict.fromkeys(COSTS, 0) if answer is None else {name: answer[name] for name in COSTS}
     kept = {name: value for name, value in question.items() if name in SCORES.names}
     return {
         **kept,
         **metrics,
         **costs,
+        **closing,
         "sample": sample,
-        "score": metrics[question["metric"]],
+        "score": float(bool(closing["value_right"])) if metric is Metric.VALUE else metrics[metric.value],
         "scored_on": own.basis.value,
         "status": answer["status"] if answer else STATUS_MISSING,
         "answered": own.text is not None,

@@ -12,7 +12,7 @@ from memagent_batch.evaluation.suites.schemas import ANSWER_COLUMNS, SCORES, SUI
 
 def question(number: int, **columns: Any) -> dict[str, Any]:
     row = {"question_id": f"q{number}", "document_id": f"d{number}", "question": "Who?", "references": ["fox"]}
-    return row | {"task": "niah", "length_tokens": 1000, "depth": 0.5, "metric": "all"} | columns
+    return row | {"task": "niah", "length_tokens": 1000, "depth": 0.5, "metric": "all", "is_absent": False} | columns
 
 
 def answer(number: int, text: str | None = "fox", **columns: Any) -> dict[str, Any]:

@@ -24,6 +24,7 @@ def suite(tmp_path: Path) -> Path:
             "task": "niah",
             "length_tokens": 1000 if number < 3 else 2000,
             "metric": "all",
+            "is_absent": False,
         }
         for number in range(6)
     ]
@@ -59,7 +60,7 @@ def test_evaluate_score_table_has_every_reading_in_its_n(suite: Path, capsys: py
 
 def test_evaluate_score_json_and_output_hold_the_same(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert evaluate_score(suite, "--json", "--output", str(suite.parent / "scores.parquet")) == 0
-    cells = json.loads(capsys.readouterr().out)
+    cells = json.loads(capsys.readouterr().out)["cells"]
     assert [(cell["length_tokens"], cell["n"], cell["num_failed"]) for cell in cells] == [(1000, 3, 1), (2000, 3, 0)]
     scores = pq.read_table(suite.parent / "scores.parquet")
     assert scores.schema.equals(SCORES)
@@ -71,7 +72,7 @@ def test_evaluate_score_foreign_suite_is_scored_as_it_is(tmp_path: Path, capsys:
     row = {"document_id": "eval_50.json:0", "question_id": "eval_50.json:0", "answer": "paris, France"}
     pq.write_table(pa.Table.from_pylist([row]), tmp_path / "answers.parquet")
     assert evaluate_score(tmp_path / "eval_50.json", "--json") == 0
-    [cell] = json.loads(capsys.readouterr().out)
+    [cell] = json.loads(capsys.readouterr().out)["cells"]
     assert (cell["task"], cell["length_tokens"], cell["score"]) == ("eval_50", None, 1.0)
 
 
@@ -84,7 +85,7 @@ def test_evaluate_score_on_the_response_counts_what_no_box_holds(
     pq.write_table(pa.Table.from_pylist(rows), suite.parent / "answers.parquet")
     for arguments, expected in ((), 1.0), (("--score-on", "response"), 1.0), (("--score-on", "answer"), 0.0):
         assert evaluate_score(suite, "--json", *arguments) == 0
-        assert {cell["score"] for cell in json.loads(capsys.readouterr().out)} == {expected}
+        assert {cell["score"] for cell in json.loads(capsys.readouterr().out)["cells"]} == {expected}
 
 
 @pytest.mark.parametrize(

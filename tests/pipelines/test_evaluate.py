@@ -96,6 +96,36 @@ def test_evaluate_run_knobs_of_variants_are_told_without_secrets(finished: Path)
     assert not told
 
 
+def test_evaluate_run_scores_values_and_evidence_of_typed_questions(job: Path) -> None:
+    context = "Some words. " * 30 + "The fox is red."
+    asked = {"question": "Who?", "answers": [{"text": "fox", "answer_start": context.index("fox")}]}
+    qas = [asked | {"is_impossible": False}, {"question": "When?", "answers": [], "is_impossible": True}]
+    suite = {"version": "v2.0", "data": [{"paragraphs": [{"context": context, "qas": qas}]}]}
+    (job / "squad.json").write_text(json.dumps(suite))
+
+    assert evaluate(job, "--closing.evidence", suite="squad.json") == 0
+
+    rows = pq.read_table(job / "out" / "scores" / "overwrite.parquet").to_pylist()
+    manifest = json.loads((job / "out" / "runs" / "overwrite" / "manifest.json").read_text())
+    evidence = [
+        row
+        for name in manifest["files"]["evidence"]
+        for row in pq.read_table(job / "out" / "runs" / "overwrite" / name).to_pylist()
+        if row["how"] == "chosen"
+    ]
+    gold = range(context.index("fox"), context.index("fox") + 3)
+    assert [(row["task"], row["answer_type"], row["is_absent"]) for row in rows] == [
+        ("squad", "text", False),
+        ("squad", "text", True),
+    ]
+    assert all(row["value_status"] is not None and row["value_right"] is not None for row in rows)
+    for row in rows:
+        own = [each for each in evidence if each["question_id"] == row["question_id"]]
+        hit = any(place in gold for each in own for place in range(each["char_start"], each["char_end"]))
+        assert row["num_evidence"] == len(own)
+        assert row["evidence_hit"] == (None if row["is_absent"] else hit)
+
+
 def test_evaluate_run_again_costs_nothing_and_says_the_same(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = evaluation(finished)
     assert evaluate(finished, "--variants", str(finished / "variants.yaml")) == 0

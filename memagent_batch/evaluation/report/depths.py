@@ -1,7 +1,8 @@
-"""The picture of needle depth against length: where in the document a variant overlooks what it was asked for."""
+"""Pictures of places against length: where in a document, and how far apart, a variant overlooks facts."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,40 @@ DARK = 0.35
 """Below this score the colour asks for white letters."""
 
 
-def draw_depths(scores: pa.Table, *, variants: Sequence[str]) -> Picture | None:
-    """Mean score by depth and length, one map for each variant; None where no reading has a depth and a length.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place in a document, from 0 to 1, that scores are drawn by."""
+
+    column: str
+    """Column of the scores."""
+    label: str
+    """Its name on the axis."""
+    ends: tuple[str, str]
+    """What stands at 0 and at 1 of the axis."""
+    words: str
+    """Its name in a sentence."""
+
+
+DEPTH = Place(
+    column="depth", label="depth of the needle", ends=("0 % (start)", "100 % (end)"), words="depth of the needle"
+)
+SPREAD = Place(
+    column="spread",
+    label="from the first to the last fact",
+    ends=("0 %", "100 %"),
+    words="distance between the facts",
+)
+
+
+def draw_places(scores: pa.Table, *, place: Place, variants: Sequence[str]) -> Picture | None:
+    """Mean score by place and length, one map for each variant; None where no reading has a place and a length.
 
     Args:
         scores: A table of `SCORES`.
+        place: The place.
         variants: Names, in order.
     """
-    scores = scores.filter(pc.and_(pc.is_valid(scores["depth"]), pc.is_valid(scores["length_tokens"])))
+    scores = scores.filter(pc.and_(pc.is_valid(scores[place.column]), pc.is_valid(scores["length_tokens"])))
     if not scores.num_rows:
         return None
     lengths = sorted(set(scores["length_tokens"].to_pylist()))
@@ -40,48 +67,49 @@ def draw_depths(scores: pa.Table, *, variants: Sequence[str]) -> Picture | None:
     width = min(9.6, columns * max(2.6, 0.8 + 0.55 * len(lengths)) + 1.1)
     with canvas(width=width, height=0.5 + 3.0 * rows) as figure:
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        for place, axes in enumerate(grid.flat):
-            if place >= len(variants):
+        for number, axes in enumerate(grid.flat):
+            if number >= len(variants):
                 axes.set_axis_off()
                 continue
-            of_variant = scores.filter(pc.equal(scores["variant"], variants[place]))
-            image = _draw_map(axes, _means(of_variant, lengths), lengths=lengths)
-            axes.set_title(short_name(variants[place]), color=INK, fontsize=9)
-            axes.tick_params(labelbottom=place + columns >= len(variants))
+            of_variant = scores.filter(pc.equal(scores["variant"], variants[number]))
+            image = _draw_map(axes, _means(of_variant, lengths, column=place.column), lengths=lengths, place=place)
+            axes.set_title(short_name(variants[number]), color=INK, fontsize=9)
+            axes.tick_params(labelbottom=number + columns >= len(variants))
         bar = figure.colorbar(image, ax=grid, shrink=0.9 if rows == 1 else 0.5, pad=0.02, aspect=24)
         bar.outline.set_visible(False)
         bar.set_label("mean score", color=MUTED)
         figure.supxlabel("length of the document, tokens", fontsize=9)
-        figure.supylabel("depth of the needle", fontsize=9)
-        return finish(figure, name="depth", alternative="Mean score by depth of the needle and length of the document.")
+        figure.supylabel(place.label, fontsize=9)
+        words = f"Mean score by {place.words} and length of the document."
+        return finish(figure, name=place.column, alternative=words)
 
 
-def _means(scores: pa.Table, lengths: Sequence[int]) -> NDArray[np.float64]:
+def _means(scores: pa.Table, lengths: Sequence[int], *, column: str) -> NDArray[np.float64]:
     """Mean score of each band (rows) and length (columns); NaN where nothing was asked."""
     sums, counts = np.zeros((NUM_BANDS, len(lengths))), np.zeros((NUM_BANDS, len(lengths)))
-    bands = np.clip((scores["depth"].to_numpy() * NUM_BANDS).astype(int), 0, NUM_BANDS - 1)
+    bands = np.clip((scores[column].to_numpy() * NUM_BANDS).astype(int), 0, NUM_BANDS - 1)
     places = np.searchsorted(lengths, scores["length_tokens"].to_numpy())
     np.add.at(sums, (bands, places), scores["score"].to_numpy())
     np.add.at(counts, (bands, places), 1)
     return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
 
 
-def _draw_map(axes: Axes, means: NDArray[np.float64], *, lengths: Sequence[int]) -> Any:
+def _draw_map(axes: Axes, means: NDArray[np.float64], *, lengths: Sequence[int], place: Place) -> Any:
     axes.set_facecolor("white")
     edges = np.arange(len(lengths) + 1) - 0.5
     image = axes.pcolormesh(
         edges, np.linspace(0, 1, NUM_BANDS + 1), means, cmap=COLOUR_MAP, vmin=0, vmax=1,
         edgecolors="white", linewidth=1.2,
     )  # fmt: skip
-    for (band, place), mean in np.ndenumerate(means):
+    for (band, column), mean in np.ndenumerate(means):
         colour = MUTED if np.isnan(mean) else "white" if mean < DARK else INK
         middle = (band + 0.5) / NUM_BANDS
-        axes.text(place, middle, _cell_label(mean), ha="center", va="center", fontsize=7.5, color=colour)
+        axes.text(column, middle, _cell_label(mean), ha="center", va="center", fontsize=7.5, color=colour)
     axes.set_ylim(1, 0)
-    axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1], ["0 % (start)", "20 %", "40 %", "60 %", "80 %", "100 % (end)"])
+    axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1], [place.ends[0], "20 %", "40 %", "60 %", "80 %", place.ends[1]])
     step = math.ceil(len(lengths) / 8)
     shown = range(len(lengths) - 1, -1, -step)
-    axes.set_xticks(list(shown), [length_label(lengths[place]) for place in shown])
+    axes.set_xticks(list(shown), [length_label(lengths[tick]) for tick in shown])
     axes.tick_params(labelsize=8, size=0)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)

@@ -13,6 +13,7 @@ import jinja2
 import pyarrow as pa
 
 from memagent_batch.domain.scores import ScoreOn
+from memagent_batch.evaluation.measures import Measures
 from memagent_batch.evaluation.record import VariantRecord
 from memagent_batch.evaluation.report.canvas import Picture, colour_of
 from memagent_batch.evaluation.report.curves import num_tokens
@@ -20,7 +21,7 @@ from memagent_batch.evaluation.report.failures import TRACES_PER_VARIANT, Failur
 from memagent_batch.evaluation.report.lengths import length_label, magnitude
 from memagent_batch.evaluation.report.traces import MAX_MEMORY_CHARACTERS, MAX_STEPS, Trace
 from memagent_batch.evaluation.report.visible import shorten, visible
-from memagent_batch.evaluation.scoring import CellSummary
+from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary
 from memagent_batch.log.index import Row
 
 MAX_TEXT_CHARACTERS = 4_000
@@ -87,6 +88,8 @@ class Page:
     """Each task at each length, by variant."""
     all_tasks: Sequence[CellSummary]
     """All tasks together at each length, by variant."""
+    measures: Sequence[Measures]
+    """What values, evidence and `not stated` come to: all tasks together, then each task, by variant."""
     variants: Sequence[VariantView]
     """In their order."""
 
@@ -120,6 +123,7 @@ def render(page: Page, *, pictures: Sequence[Picture]) -> bytes:
         names=names,
         scored_on={view.record.name: SCORED_ON[ScoreOn(view.record.score_on)] for view in page.variants},
         colours={name: colour_of(place) for place, name in enumerate(names)},
+        measures=_by_task(page.measures),
         groups=_grouped([*page.all_tasks, *page.cells], names=names),
         caps={
             "traces": TRACES_PER_VARIANT,
@@ -160,3 +164,11 @@ def _grouped(cells: Sequence[CellSummary], *, names: Sequence[str]) -> dict[str,
     for group in groups.values():
         group.sort(key=lambda cell: (cell.length_tokens is None, cell.length_tokens or 0, names.index(cell.variant)))
     return groups
+
+
+def _by_task(measures: Sequence[Measures]) -> dict[str, list[Measures]]:
+    """Measures by task, all tasks together first."""
+    groups: dict[str, list[Measures]] = {}
+    for each in measures:
+        groups.setdefault(each.task, []).append(each)
+    return dict(sorted(groups.items(), key=lambda group: (group[0] != ALL_TASKS, group[0])))

@@ -8,13 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.scores import Metric
+from memagent_batch.evaluation.measures import measure
 from memagent_batch.evaluation.record import VariantRecord
 from memagent_batch.evaluation.report.canvas import Picture
 from memagent_batch.evaluation.report.curves import draw_accuracy, draw_costs, draw_tasks
-from memagent_batch.evaluation.report.depths import draw_depths
+from memagent_batch.evaluation.report.depths import DEPTH, SPREAD, draw_places
 from memagent_batch.evaluation.report.failures import choose_failures, fault_of, key_of
 from memagent_batch.evaluation.report.lengths import with_lengths
 from memagent_batch.evaluation.report.page import FailureView, Page, VariantView, render
+from memagent_batch.evaluation.report.reliability import draw_reliability
 from memagent_batch.evaluation.report.traces import make_trace
 from memagent_batch.evaluation.results import ReadingRows, open_evaluation, read_readings, read_scores
 from memagent_batch.evaluation.scoring import CellSummary, Grouping, summarise
@@ -76,6 +78,7 @@ def make_page(output: Location) -> Page:
         scores=scores,
         cells=summarise(scores),
         all_tasks=summarise(scores, grouping=Grouping.LENGTH),
+        measures=measure(scores),
         variants=[
             _view_variant(output, scores, record=record, total=totals[record.name], place=place)
             for place, record in enumerate(evaluation.variants)
@@ -89,7 +92,9 @@ def draw_pictures(page: Page) -> Sequence[Picture]:
     pictures = (
         draw_accuracy(page.all_tasks, variants=names),
         draw_tasks(page.cells, variants=names),
-        draw_depths(page.scores, variants=names),
+        draw_places(page.scores, place=DEPTH, variants=names),
+        draw_places(page.scores, place=SPREAD, variants=names),
+        draw_reliability(page.measures, variants=names),
         draw_costs(page.all_tasks, variants=names),
     )
     return [picture for picture in pictures if picture is not None]

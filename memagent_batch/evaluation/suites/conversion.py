@@ -1,18 +1,18 @@
 """Foreign suites in this project's layout, made by `evaluate run` in its own output."""
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import TypedDict
 
 import pyarrow as pa
 
 from memagent_batch.evaluation.suites.foreign import (
     ForeignFormat,
-    ForeignQuestion,
     detect_format,
     foreign_files,
-    question_row,
     read_foreign,
 )
+from memagent_batch.evaluation.suites.foreign_question import ForeignQuestion, question_row
 from memagent_batch.evaluation.suites.reader import is_suite, read_suite_questions, require_scorable
 from memagent_batch.evaluation.suites.schemas import (
     CONVERTED_QUESTIONS,
@@ -57,7 +57,8 @@ def convert_suite(suite: Location, *, target: Location, foreign_format: ForeignF
     questions: list[ConvertedQuestion] = []
     with open_row_groups(target / DOCUMENTS_FOLDER / DOCUMENTS_FILE, schema=SUITE_DOCUMENTS) as documents:
         for group in _groups(read_foreign(suite, foreign_format=foreign_format)):
-            documents.write([{"document_id": question.record_id, "text": question.document} for question in group])
+            texts = {question.document_id: question.document for question in group}
+            documents.write([{"document_id": name, "text": text} for name, text in texts.items()])
             questions.extend(map(question_row, group))
     require_scorable(questions, where=suite.uri)
     table = pa.Table.from_pylist(questions, schema=CONVERTED_QUESTIONS)
@@ -111,11 +112,13 @@ def _source(suite: Location, *, foreign_format: ForeignFormat) -> ConvertedSourc
 
 
 def _groups(questions: Iterator[ForeignQuestion]) -> Iterator[list[ForeignQuestion]]:
+    """Questions with about so much text, all questions of a document together."""
     group: list[ForeignQuestion] = []
     num_chars = 0
-    for question in questions:
-        group.append(question)
-        num_chars += len(question.document)
+    for _, of_document in groupby(questions, key=lambda question: question.document_id):
+        asked = list(of_document)
+        group += asked
+        num_chars += len(asked[0].document)
         if num_chars >= GROUP_CHARS:
             yield group
             group, num_chars = [], 0

@@ -1,4 +1,5 @@
-"""Suites that others made, read record by record: RULER's JSONL, MemAgent's evaluation JSON, LongBench's JSONL.
+"""Suites that others made: RULER's JSONL, MemAgent's evaluation JSON, LongBench's JSONL, record by record; and those
+whose file is one object of annotated documents (`annotated.py`).
 
 Each record becomes one document and one question of it. Both have the same id, made of file and record number, so that
 it is unique whatever ids the records bring, and leads back to the record.
@@ -7,13 +8,13 @@ it is unique whatever ids the records bring, and leads back to the record.
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 
 from memagent_batch.domain.scores import Metric
 from memagent_batch.errors import InputError
+from memagent_batch.evaluation.suites.annotated import first_key, read_contract_nli, read_squad_suite
+from memagent_batch.evaluation.suites.foreign_question import ForeignQuestion
 from memagent_batch.evaluation.suites.ruler import Separation, split_prompt
-from memagent_batch.evaluation.suites.schemas import ConvertedQuestion
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.json_objects import JsonObject, read_objects
 from memagent_batch.inputs.listing import InputFile, list_files
@@ -28,6 +29,9 @@ SPLIT_NAMES = frozenset({"validation", "test", "train", "dev"})
 MEMAGENT_FILE = re.compile(r"eval_(?P<task>.+?)(?:_(?P<length>\d+))?")
 """MemAgent's file names: eval_TASK_LENGTH, and eval_N with a number of paragraphs."""
 
+OBJECT_KEYS = {"data": "squad", "version": "squad", "documents": "contractnli", "labels": "contractnli"}
+"""Format by the first key of a file that is one object."""
+
 FILLED = 0.5
 """A number in a RULER file's path is its length in tokens if its records fill at least this part of it."""
 
@@ -41,28 +45,10 @@ class ForeignFormat(StrEnum):
     """MemAgent's evaluation files: `context`, `input`, and `answers` or `outputs`."""
     LONGBENCH = "longbench"
     """LongBench: `context`, `input`, `answers`, `dataset`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignQuestion:
-    """One record."""
-
-    record_id: str
-    """Id of its document and of its question: the file's path below what was named, `:`, and the record's number."""
-    document: str
-    """Text of the document."""
-    question: str
-    """The question."""
-    references: list[str]
-    """Right answers."""
-    task: str
-    """Name of the task."""
-    length_tokens: int | None
-    """Requested length, tokens; None where the record does not state it."""
-    metric: Metric
-    """How the task is scored."""
-    split: Separation
-    """How document and question were separated."""
+    SQUAD = "squad"
+    """SQuAD and CUAD: `data` with articles, their paragraphs, and questions with places of answers."""
+    CONTRACTNLI = "contractnli"
+    """ContractNLI: `documents` with spans and annotations, and `labels` with hypotheses."""
 
 
 def foreign_files(suite: Location) -> list[InputFile]:
@@ -88,6 +74,8 @@ def detect_format(suite: Location) -> ForeignFormat:
         InputError: it is none of the known ones.
     """
     file = foreign_files(suite)[0]
+    if (annotated := OBJECT_KEYS.get(first_key(suite.at(file.path)) or "")) is not None:
+        return ForeignFormat(annotated)
     for record in read_objects(suite.at(file.path)):
         keys = set(record.value)
         if {"context", "input", "answers", "dataset"} <= keys:
@@ -110,8 +98,16 @@ def read_foreign(suite: Location, *, foreign_format: ForeignFormat) -> Iterator[
         InputError: a record is malformed; names file, line and remedy.
     """
     for file in foreign_files(suite):
-        for record in read_objects(suite.at(file.path)):
+        place = suite.at(file.path)
+        if foreign_format in _WHOLE:
+            yield from _WHOLE[foreign_format](place, name=file.name, task=_task_of_file(file.path))
+            continue
+        for record in read_objects(place):
             yield _foreign_question(record, file=file, foreign_format=foreign_format)
+
+
+_WHOLE = {ForeignFormat.SQUAD: read_squad_suite, ForeignFormat.CONTRACTNLI: read_contract_nli}
+"""Readers of the formats whose file is one object."""
 
 
 def _foreign_question(record: JsonObject, *, file: InputFile, foreign_format: ForeignFormat) -> ForeignQuestion:
@@ -120,7 +116,7 @@ def _foreign_question(record: JsonObject, *, file: InputFile, foreign_format: Fo
             return _ruler(record, file=file)
         case ForeignFormat.MEMAGENT:
             return _memagent(record, file=file)
-        case ForeignFormat.LONGBENCH:
+        case _:
             return _longbench(record, file=file)
 
 
@@ -133,7 +129,8 @@ def _ruler(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
             "RULER's, and has no paragraph before the last; put an empty line before the question"
         )
     return ForeignQuestion(
-        record_id=_record_id(record, file),
+        document_id=_record_id(record, file),
+        question_id=_record_id(record, file),
         document=parts.document,
         question=parts.question,
         split=parts.split,
@@ -151,7 +148,8 @@ def _memagent(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
     key = "answers" if "answers" in record.value else "outputs"
     plain = Metric.ANY if task.startswith("qa") else Metric.ALL
     return ForeignQuestion(
-        record_id=_record_id(record, file),
+        document_id=_record_id(record, file),
+        question_id=_record_id(record, file),
         document=_record_text(record, "context"),
         question=_record_text(record, "input"),
         split=Separation.GIVEN,
@@ -170,7 +168,8 @@ def _longbench(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
             "document into `input`, or leave the data set out"
         )
     return ForeignQuestion(
-        record_id=_record_id(record, file),
+        document_id=_record_id(record, file),
+        question_id=_record_id(record, file),
         document=_record_text(record, "context"),
         question=_record_text(record, "input"),
         split=Separation.GIVEN,
@@ -222,18 +221,3 @@ def _ruler_length(record: JsonObject, *, path: str) -> int | None:
     numbers = [int(part) for part in path.split("/") if part.isdecimal()]
     named = [number for number in numbers if FILLED * number <= length <= number]
     return named[-1] if named else 1 << (length - 1).bit_length()
-
-
-def question_row(question: ForeignQuestion) -> ConvertedQuestion:
-    """The question as a row of `CONVERTED_QUESTIONS`."""
-    return ConvertedQuestion(
-        question_id=question.record_id,
-        document_id=question.record_id,
-        question=question.question,
-        references=question.references,
-        task=question.task,
-        length_tokens=question.length_tokens,
-        depth=None,
-        metric=question.metric.value,
-        split=question.split.value,
-    )

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from memagent_batch.domain.scores import Metric
-from memagent_batch.errors import InputError
+from memagent_batch.errors import InputError, ValueTypeError
 from memagent_batch.evaluation.suites.schemas import (
     QUESTIONS_FILE,
     SUITE_FILE,
@@ -14,10 +14,12 @@ from memagent_batch.evaluation.suites.schemas import (
     SUITE_QUESTIONS,
     SuiteQuestion,
 )
+from memagent_batch.evaluation.suites.typed import written_value
 from memagent_batch.files.claims import whole_record
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
+from memagent_batch.inputs.questions import value_type_of
 
 
 def is_suite(location: Location) -> bool:
@@ -70,7 +72,24 @@ def require_scorable(questions: Sequence[SuiteQuestion], *, where: str) -> None:
             raise InputError(f"{name} has no reference to score against; add one, or leave the question out")
         if row["metric"] not in set(Metric):
             raise InputError(f"{name} has the metric {row['metric']!r}; known are {', '.join(Metric)}")
+        _require_value(row, name=name)
         key = (row["document_id"], row["question_id"])
         if key in seen:
             raise InputError(f"{name} is there twice; give one of them another question_id")
         seen.add(key)
+
+
+def _require_value(row: SuiteQuestion, *, name: str) -> None:
+    try:
+        value_type = value_type_of(row)
+    except ValueTypeError as error:
+        raise InputError(f"{name}: {error}") from error
+    if value_type is None:
+        if row["metric"] == Metric.VALUE:
+            raise InputError(f"{name} has the metric value and asks for no type; give it an answer_type")
+        return
+    for reference in row["references"]:
+        try:
+            written_value(reference, value_type)
+        except ValueError as error:
+            raise InputError(f"{name}: its reference is no {value_type.type.value}: {error}") from error

@@ -1,18 +1,18 @@
 """Our own tasks, on what a memory does with facts: a later one replaces it, they are counted, there is none."""
 
 import random
+from collections.abc import Iterable
+from dataclasses import replace
 
 from memagent_batch.evaluation.needles.facts import WORDINGS, Split, words_of
 from memagent_batch.evaluation.needles.words import FIRST_NAMES, NOUNS, PLACES, VERBS
-from memagent_batch.evaluation.tasks.haystacks import Hidden, hide, running_text
-from memagent_batch.evaluation.tasks.niah import Wordform, ask, make_held_out_key, make_value, tell
+from memagent_batch.evaluation.tasks.haystacks import Hidden, hidden_sample, hide, running_text
+from memagent_batch.evaluation.tasks.niah import Wordform, ask, different_keys, make_rivals, make_value, tell
 from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
-
-NOT_STATED = "not stated"
-"""The right answer of `absent`."""
+from memagent_batch.evaluation.tasks.wordings import ASKED, NOT_STATED, OR_NOT, STATED, STATUS, STATUSES
 
 NUM_OTHERS = 3
-"""Keys beside the asked one in `conflict` and `absent`."""
+"""Keys beside the asked one in `conflict`, `status`, `stated`, `absent` and `absent_near`."""
 
 NUM_CORRECTED = 2
 """Keys of `conflict` with a corrected number, the one in the question among them."""
@@ -26,13 +26,12 @@ _TOKENS_FOR_ENTRY = 80
 _CORRECTED = "Correction: from now on, the special magic number for {key} is: {value}."
 _ENTRY = "Register entry {number}: {name} {verb} the {noun} at the {place}."
 _COUNTED = "How many register entries name {name}? Answer with the number alone."
-_OR_NOT = " If the text does not state it, answer: " + NOT_STATED + "."
 
 
 def make_conflict(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
     """Two keys are stated and later corrected, two are stated once; the question is about a corrected one."""
     rng = request.rng
-    keys = _different_keys(rng, NUM_OTHERS + 1)
+    keys = different_keys(rng, NUM_OTHERS + 1)
     old, new = ([_number(rng) for _ in keys] for _ in range(2))
     depths = [sorted((rng.random(), rng.random())) for _ in keys]
     hidden = [
@@ -44,7 +43,13 @@ def make_conflict(request: SampleRequest, materials: Materials, *, task: str) ->
         for key, value, depth in list(zip(keys, new, depths, strict=True))[:NUM_CORRECTED]
     ]
     return _hidden_sample(
-        request, materials, hidden, task=task, question=ask(keys[:1], Wordform.NUMBER, alone=True), answer=new[0]
+        request,
+        materials,
+        hidden,
+        task=task,
+        question=ask(keys[:1], Wordform.NUMBER, alone=True),
+        answer=new[0],
+        gold=[len(keys)],
     )
 
 
@@ -62,22 +67,63 @@ def make_aggregate(request: SampleRequest, materials: Materials, *, task: str) -
         Hidden(sentence=_entry(rng, number=number, name=name), depth=rng.random())
         for number, name in zip(numbers, names, strict=True)
     ]
+    question = _COUNTED.format(name=asked)
+    sample = _hidden_sample(
+        request, materials, hidden, task=task, question=question, answer=str(count), gold=range(count)
+    )
+    return replace(sample, depth=None)  # that one entry alone names the person is learnt from all of them
+
+
+def make_stated(request: SampleRequest, materials: Materials, *, task: str, is_stated: bool) -> SuiteSample:
+    """The document states some keys, the one in the question among them or not; the question allows for both."""
+    rng = request.rng
+    asked, *others = different_keys(rng, NUM_OTHERS + 1)
+    value = _number(rng)
+    hidden = [Hidden(sentence=tell(key, _number(rng), Wordform.NUMBER), depth=rng.random()) for key in others]
+    if is_stated:
+        hidden.append(Hidden(sentence=tell(asked, value, Wordform.NUMBER), depth=request.depth))
     return _hidden_sample(
-        request, materials, hidden, task=task, question=_COUNTED.format(name=asked), answer=str(count)
+        request,
+        materials,
+        hidden,
+        task=task,
+        question=ask([asked], Wordform.NUMBER, alone=True) + OR_NOT,
+        answer=value if is_stated else NOT_STATED,
+        gold=[NUM_OTHERS] if is_stated else (),
     )
 
 
-def make_absent(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
-    """The document states other keys, not the one in the question."""
+def make_status(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
+    """Several keys have a status out of a few; the question is about one of them."""
     rng = request.rng
-    asked, *others = _different_keys(rng, NUM_OTHERS + 1)
-    hidden = [Hidden(sentence=tell(key, _number(rng), Wordform.NUMBER), depth=rng.random()) for key in others]
-    question = ask([asked], Wordform.NUMBER, alone=True) + _OR_NOT
-    return _hidden_sample(request, materials, hidden, task=task, question=question, answer=NOT_STATED)
+    keys = different_keys(rng, NUM_OTHERS + 1)
+    values = [rng.choice(STATUSES) for _ in keys]
+    depths = [request.depth, *(rng.random() for _ in range(NUM_OTHERS))]
+    hidden = [
+        Hidden(sentence=STATED.format(attribute=STATUS, key=key, value=value), depth=depth)
+        for key, value, depth in zip(keys, values, depths, strict=True)
+    ]
+    question = ASKED.format(attribute=STATUS, key=keys[0])
+    return _hidden_sample(request, materials, hidden, task=task, question=question, answer=values[0], gold=[0])
+
+
+def make_absent_near(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
+    """As `absent`, but every key that is there shares a word with the asked one, or is it, with another attribute."""
+    needle, rivals = make_rivals(request.rng, num=NUM_OTHERS)
+    hidden = [Hidden(sentence=rival.sentence, depth=request.rng.random()) for rival in rivals]
+    question = ask([needle.key], Wordform.NUMBER, alone=True) + OR_NOT
+    return _hidden_sample(request, materials, hidden, task=task, question=question, answer=NOT_STATED, gold=())
 
 
 def _hidden_sample(
-    request: SampleRequest, materials: Materials, hidden: list[Hidden], *, task: str, question: str, answer: str
+    request: SampleRequest,
+    materials: Materials,
+    hidden: list[Hidden],
+    *,
+    task: str,
+    question: str,
+    answer: str,
+    gold: Iterable[int],
 ) -> SuiteSample:
     fitted = hide(
         hidden,
@@ -86,16 +132,7 @@ def _hidden_sample(
         meter=materials.meter,
         task=task,
     )
-    return SuiteSample(
-        document=fitted.draft.text, question=question, references=(answer,), num_tokens=fitted.num_tokens
-    )
-
-
-def _different_keys(rng: random.Random, num: int) -> list[str]:
-    keys: dict[str, None] = {}
-    while len(keys) < num:
-        keys[make_held_out_key(rng)] = None
-    return list(keys)
+    return hidden_sample(fitted, hidden, question=question, references=[answer], gold=gold)
 
 
 def _number(rng: random.Random) -> str:

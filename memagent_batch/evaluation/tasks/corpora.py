@@ -21,6 +21,8 @@ class CorpusQuestion:
     """Right answers, any of them."""
     gold: tuple[int, ...]
     """Paragraphs that answer it together, as indices into the corpus."""
+    gold_spans: tuple[tuple[tuple[int, int], ...], ...]
+    """Of each of these paragraphs, the places that bear the answer, as spans of code points."""
     related: tuple[int, ...]
     """Paragraphs that the file gives beside them."""
 
@@ -124,7 +126,8 @@ def _hotpot_questions(record: Any, paragraphs: _Paragraphs) -> Iterator[CorpusQu
     if not context:
         raise ValueError("'context' has no paragraph")
     numbers = {str(title): paragraphs.number(f"{title}\n{''.join(sentences)}") for title, sentences in context}
-    titles = dict.fromkeys(title for title, _ in _question_pairs(record["supporting_facts"], ("title", "sent_id")))
+    facts = _question_pairs(record["supporting_facts"], ("title", "sent_id"))
+    titles = dict.fromkeys(title for title, _ in facts)
     unknown = [title for title in titles if title not in numbers]
     if unknown or not titles:
         raise ValueError(f"'supporting_facts' name {unknown or 'nothing'}, which is not in 'context'")
@@ -132,8 +135,28 @@ def _hotpot_questions(record: Any, paragraphs: _Paragraphs) -> Iterator[CorpusQu
         question=_field_text(record["question"]),
         answers=(_field_text(record["answer"]),),
         gold=tuple(numbers[title] for title in titles),
+        gold_spans=tuple(
+            tuple(
+                _sentence_span(title, dict(context)[title], number)
+                for number in sorted({number for named, number in facts if named == title})
+            )
+            for title in titles
+        ),
         related=tuple(number for title, number in numbers.items() if title not in titles),
     )
+
+
+def _sentence_span(title: str, sentences: list[str], number: int) -> tuple[int, int]:
+    """Where a sentence of a HotpotQA paragraph stands, without white space at its ends.
+
+    A few published facts name a sentence that the paragraph does not have; the whole paragraph stands for it.
+    """
+    start = len(title) + 1
+    if not 0 <= number < len(sentences):
+        return start, start + sum(map(len, sentences))
+    sentence = sentences[number]
+    start += sum(map(len, sentences[:number])) + len(sentence) - len(sentence.lstrip())
+    return start, start + len(sentence.strip())
 
 
 def _question_pairs(value: Any, names: tuple[str, str]) -> list[tuple[Any, Any]]:
@@ -148,13 +171,27 @@ def _squad_questions(article: Any, paragraphs: _Paragraphs) -> Iterator[CorpusQu
     for number, paragraph in zip(numbers, article["paragraphs"], strict=True):
         for asked in paragraph["qas"]:
             answers = tuple(dict.fromkeys(_field_text(answer["text"]) for answer in asked["answers"]))
+            spans = dict.fromkeys(answer_span(answer, context=paragraph["context"]) for answer in asked["answers"])
             if answers and not asked.get("is_impossible", False):
                 yield CorpusQuestion(
                     question=_field_text(asked["question"]),
                     answers=answers,
                     gold=(number,),
+                    gold_spans=(tuple(sorted(spans)),),
                     related=tuple(other for other in dict.fromkeys(numbers) if other != number),
                 )
+
+
+def answer_span(answer: Mapping[str, Any], *, context: str) -> tuple[int, int]:
+    """Where an answer of a SQuAD file stands in its context.
+
+    Raises:
+        ValueError: it does not stand where the file says.
+    """
+    text, start = answer["text"], answer["answer_start"]
+    if context[start : start + len(text)] != text:
+        raise ValueError(f"the answer {text!r} does not stand at its answer_start {start}")
+    return start, start + len(text)
 
 
 def _field_text(value: Any) -> str:

@@ -3,14 +3,14 @@
 import random
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, repeat
 
 from memagent_batch.evaluation.needles.words import NOISE
 from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, Draft, Fitted, Meter, Stock, fit, too_short
-from memagent_batch.evaluation.tasks.sample import EssayTexts
+from memagent_batch.evaluation.tasks.sample import EssayTexts, GoldSpan, SuiteSample
 
 LONGEST_SENTENCE_CHARS = 600
 """Longer sentences of a user's texts are cut, so that every depth has a border near it."""
@@ -85,9 +85,39 @@ def hide(hidden: Sequence[Hidden], haystack: HaystackUnits, *, length_tokens: in
     return fit(build, length_tokens=length_tokens, meter=meter, task=task)
 
 
-def depth_of(fitted: Fitted, index: int = 0) -> float:
-    """Where a hidden sentence begins, from 0 to 1."""
-    return fitted.draft.starts[index] / len(fitted.draft.text)
+def gold_of(fitted: Fitted, hidden: Sequence[Hidden], *, gold: Iterable[int]) -> tuple[GoldSpan, ...]:
+    """Where hidden sentences stand, in the order of the text.
+
+    Args:
+        fitted: the document.
+        hidden: what was hidden in it.
+        gold: which of them, as indices.
+    """
+    starts = fitted.draft.starts
+    return tuple(sorted((starts[index], starts[index] + len(hidden[index].sentence)) for index in gold))
+
+
+def hidden_sample(
+    fitted: Fitted, hidden: Sequence[Hidden], *, question: str, references: Sequence[str], gold: Iterable[int]
+) -> SuiteSample:
+    """The sample of a document with hidden sentences; its depth is known where one of them bears the answer alone.
+
+    Args:
+        fitted: the document.
+        hidden: what was hidden in it.
+        question: the question.
+        references: right answers.
+        gold: which of the hidden sentences bear the answer, as indices.
+    """
+    spans = gold_of(fitted, hidden, gold=gold)
+    return SuiteSample(
+        document=fitted.draft.text,
+        question=question,
+        references=tuple(references),
+        num_tokens=fitted.num_tokens,
+        depth=spans[0][0] / len(fitted.draft.text) if len(spans) == 1 else None,
+        gold=spans,
+    )
 
 
 def _running(rng: random.Random, texts: EssayTexts) -> Iterator[str]:

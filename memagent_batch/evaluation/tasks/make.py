@@ -15,6 +15,7 @@ from memagent_batch.evaluation.suites.schemas import (
     SUITE_QUESTIONS,
     SuiteQuestion,
 )
+from memagent_batch.evaluation.suites.typed import span_rows
 from memagent_batch.evaluation.suites.writer import (
     ASKED_ENTRY,
     claim_suite,
@@ -26,9 +27,10 @@ from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, Sui
 from memagent_batch.evaluation.tasks.tasks import TASKS, SuiteTask
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import RowGroupWriter, open_row_groups
+from memagent_batch.inputs.questions import type_fields
 from memagent_batch.runs.manifest import package_versions
 
-GENERATOR = 2
+GENERATOR = 3
 """Rises with every change after which the same arguments make other documents. A suite of 1 does not say so."""
 
 PROGRESS_SECONDS = 15.0
@@ -52,6 +54,8 @@ class SuitePlan:
     """Documents of each task and length."""
     seed: int
     """Seeds every choice."""
+    typed: bool = False
+    """Whether questions ask for a type, where the answers of their task have one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +126,7 @@ def asked_of(plan: SuitePlan, inputs: dict[str, InputRecord]) -> dict[str, objec
         "num_documents": list(plan.num_documents),
         "samples": plan.samples,
         "seed": plan.seed,
+        "typed": plan.typed,
         **{f"{name}_sha256": value["sha256"] for name, value in inputs.items()},
     }
 
@@ -169,7 +174,7 @@ def _write_cell(
             sample = task.make(request, materials)
             document_id = f"{cell.name}-{request.number:03d}"
             documents.write([{"document_id": document_id, "text": sample.document}])
-            rows.append(_question_row(sample, document_id=document_id, task=cell.task))
+            rows.append(_question_row(sample, document_id=document_id, task=cell.task, typed=plan.typed))
             num_tokens.append(sample.num_tokens)
             if time.monotonic() - reported > PROGRESS_SECONDS:
                 reported = time.monotonic()
@@ -185,7 +190,7 @@ def _write_cell(
     )
 
 
-def _question_row(sample: SuiteSample, *, document_id: str, task: str) -> SuiteQuestion:
+def _question_row(sample: SuiteSample, *, document_id: str, task: str, typed: bool) -> SuiteQuestion:
     """The sample's question; its length is known when all samples of its cell are made."""
     return SuiteQuestion(
         question_id=document_id,
@@ -196,6 +201,10 @@ def _question_row(sample: SuiteSample, *, document_id: str, task: str) -> SuiteQ
         length_tokens=None,
         depth=sample.depth,
         metric=TASKS[task].metric.value,
+        **type_fields(TASKS[task].value_type if typed else None),
+        is_absent=sample.gold == (),
+        spread=sample.spread,
+        gold_spans=span_rows(sample.gold),
     )
 
 

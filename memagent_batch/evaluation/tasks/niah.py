@@ -20,12 +20,27 @@ from memagent_batch.evaluation.needles.facts import (
     make_word,
     words_of,
 )
-from memagent_batch.evaluation.needles.words import ADJECTIVES, NOUNS
-from memagent_batch.evaluation.tasks.haystacks import HaystackUnits, Hidden, depth_of, hide, lines, noise, running_text
+from memagent_batch.evaluation.needles.words import ADJECTIVES, NOUNS, NUMBER_ATTRIBUTES
+from memagent_batch.evaluation.tasks.haystacks import (
+    HaystackUnits,
+    Hidden,
+    hidden_sample,
+    hide,
+    lines,
+    noise,
+    running_text,
+)
 from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
+from memagent_batch.evaluation.tasks.wordings import ASKED, STATED
 
 NUM_RIVALS = 3
-"""Near keys beside the asked one in `niah_near`: four keys in all, as in niah_multikey_1."""
+"""Keys beside the asked one in `niah_near` and `niah_bands`: four keys in all, as in niah_multikey_1."""
+
+NUM_BANDS = 10
+"""Parts of a document that the asked needle of `niah_bands` stands in, one after another from sample to sample."""
+
+_BAND_EDGE = 0.1
+"""Part of a band at both of its ends that no needle is aimed at: it may be moved by half a sentence."""
 
 NUM_KEY_ADJECTIVES, NUM_KEY_NOUNS = 912, 6782
 """Words that keys among other needles are made of: as many as RULER has. The lists give 42 and 40 of them, the others
@@ -74,6 +89,11 @@ class NeedleForm:
     num_asked: int = 1
     """Keys that the question asks for."""
 
+    @property
+    def has_one_number(self) -> bool:
+        """Whether the right answer is one number."""
+        return self.value is Wordform.NUMBER and self.num_values == self.num_asked == 1
+
 
 FORMS = {
     "niah_single_1": NeedleForm(haystack=HaystackKind.NOISE),
@@ -101,48 +121,79 @@ def make_niah(request: SampleRequest, materials: Materials, *, task: str, form: 
     num_references = form.num_asked * form.num_values
     alone = num_references == 1
     depths = [request.depth if alone and not index else rng.random() for index in range(len(sentences))]
+    hidden = [Hidden(sentence=sentence, depth=depth) for sentence, depth in zip(sentences, depths, strict=True)]
     fitted = hide(
-        [Hidden(sentence=sentence, depth=depth) for sentence, depth in zip(sentences, depths, strict=True)],
+        hidden,
         _haystack(request, materials, form=form, keys=keys),
         length_tokens=request.length,
         meter=materials.meter,
         task=task,
     )
-    return SuiteSample(
-        document=fitted.draft.text,
-        question=ask(names[: form.num_asked], form.value, alone=alone),
-        references=tuple(values[:num_references]),
-        num_tokens=fitted.num_tokens,
-        depth=depth_of(fitted) if alone else None,
+    question = ask(names[: form.num_asked], form.value, alone=alone)
+    return hidden_sample(
+        fitted, hidden, question=question, references=values[:num_references], gold=range(num_references)
     )
 
 
 def make_near(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
     """As niah_multikey_1, but every other key shares a word with the asked one, or is it, with another attribute."""
     rng = request.rng
-    needle = _magic_needle(rng)
-    rivals: dict[tuple[str, str], Needle] = {}
-    while len(rivals) < NUM_RIVALS:
-        rival = make_rival(rng, needle, split=Split.HELD_OUT)
-        if set(rival.key.split("-")) & set(needle.key.split("-")):
-            rivals.setdefault((rival.key, rival.attribute), rival)
+    needle, rivals = make_rivals(rng, num=NUM_RIVALS)
+    hidden = [
+        Hidden(sentence=needle.sentence, depth=request.depth),
+        *(Hidden(sentence=rival.sentence, depth=rng.random()) for rival in rivals),
+    ]
     fitted = hide(
-        [
-            Hidden(sentence=needle.sentence, depth=request.depth),
-            *(Hidden(sentence=rival.sentence, depth=rng.random()) for rival in rivals.values()),
-        ],
+        hidden,
         running_text(rng, materials.texts),
         length_tokens=request.length,
         meter=materials.meter,
         task=task,
     )
-    return SuiteSample(
-        document=fitted.draft.text,
-        question=ask([needle.key], Wordform.NUMBER, alone=True),
-        references=(needle.answer,),
-        num_tokens=fitted.num_tokens,
-        depth=depth_of(fitted),
+    question = ask([needle.key], Wordform.NUMBER, alone=True)
+    return hidden_sample(fitted, hidden, question=question, references=[needle.answer], gold=[0])
+
+
+def make_banded(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
+    """One needle in each of several tenths of the document; the asked one's tenth is the next for each sample."""
+    rng = request.rng
+    asked = request.number % NUM_BANDS
+    bands = [asked, *rng.sample([band for band in range(NUM_BANDS) if band != asked], NUM_RIVALS)]
+    attribute = rng.choice(NUMBER_ATTRIBUTES)
+    keys = different_keys(rng, len(bands))
+    values = [make_value(rng, Wordform.NUMBER) for _ in bands]
+    hidden = [
+        Hidden(sentence=STATED.format(attribute=attribute, key=key, value=value), depth=_depth_in(band, rng))
+        for band, key, value in zip(bands, keys, values, strict=True)
+    ]
+    fitted = hide(
+        hidden,
+        running_text(rng, materials.texts),
+        length_tokens=request.length,
+        meter=materials.meter,
+        task=task,
     )
+    question = ASKED.format(attribute=attribute, key=keys[0])
+    return hidden_sample(fitted, hidden, question=question, references=values[:1], gold=[0])
+
+
+def make_rivals(rng: random.Random, *, num: int) -> tuple[Needle, list[Needle]]:
+    """A needle, and others whose key shares a word with its key, or is it, with another attribute."""
+    needle = _magic_needle(rng)
+    rivals: dict[tuple[str, str], Needle] = {}
+    while len(rivals) < num:
+        rival = make_rival(rng, needle, split=Split.HELD_OUT)
+        if set(rival.key.split("-")) & set(needle.key.split("-")):
+            rivals.setdefault((rival.key, rival.attribute), rival)
+    return needle, list(rivals.values())
+
+
+def different_keys(rng: random.Random, num: int) -> list[str]:
+    """Keys of held-out words, each another one."""
+    keys: dict[str, None] = {}
+    while len(keys) < num:
+        keys[make_held_out_key(rng)] = None
+    return list(keys)
 
 
 def make_held_out_key(rng: random.Random) -> str:
@@ -214,6 +265,10 @@ def _haystack(request: SampleRequest, materials: Materials, *, form: NeedleForm,
             return running_text(request.rng, materials.texts)
         case HaystackKind.NEEDLES:
             return lines(tell(key, make_value(request.rng, form.value), form.value) for key in keys)
+
+
+def _depth_in(band: int, rng: random.Random) -> float:
+    return (band + _BAND_EDGE + (1 - 2 * _BAND_EDGE) * rng.random()) / NUM_BANDS
 
 
 def _magic_needle(rng: random.Random) -> Needle:

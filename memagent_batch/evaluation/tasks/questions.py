@@ -7,7 +7,7 @@ from itertools import islice
 
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.tasks.corpora import Corpus, CorpusQuestion
-from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, TOLERANCE, Draft, Meter, Stock, fit
+from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, TOLERANCE, Draft, Fitted, Meter, Stock, fit
 from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
 
 _HEADER = "Document {number}:\n"
@@ -26,9 +26,7 @@ def make_qa(request: SampleRequest, materials: Materials, *, task: str, corpus: 
     others = Stock(_others(request.rng, asked, corpus), count=partial(_tokens, meter))
     build = partial(_paragraphs, gold, others, meter=meter, task=task, corpus=corpus, shuffle_seed=request.rng.random())
     fitted = fit(build, length_tokens=request.length, meter=meter, task=task)
-    return SuiteSample(
-        document=fitted.draft.text, question=asked.question, references=asked.answers, num_tokens=fitted.num_tokens
-    )
+    return _sample(asked, fitted)
 
 
 def make_hqa(request: SampleRequest, materials: Materials, *, task: str, corpus: Corpus) -> SuiteSample:
@@ -41,12 +39,23 @@ def make_hqa(request: SampleRequest, materials: Materials, *, task: str, corpus:
             f"paragraphs, of which {len(gold)} answer; ask for a number between them"
         )
     others = islice(_others(request.rng, asked, corpus), request.length - len(gold))
-    document = _document([*gold, *others], shuffle_seed=request.rng.random())
+    draft = _document([*gold, *others], shuffle_seed=request.rng.random())
+    return _sample(asked, Fitted(draft=draft, num_tokens=materials.meter.count(draft.text)))
+
+
+def _sample(asked: CorpusQuestion, fitted: Fitted) -> SuiteSample:
+    """The sample of a document whose first paragraphs, before they were shuffled, answer the question."""
+    gold = [
+        (start + first, start + end)
+        for start, spans in zip(fitted.draft.starts, asked.gold_spans, strict=False)
+        for first, end in spans
+    ]
     return SuiteSample(
-        document=document,
+        document=fitted.draft.text,
         question=asked.question,
         references=asked.answers,
-        num_tokens=materials.meter.count(document),
+        num_tokens=fitted.num_tokens,
+        gold=tuple(sorted(gold)),
     )
 
 
@@ -97,9 +106,17 @@ def _paragraphs(
     if excess > 0:
         *taken_others, last = taken_others
         taken_others.append(meter.cut(last, max(meter.count(last) - excess, 1)).rstrip())
-    return Draft(text=_document([*gold, *taken_others], shuffle_seed=shuffle_seed))
+    return _document([*gold, *taken_others], shuffle_seed=shuffle_seed)
 
 
-def _document(paragraphs: list[str], *, shuffle_seed: float) -> str:
-    shuffled = random.Random(shuffle_seed).sample(paragraphs, len(paragraphs))
-    return _GAP.join(_HEADER.format(number=number) + text for number, text in enumerate(shuffled, start=1))
+def _document(paragraphs: list[str], *, shuffle_seed: float) -> Draft:
+    """The paragraphs, numbered, in random order; its `starts` are in the order in which they were given."""
+    order = random.Random(shuffle_seed).sample(range(len(paragraphs)), len(paragraphs))
+    starts, length = [0] * len(paragraphs), 0
+    parts: list[str] = []
+    for number, index in enumerate(order, start=1):
+        header = (_GAP if parts else "") + _HEADER.format(number=number)
+        starts[index] = length + len(header)
+        parts.append(header + paragraphs[index])
+        length += len(parts[-1])
+    return Draft(text="".join(parts), starts=tuple(starts))

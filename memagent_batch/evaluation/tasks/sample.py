@@ -9,6 +9,9 @@ from memagent_batch.evaluation.tasks.lengths import Meter
 EssayTexts = tuple[tuple[str, ...], ...]
 """Running texts, each as its sentences."""
 
+GoldSpan = tuple[int, int]
+"""First code point of a place in a document, and the one after its last."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Materials:
@@ -54,3 +57,15 @@ class SuiteSample:
     """Length of the document, measured, tokens."""
     depth: float | None = None
     """Where the only needle that matters begins, from 0 to 1; None where several matter, or none."""
+    gold: tuple[GoldSpan, ...] | None = None
+    """Sentences that bear the answer together, in the order of the text; none where the document does not state it,
+    None where they are not known or the whole document bears it."""
+
+    @property
+    def spread(self) -> float | None:
+        """Distance between the first and the last sentence that bears the answer, as a part of the document; None
+        where there are not two of them.
+        """
+        if self.gold is None or len(self.gold) < 2:
+            return None
+        return (self.gold[-1][0] - self.gold[0][0]) / len(self.document)

@@ -5,14 +5,24 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
+from memagent_batch.domain.closing.answer_types import Label, Number, ValueType
 from memagent_batch.domain.scores import Metric
 from memagent_batch.errors import SettingsError
-from memagent_batch.evaluation.tasks.claims import make_absent, make_aggregate, make_conflict
+from memagent_batch.evaluation.tasks.changed import make_count, make_latest
+from memagent_batch.evaluation.tasks.claims import (
+    make_absent_near,
+    make_aggregate,
+    make_conflict,
+    make_stated,
+    make_status,
+)
 from memagent_batch.evaluation.tasks.corpora import Corpus
-from memagent_batch.evaluation.tasks.niah import FORMS, make_near, make_niah
+from memagent_batch.evaluation.tasks.linked import Order, make_linked, make_pair
+from memagent_batch.evaluation.tasks.niah import FORMS, make_banded, make_near, make_niah
 from memagent_batch.evaluation.tasks.questions import make_hqa, make_qa
 from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
 from memagent_batch.evaluation.tasks.tracking import make_chain
+from memagent_batch.evaluation.tasks.wordings import STATUSES
 from memagent_batch.evaluation.tasks.words import make_common, make_frequent
 
 Make = Callable[[SampleRequest, Materials], SuiteSample]
@@ -38,6 +48,8 @@ class SuiteTask:
     """The task's own metric."""
     source: Source | None = None
     """File that it needs, if any."""
+    value_type: ValueType | None = None
+    """Type of its answers, which the questions of a typed suite ask for; None where they have none."""
     by_documents: bool = False
     """Whether its length is a number of paragraphs, and not of tokens."""
 
@@ -62,18 +74,36 @@ def _make_hqa(request: SampleRequest, materials: Materials, *, task: str) -> Sui
     return make_hqa(request, materials, task=task, corpus=corpus_of(materials, Source.HOTPOTQA))
 
 
+_one_number = partial(SuiteTask, metric=Metric.EM, value_type=Number())
+
 TASKS: dict[str, SuiteTask] = {
     **{
-        name: SuiteTask(make=partial(make_niah, task=name, form=form), metric=Metric.ALL)
+        name: SuiteTask(
+            make=partial(make_niah, task=name, form=form),
+            metric=Metric.ALL,
+            value_type=Number() if form.has_one_number else None,
+        )
         for name, form in FORMS.items()
     },
-    "niah_near": SuiteTask(make=partial(make_near, task="niah_near"), metric=Metric.ALL),
+    "niah_near": SuiteTask(make=partial(make_near, task="niah_near"), metric=Metric.ALL, value_type=Number()),
+    "niah_bands": SuiteTask(make=partial(make_banded, task="niah_bands"), metric=Metric.ALL, value_type=Number()),
     "vt": SuiteTask(make=partial(make_chain, task="vt"), metric=Metric.ALL),
+    **{
+        f"vt_{order}": SuiteTask(make=partial(make_chain, task=f"vt_{order}", order=order), metric=Metric.ALL)
+        for order in (Order.REVERSED, Order.ANY)
+    },
+    **{f"chain_{order}": _one_number(make=partial(make_linked, task=f"chain_{order}", order=order)) for order in Order},
+    "pair": _one_number(make=partial(make_pair, task="pair")),
+    "latest": _one_number(make=partial(make_latest, task="latest")),
+    "count_corrected": _one_number(make=partial(make_count, task="count_corrected")),
     "cwe": SuiteTask(make=partial(make_common, task="cwe"), metric=Metric.ALL),
     "fwe": SuiteTask(make=partial(make_frequent, task="fwe"), metric=Metric.ALL),
-    "conflict": SuiteTask(make=partial(make_conflict, task="conflict"), metric=Metric.EM),
-    "aggregate": SuiteTask(make=partial(make_aggregate, task="aggregate"), metric=Metric.EM),
-    "absent": SuiteTask(make=partial(make_absent, task="absent"), metric=Metric.EM),
+    "conflict": _one_number(make=partial(make_conflict, task="conflict")),
+    "aggregate": _one_number(make=partial(make_aggregate, task="aggregate")),
+    "status": SuiteTask(make=partial(make_status, task="status"), metric=Metric.EM, value_type=Label(*STATUSES)),
+    "stated": _one_number(make=partial(make_stated, task="stated", is_stated=True)),
+    "absent": _one_number(make=partial(make_stated, task="absent", is_stated=False)),
+    "absent_near": _one_number(make=partial(make_absent_near, task="absent_near")),
     "qa_squad": SuiteTask(
         make=partial(_make_qa, task="qa_squad", source=Source.SQUAD), metric=Metric.ANY, source=Source.SQUAD
     ),

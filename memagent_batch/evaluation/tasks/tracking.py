@@ -1,9 +1,10 @@
-"""Variable tracking as RULER defines it: a chain of assignments, hidden in noise in its order."""
+"""Variable tracking as RULER defines it: a chain of assignments, hidden in noise, in its order or in another one."""
 
 import random
 import string
 
-from memagent_batch.evaluation.tasks.haystacks import Hidden, hide, noise
+from memagent_batch.evaluation.tasks.haystacks import Hidden, hidden_sample, hide, noise
+from memagent_batch.evaluation.tasks.linked import Order, ordered
 from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
 
 NUM_HOPS = 4
@@ -17,28 +18,25 @@ _ASKED = (
 )
 
 
-def make_chain(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
-    """One chain; every assignment stands after the one that it follows from."""
+def make_chain(request: SampleRequest, materials: Materials, *, task: str, order: Order = Order.FORWARD) -> SuiteSample:
+    """One chain; as RULER has it, every assignment stands after the one that it follows from."""
     rng = request.rng
     names = _variable_names(rng, NUM_HOPS + 1)
     value = str(rng.randrange(*_FIVE_DIGITS))
     sentences = [
         f"VAR {name} = {origin}" for name, origin in zip(names, [value, *(f"VAR {n}" for n in names)], strict=False)
     ]
-    depths = sorted(rng.random() for _ in sentences)
+    depths = ordered(sorted(rng.random() for _ in sentences), order=order, rng=rng)
+    hidden = [Hidden(sentence=sentence, depth=depth) for sentence, depth in zip(sentences, depths, strict=True)]
     fitted = hide(
-        [Hidden(sentence=sentence, depth=depth) for sentence, depth in zip(sentences, depths, strict=True)],
+        hidden,
         noise(),
         length_tokens=request.length,
         meter=materials.meter,
         task=task,
     )
-    return SuiteSample(
-        document=fitted.draft.text,
-        question=_ASKED.format(value=value),
-        references=tuple(names),
-        num_tokens=fitted.num_tokens,
-    )
+    question = _ASKED.format(value=value)
+    return hidden_sample(fitted, hidden, question=question, references=names, gold=range(len(hidden)))
 
 
 def _variable_names(rng: random.Random, num: int) -> list[str]:

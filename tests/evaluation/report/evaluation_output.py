@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.domain.scores import Metric
+from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.evaluation.record import EVALUATION_FORMAT
 from memagent_batch.evaluation.suites.schemas import SCORES
 from memagent_batch.runs.schemas import ANSWERS, MEMORIES
@@ -38,6 +38,8 @@ class Made:
     outcomes: Sequence[str] = ("lost", "never", "misread", "failed", "unanswered")
     """What becomes of the others, in turn."""
     with_depth: bool = True
+    typed: bool = False
+    """Whether labels and evidence were asked for; every fourth question is not answered by its document."""
     metric: Metric = Metric.ALL
     score_on: Sequence[str] = ("answer",)
     chunk_tokens: int = 1024
@@ -160,12 +162,37 @@ class _Reading:
             "metric": self.made.metric,
             "score": right,
             "scored_on": "answer",
-            **{metric.value: right for metric in Metric},
+            **{metric.value: right for metric in TEXT_METRICS},
             "status": self.outcome if self.outcome in {"failed", "missing"} else "ok",
             "answered": self.answer is not None,
             "answer": self.answer,
             "references": [self.reference],
+            **self._closing(),
             **(nothing if self.outcome in {"failed", "missing"} else self.costs),
+        }
+
+    def _closing(self) -> Row:
+        """What was asked after the answer."""
+        if not self.made.typed:
+            return {"is_absent": False, "abstained": False}
+        is_right, is_absent = self.outcome == "right", self.number % 4 == 3
+        label = "open" if is_right else "closed"
+        hit = None if is_absent else is_right
+        return {
+            "answer_type": "label",
+            "spread": 0.1 + 0.8 * self.number / self.made.per_cell,
+            "value": None if is_absent and is_right else f'"{label}"',
+            "value_status": "not_stated" if is_absent and is_right else "ok",
+            "value_right": is_right,
+            "reference_value": None if is_absent else '"open"',
+            "confidence": 0.9,
+            "is_absent": is_absent,
+            "abstained": is_absent and is_right,
+            "num_evidence": 0 if is_absent else 1,
+            "evidence_precision": None if hit is None else float(hit),
+            "evidence_recall": None if hit is None else float(hit),
+            "evidence_f1": None if hit is None else float(hit),
+            "evidence_hit": hit,
         }
 
     def answer_row(self) -> Row:

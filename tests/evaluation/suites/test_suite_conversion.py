@@ -46,6 +46,8 @@ def test_convert_suite_ruler_records_become_documents_and_questions(tmp_path: Pa
         "length_tokens": 4096,
         "depth": None,
         "metric": "all",
+        **dict.fromkeys(["answer_type", "labels", "schema", "unit", "not_stated", "spread", "gold_spans"]),
+        "is_absent": False,
         "split": "template",
     }
     assert [row["length_tokens"] for row in rows] == [4096, 4096]
@@ -172,3 +174,78 @@ def test_convert_suite_in_a_bucket_is_written_there(s3_bucket: Location) -> None
     convert_suite(s3_bucket / "in", target=s3_bucket / "out/suite", foreign_format=ForeignFormat.MEMAGENT)
     [row] = read_suite_questions(s3_bucket / "out/suite").to_pylist()
     assert row["document_id"] == "eval_50.json:0"
+
+
+def squad_file(**qa: Any) -> dict[str, Any]:
+    """A file of one article with one paragraph and two questions, one of which has no answer."""
+    context = "Ada met 🦊 Bo in Paris.\nThey left for Rome."
+    asked = {"id": "1", "question": "Where?", "answers": [{"text": "Paris", "answer_start": 16}]} | qa
+    absent = {"id": "2", "question": "When?", "answers": [], "is_impossible": True}
+    paragraphs = [{"context": context, "qas": [asked | {"is_impossible": False}, absent]}]
+    return {"version": "v2.0", "data": [{"title": "t", "paragraphs": paragraphs}]}
+
+
+def nli_file(**annotation: Any) -> dict[str, Any]:
+    """A file of one contract with two hypotheses, one of which it does not mention."""
+    annotations = {
+        "nda-1": {"choice": "Contradiction", "spans": [1]} | annotation,
+        "nda-2": {"choice": "NotMentioned", "spans": []},
+    }
+    text = "Confidential. Copies are allowed."
+    document = {"id": 7, "text": text, "spans": [[0, 13], [14, 33]], "annotation_sets": [{"annotations": annotations}]}
+    labels = {name: {"hypothesis": f"Hypothesis {name}."} for name in annotations}
+    return {"documents": [document, document], "labels": labels}
+
+
+def write_json(path: Path, value: object, **form: Any) -> Location:
+    path.write_text(json.dumps(value, **form))
+    return Location(uri=str(path))
+
+
+@pytest.mark.parametrize("form", [{}, {"indent": 2}])
+def test_convert_suite_squad_has_a_document_for_each_paragraph_and_its_places(
+    tmp_path: Path, form: dict[str, Any]
+) -> None:
+    rows = converted(write_json(tmp_path / "CUAD_v1.json", squad_file(), **form), tmp_path / "suite")
+
+    documents = pq.read_table(tmp_path / "suite" / "documents").to_pylist()
+    assert [row["document_id"] for row in documents] == ["CUAD_v1.json:0"]
+    stated, absent = rows
+    assert [row["question_id"] for row in rows] == ["CUAD_v1.json:0:0", "CUAD_v1.json:0:1"]
+    assert {(row["document_id"], row["task"], row["answer_type"]) for row in rows} == {
+        ("CUAD_v1.json:0", "CUAD_v1", "text")
+    }
+    [span] = stated["gold_spans"]
+    assert documents[0]["text"][span["char_start"] : span["char_end"]] == "Paris"
+    assert (stated["is_absent"], stated["references"], stated["not_stated"]) == (False, ["Paris"], True)
+    assert (absent["is_absent"], absent["references"], absent["gold_spans"]) == (True, ["not stated"], [])
+    assert read_suite_questions(Location(uri=str(tmp_path / "suite"))).num_rows == 2
+
+
+def test_convert_suite_contract_nli_asks_hypotheses_as_labels(tmp_path: Path) -> None:
+    rows = converted(write_json(tmp_path / "test.json", nli_file()), tmp_path / "suite")
+
+    assert len(rows) == 4
+    contradicted, absent, *_ = rows
+    assert contradicted["question"].endswith(" Hypothesis nda-1.")
+    assert (contradicted["answer_type"], contradicted["labels"]) == ("label", ["Entailment", "Contradiction"])
+    assert (contradicted["references"], contradicted["metric"]) == (["Contradiction"], "value")
+    assert contradicted["gold_spans"] == [{"char_start": 14, "char_end": 33}]
+    assert (absent["is_absent"], absent["references"], absent["gold_spans"]) == (True, ["not stated"], [])
+    assert read_suite_questions(Location(uri=str(tmp_path / "suite"))).num_rows == 4
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (squad_file(answers=[{"text": "Paris", "answer_start": 3}]), "document 1: the answer 'Paris' does not stand"),
+        (squad_file(question=None), "document 1: expected a text, found None"),
+        ({"version": "v2.0", "data": [{}]}, "no list 'paragraphs'"),
+        (nli_file(choice="Perhaps"), "document 1: nda-1 has the choice 'Perhaps'"),
+        (nli_file(spans=[9]), "document 1: list index out of range"),
+        ({"documents": []}, "no object 'labels' of hypotheses"),
+    ],
+)
+def test_convert_suite_malformed_annotations_are_refused_by_place(tmp_path: Path, value: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        converted(write_json(tmp_path / "a.json", value), tmp_path / "suite")

@@ -18,7 +18,10 @@ QUESTION = {
     "references": ["fox"],
     "task": "t",
     "metric": "em",
+    "is_absent": False,
 }
+UNTYPED = dict.fromkeys(["answer_type", "labels", "schema", "unit", "not_stated", "spread", "gold_spans"])
+LABELLED = QUESTION | {"answer_type": "label", "labels": ["fox", "dog"], "metric": "value"}
 
 
 def write_suite(folder: Path, *questions: dict[str, Any], description: Any = None) -> Location:
@@ -31,7 +34,7 @@ def test_read_suite_questions_whole_suite_is_read(tmp_path: Path) -> None:
     suite = write_suite(tmp_path, QUESTION)
     assert is_suite(suite)
     [row] = read_suite_questions(suite).to_pylist()
-    assert row == QUESTION | {"length_tokens": None, "depth": None}
+    assert row == QUESTION | UNTYPED | {"length_tokens": None, "depth": None}
 
 
 @pytest.mark.parametrize(
@@ -42,6 +45,10 @@ def test_read_suite_questions_whole_suite_is_read(tmp_path: Path) -> None:
         ([QUESTION | {"references": [" ", ""]}], "has no reference"),
         ([QUESTION | {"metric": "bleu"}], "metric 'bleu'; known are all, any"),
         ([QUESTION, QUESTION], "'q' of document_id 'd' is there twice"),
+        ([QUESTION | {"metric": "value"}], "metric value and asks for no type; give it an answer_type"),
+        ([QUESTION | {"answer_type": "colour"}], "answer_type: 'colour' is none of"),
+        ([LABELLED | {"references": ["cat"]}], "its reference is no label: 'cat' is none of the labels fox, dog"),
+        ([LABELLED | {"references": ["not stated"], "not_stated": False}], "'not stated' is none of the labels"),
     ],
 )
 def test_read_suite_questions_that_cannot_be_scored_are_refused(

@@ -30,14 +30,23 @@ def hotpot_record(number: int) -> dict[str, Any]:
     }
 
 
+def _lead(each: int, number: int) -> str:
+    return f"Paragraph {each} of article {number} says "
+
+
 def squad_article(number: int) -> dict[str, Any]:
     paragraphs = [
         {
-            "context": f"Paragraph {each} of article {number} says {number * 10 + each}. " + "More is said. " * 9,
+            "context": f"{_lead(each, number)}{number * 10 + each}. " + "More is said. " * 9,
             "qas": [
                 {
                     "question": f"What says {each} of {number}?",
-                    "answers": [{"text": str(number * 10 + each)}],
+                    "answers": [
+                        {
+                            "text": str(number * 10 + each),
+                            "answer_start": len(_lead(each, number)),
+                        }
+                    ],
                     "is_impossible": each == 4,
                 }
             ],
@@ -86,6 +95,41 @@ def test_qa_document_holds_what_answers_among_numbered_others(task: str, length:
         assert len({text for _, text in blocks}) == len(blocks)
         assert any(reference in sample.document for reference in sample.references)
         assert abs(sample.num_tokens - length) <= TOLERANCE * length
+
+
+def test_qa_gold_is_where_the_file_says_that_the_answer_stands(materials: Materials) -> None:
+    for task, length in (("qa_squad", 1500), ("ruler_hqa", 30), ("qa_hotpot", 3000)):
+        for sample in make_cell(materials, task=task, length=length):
+            told = [sample.document[start:end] for start, end in sample.gold or ()]
+            if task == "qa_squad":
+                assert told == list(sample.references)
+                continue
+            number = re.search(r"\d+", sample.question)[0]  # type: ignore[index]
+            facts = sorted(text for text in told if text.startswith("Fact"))
+            assert facts == [f"Fact 3 of {number}."]
+            assert len(told) == 3
+            assert all(text == ("It is told here. " * 4).strip() for text in told if text not in facts)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"answer_start": 3}, "does not stand at its answer_start 3"), ({"text": ""}, "expected a text")],
+)
+def test_squad_answer_that_is_not_where_it_is_said_is_refused(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    article = squad_article(0)
+    article["paragraphs"][0]["qas"][0]["answers"][0] |= change
+    with pytest.raises(InputError, match=message):
+        read_squad(write(tmp_path / "squad.json", {"data": [article]}))
+
+
+def test_hotpotqa_fact_that_its_paragraph_does_not_have_is_the_whole_paragraph(tmp_path: Path) -> None:
+    record = hotpot_record(0) | {"supporting_facts": [["T0-3", 7]]}
+    corpus = read_hotpotqa(write(tmp_path / "hotpot.json", [record]))
+    ((spans,),) = (question.gold_spans for question in corpus.questions)
+    (paragraph,) = (corpus.paragraphs[number] for number in corpus.questions[0].gold)
+    assert [paragraph[start:end] for start, end in spans] == [paragraph.partition("\n")[2]]
 
 
 def test_qa_document_with_room_holds_the_paragraphs_that_the_file_gives_first(materials: Materials) -> None:

@@ -8,18 +8,22 @@ from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.needles.facts import Split, words_of
 from memagent_batch.evaluation.needles.words import ADJECTIVES, NOISE, NOUNS
-from memagent_batch.evaluation.tasks.claims import MOST_ENTRIES, NOT_STATED
+from memagent_batch.evaluation.tasks.claims import MOST_ENTRIES
 from memagent_batch.evaluation.tasks.essays import own_texts
 from memagent_batch.evaluation.tasks.haystacks import LONGEST_SENTENCE_CHARS, sentences_of
 from memagent_batch.evaluation.tasks.lengths import TOLERANCE, Meter
+from memagent_batch.evaluation.tasks.linked import DISTANCES
 from memagent_batch.evaluation.tasks.make import SuitePlan, cells_of, sample_requests
 from memagent_batch.evaluation.tasks.niah import FORMS, make_crowded_key
 from memagent_batch.evaluation.tasks.sample import Materials, SuiteSample
 from memagent_batch.evaluation.tasks.tasks import TASKS
+from memagent_batch.evaluation.tasks.wordings import NOT_STATED
 from memagent_batch.evaluation.tasks.words import ALPHA, NUM_COMMON, ZETA
 
 NEEDLE = re.compile(r"One of the special magic (\w+)s for (\S+) is: (\S+)\.")
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+COMPUTED = {"absent", "absent_near", "aggregate", "count_corrected"}
+"""Tasks with an answer that stands nowhere in the document."""
 FREE_TASKS = tuple(name for name, task in TASKS.items() if task.source is None)
 
 
@@ -47,7 +51,7 @@ def test_samples_of_every_task_differ_hold_their_references_and_have_their_lengt
     for sample in (first, second):
         assert sample.num_tokens == materials.meter.count(sample.document)
         assert abs(sample.num_tokens - length) <= TOLERANCE * length
-        assert task in {"absent", "aggregate"} or all(found in sample.document for found in sample.references)
+        assert task in COMPUTED or all(found in sample.document for found in sample.references)
 
 
 @pytest.mark.parametrize("task", FREE_TASKS)
@@ -103,16 +107,25 @@ def test_needle_keys_are_words_that_the_tiny_policy_never_saw(materials: Materia
         assert all(last in words_of(NOUNS, split=Split.HELD_OUT) for _, last in keys)
 
 
+def _key_form(key: str, listed: set[str]) -> tuple[bool, bool, int]:
+    """What a key looks like: real or made-up words, and its length in steps of four letters."""
+    first, last = key.split("-")
+    return first in listed, last in listed, len(key) // 4
+
+
 def test_asked_key_among_needles_is_drawn_like_all_others(materials: Materials) -> None:
     listed = {*words_of(ADJECTIVES, split=Split.HELD_OUT), *words_of(NOUNS, split=Split.HELD_OUT)}
-    asked, others = Counter[bool](), Counter[bool]()
-    for sample in make_cell(materials, task="niah_multikey_2", length=1000, samples=60):
+    asked, others = Counter[tuple[bool, bool, int]](), Counter[tuple[bool, bool, int]]()
+    for sample in make_cell(materials, task="niah_multikey_2", length=1000, samples=300):
         for _, key, value in NEEDLE.findall(sample.document):
-            (asked if value in sample.references else others).update(word in listed for word in key.split("-"))
-    assert asked.total() == 120
-    assert asked[True] / asked.total() < 0.1
-    assert others[True] / others.total() < 0.1
-    assert others[True] > 0
+            (asked if value in sample.references else others)[_key_form(key, listed)] += 1
+    assert asked.total() == 300
+    pooled = {form: (asked[form] + others[form]) / (asked.total() + others.total()) for form in asked | others}
+    frequent = [form for form, share in pooled.items() if share * asked.total() >= 5]
+    distance = sum((asked[form] - pooled[form] * 300) ** 2 / (pooled[form] * 300) for form in frequent)
+    assert len(frequent) > 3
+    assert distance < 3 * len(frequent)  # chi-squared; chance alone reaches it less than once in a hundred times
+    assert 0 < sum(num for form, num in asked.items() if any(form[:2])) < 0.1 * 300
 
 
 def test_keys_among_needles_come_from_as_many_words_as_rulers() -> None:
@@ -230,6 +243,133 @@ def test_aggregate_answer_is_the_number_of_entries_that_name_the_person(length: 
         assert sample.references == (str(sum(named == name for _, named in entries)),)
         assert len({number for number, _ in entries}) == len(entries) <= MOST_ENTRIES
     assert len({sample.references for sample in samples}) > 1
+
+
+@pytest.mark.parametrize("task", sorted(set(FREE_TASKS) - {"cwe", "fwe"}))
+def test_gold_spans_are_whole_sentences_that_bear_the_answer(task: str, materials: Materials) -> None:
+    for sample in make_cell(materials, task=task, length=1500):
+        assert sample.gold is not None
+        assert list(sample.gold) == sorted(sample.gold)
+        told = [sample.document[start:end] for start, end in sample.gold]
+        assert bool(told) is not task.startswith("absent")
+        assert all(text == text.strip() and (text[-1] == "." or text.startswith("VAR ")) for text in told)
+        if task not in COMPUTED:
+            assert all(any(reference in text for text in told) for reference in sample.references)
+
+
+@pytest.mark.parametrize("task", ["cwe", "fwe"])
+def test_gold_of_words_counted_in_the_whole_document_is_not_known(task: str, materials: Materials) -> None:
+    (sample,) = make_cell(materials, task=task, samples=1)
+    assert sample.gold is None
+
+
+def test_asked_needle_of_each_ten_samples_stands_once_in_each_tenth(materials: Materials) -> None:
+    samples = make_cell(materials, task="niah_bands", length=5000, samples=20)
+
+    depths = [sample.depth for sample in samples if sample.depth is not None]
+    assert [int(10 * depth) for depth in depths] == [*range(10), *range(10)]
+    for sample in samples:
+        places = [found.start() for found in re.finditer(r"The [a-z ]+ of \S+ is \d{7}\.", sample.document)]
+        assert len({10 * place // len(sample.document) for place in places}) == 4
+
+
+def _chain_from(key: str, document: str) -> tuple[list[int], str]:
+    """Follows a chain; places of its sentences from the asked key on, and its value."""
+    places = []
+    while True:
+        found = re.search(rf"The [a-z ]+ of {key} is (?:the same as that of (\w+-\w+)|(\d{{7}}))\.", document)
+        assert found is not None
+        places.append(found.start())
+        if found[2]:
+            return places, found[2]
+        key = found[1]
+
+
+@pytest.mark.parametrize("task", ["chain_forward", "chain_reversed", "chain_any"])
+def test_chain_leads_from_the_asked_key_to_its_value_over_all_parts_of_the_document(
+    task: str, materials: Materials
+) -> None:
+    orders = set()
+    for sample in make_cell(materials, task=task, length=3000, samples=12):
+        places, value = _chain_from(re.search(r"of (\S+)\?", sample.question)[1], sample.document)  # type: ignore[index]
+        assert sample.references == (value,)
+        assert sorted(places) == [start for start, _ in sample.gold or ()]
+        shares = [3 * place / len(sample.document) for place in sorted(places)]
+        assert all(part - 0.05 < share < part + 1.05 for part, share in enumerate(shares))
+        assert len(re.findall(r"is the same as that of", sample.document)) == 4
+        orders.add(tuple(sorted(range(3), key=lambda link: places[link])))
+    expected = {"chain_forward": {(0, 1, 2)}, "chain_reversed": {(2, 1, 0)}}.get(task)
+    assert orders == expected if expected else len(orders) > 2
+
+
+@pytest.mark.parametrize("task", ["vt_reversed", "vt_any"])
+def test_variable_tracking_in_another_order_is_the_same_chain(task: str, materials: Materials) -> None:
+    for sample in make_cell(materials, task=task):
+        told = re.findall(r"^VAR ([A-Z]{5}) = (?:VAR )?(\w+)$", sample.document, re.MULTILINE)
+        origins = dict(told)
+        chain = [next(name for name in origins if name not in origins.values())]
+        while origins[chain[-1]] in origins:
+            chain.append(origins[chain[-1]])
+        assert sorted(chain) == sorted(sample.references)
+        assert f"the value {origins[chain[-1]]} " in sample.question
+        assert task == "vt_any" or [name for name, _ in told] == chain
+
+
+def test_two_facts_stand_at_each_set_distance_in_turn(materials: Materials) -> None:
+    samples = make_cell(materials, task="pair", length=5000, samples=10)
+
+    for number, sample in enumerate(samples):
+        places, value = _chain_from(re.search(r"of (\S+)\?", sample.question)[1], sample.document)  # type: ignore[index]
+        assert sample.references == (value,)
+        assert len(places) == 2
+        assert sample.spread == (places[1] - places[0]) / len(sample.document)
+        assert abs(sample.spread - DISTANCES[number % len(DISTANCES)]) < 0.02
+
+
+def test_latest_answer_is_the_last_change_of_the_asked_key(materials: Materials) -> None:
+    for sample in make_cell(materials, task="latest", samples=10):
+        key = re.search(r"latest [a-z ]+ of (\S+)\?", sample.question)[1]  # type: ignore[index]
+        stated = re.findall(rf"of {key} is (\d{{7}})\.", sample.document)
+        changes = re.findall(rf"of {key} was changed to (\d{{7}})\.", sample.document)
+        assert (len(stated), len(changes)) == (1, 3)
+        assert sample.document.index(stated[0]) < sample.document.index(changes[0])
+        assert sample.references == (changes[-1],)
+        assert sample.document.count("was changed to") == 6
+
+
+@pytest.mark.parametrize(("length", "num_steps"), [(512, 3), (5000, 12)])
+def test_corrected_count_is_the_stated_one_after_all_steps(length: int, num_steps: int, materials: Materials) -> None:
+    for sample in make_cell(materials, task="count_corrected", length=length, samples=10):
+        key = re.search(r"latest count of (\S+)\?", sample.question)[1]  # type: ignore[index]
+        found = re.findall(rf"of {key} (is|goes up by|goes down by) (\d+)\.", sample.document)
+        assert found[0][0] == "is"
+        assert len(found) == num_steps + 1
+        signs = {"is": 1, "goes up by": 1, "goes down by": -1}
+        assert sample.references == (str(sum(signs[word] * int(number) for word, number in found)),)
+
+
+def test_status_is_a_label_of_the_asked_key(materials: Materials) -> None:
+    samples = make_cell(materials, task="status", samples=12)
+    for sample in samples:
+        key = re.search(r"status of (\S+)\?", sample.question)[1]  # type: ignore[index]
+        assert re.findall(rf"The status of {key} is (\w+)\.", sample.document) == list(sample.references)
+    assert len({sample.references for sample in samples}) > 2
+
+
+def test_stated_and_absent_differ_in_the_asked_key_alone(materials: Materials) -> None:
+    (stated,), (absent,) = (make_cell(materials, task=task, samples=1) for task in ("stated", "absent"))
+
+    forms = [re.sub(r"\w+-\w+", "KEY", sample.question) for sample in (stated, absent)]
+    assert forms[0] == forms[1]
+    assert len(NEEDLE.findall(stated.document)) == 1 + len(NEEDLE.findall(absent.document))
+
+
+def test_absent_near_document_has_keys_with_a_word_of_the_asked_one(materials: Materials) -> None:
+    for sample in make_cell(materials, task="absent_near", samples=10):
+        asked = re.search(r"number for (\S+) mentioned", sample.question)[1]  # type: ignore[index]
+        first, last = asked.split("-")
+        assert f"magic numbers for {asked} " not in sample.document
+        assert len(re.findall(rf"\b(?:{first}-\w+|\w+-{last})\b", sample.document)) == 3
 
 
 def test_absent_key_stands_nowhere_in_the_document(materials: Materials) -> None:
