@@ -14,9 +14,9 @@ from memagent_batch.masking import shown
 
 MANUAL = Manual(
     command="memagent convert",
-    about="Converts PDF, HTML, DOCX, e-mail, Markdown and text files to Parquet rows with locators: a page, a message,\n"
-    "a section. Each file is converted in a process of its own, with limits. A file that can't be converted is\n"
-    "a row that says why. The second run converts only new and changed files.",
+    about="Converts PDF, HTML, DOCX, e-mail, Markdown and text files to Parquet rows with locators: a page, a\n"
+    "message, a section. Each file is converted in a process of its own, with limits. A file that can't be\n"
+    "converted is a row that says why. The second run converts only new and changed files.",
     examples=(
         "memagent convert --documents contracts/ --output texts/",
         "memagent convert --documents s3://bucket/mail/ 's3://bucket/pdf/**/*.pdf' --output s3://bucket/texts/ "

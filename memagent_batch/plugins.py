@@ -1,4 +1,4 @@
-"""The door for policies, engines, rewards and converters: a kind to what it names. The only place that names concrete ones.
+"""The door for policies, engines, rewards and converters: a kind to what it names. Only here are concrete ones named.
 
 A kind is a built-in name, the name of an entry point of an installed package, or `package.module:Class`.
 """

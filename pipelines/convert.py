@@ -56,7 +56,7 @@ class ConvertJob:
     """Other converters than the built-in ones, by kind (`pdf`) or ending (`.rtf`)."""
     allow_code: bool = False
     """Whether a converter may be named as package.module:Class."""
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     """What the process of one file may cost."""
     file_bytes: int = FILE_BYTES
     """Size from which a file is skipped."""

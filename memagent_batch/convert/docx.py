@@ -1,5 +1,6 @@
 """DOCX by python-docx: paragraphs and tables in order, a part for each section, then notes and margins."""
 
+import importlib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,14 +20,13 @@ FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallbac
 BREAKS = {f"{W}tab": "\t", f"{W}br": "\n", f"{W}cr": "\n", f"{W}noBreakHyphen": "-"}
 BLOCKS = frozenset({f"{W}p", f"{W}tbl"})
 
-MARGINS = {
-    "header": "header",
-    "footer": "footer",
-    "footnotes": "footnotes",
-    "endnotes": "endnotes",
-    "comments": "comments",
-}
-"""Parts of the package that hold text beside the body, by the ends of their relations' types, with their locators."""
+MARGINS = frozenset({"header", "footer", "footnotes", "endnotes", "comments"})
+"""Parts of the package that hold text beside the body: the ends of their relations' types, and their locators."""
+
+
+def warm_up() -> None:
+    """Imports the library, for all processes of files."""
+    importlib.import_module("docx")
 
 
 class DocxConverter:
@@ -87,8 +87,8 @@ def _margins(document: Any) -> Iterator[tuple[str, Any]]:
 
     relations = sorted(document.part.rels.values(), key=lambda relation: str(relation.rId))
     for relation in relations:
-        locator = MARGINS.get(relation.reltype.rpartition("/")[2])
-        if locator is not None and not relation.is_external:
+        locator = relation.reltype.rpartition("/")[2]
+        if locator in MARGINS and not relation.is_external:
             target = relation.target_part
             yield locator, _plain(target.element if hasattr(target, "element") else parse_xml(target.blob))
 
@@ -138,8 +138,8 @@ def _collect(element: Any, inline: list[str], boxes: list[str]) -> None:
 
 def _table(table: Any) -> str:
     """A line for each row, with ` | ` between the cells."""
-    rows = (_outermost(table, f"{W}tr"), f"{W}tc")
-    return "\n".join(" | ".join(_cell(cell) for cell in _outermost(row, rows[1])) for row in rows[0])
+    rows = _outermost(table, f"{W}tr")
+    return "\n".join(" | ".join(_cell(cell) for cell in _outermost(row, f"{W}tc")) for row in rows)
 
 
 def _cell(cell: Any) -> str:

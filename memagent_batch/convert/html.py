@@ -10,6 +10,14 @@ FEW_SHARE = 0.25
 main text, such as a list or a form, would lose most of it."""
 
 
+WARM_UP = "<html><body><p>A short page, for which every method is tried.</p></body></html>"
+
+
+def warm_up() -> None:
+    """Loads the library with its lists of words, for all processes of files; they take a quarter of a second."""
+    html_text(WARM_UP)
+
+
 class HtmlConverter:
     """A page is one part. Nothing is fetched."""
 

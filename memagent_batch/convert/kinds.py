@@ -70,6 +70,9 @@ OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 """How files of Office before 2007 begin, and encrypted ones of today."""
 ENCRYPTED_OFFICE = "EncryptedPackage".encode("utf-16-le")
 
+OTHER_PACKAGES = {b"xl/workbook": "Excel", b"ppt/presentation": "PowerPoint", b"content.xml": "LibreOffice"}
+"""Products by a name in the directory of their files."""
+
 HTML_START = re.compile(rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype html|html|head|body)\b", re.I | re.S)
 HEADER = re.compile(rb"([A-Za-z][A-Za-z0-9-]*):[ \t]")
 HEADER_LINES = 8
@@ -143,11 +146,7 @@ def _zipped(tail: bytes, *, ending: str) -> str | NoConverter | None:
     """A ZIP file by the names in its directory."""
     if b"word/document" in tail:
         return FileKind.DOCX
-    for mark, product in (
-        (b"xl/workbook", "Excel"),
-        (b"ppt/presentation", "PowerPoint"),
-        (b"content.xml", "LibreOffice"),
-    ):
+    for mark, product in OTHER_PACKAGES.items():
         if mark in tail:
             return _skipped(f"{product} files have no converter; name one with --converter {ending}=NAME")
     if ENDINGS.get(ending) is FileKind.DOCX:

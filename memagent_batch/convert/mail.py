@@ -9,13 +9,18 @@ from email.message import EmailMessage
 from email.policy import default as policy
 from pathlib import Path
 
+from memagent_batch.convert import html
 from memagent_batch.convert.converter import Attachment, Part, package_version
-from memagent_batch.convert.html import html_text
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 """Headers that stand before the text of a message."""
 MBOX_START = re.compile(rb"From [^\r\n]*\d{4}[^\r\n]*\r?\n")
 """How a mailbox begins: sender and date of its first message."""
+
+
+def warm_up() -> None:
+    """Loads what messages in HTML need, for all processes of files."""
+    html.warm_up()
 
 
 @dataclass(slots=True)
@@ -70,7 +75,7 @@ def _walk(part: EmailMessage, content: _Content, *, with_text: bool = True) -> N
         content.files.append(part)
     elif with_text:
         text = _text(part)
-        content.texts.append(html_text(text)[0] if kind == "text/html" else text)
+        content.texts.append(html.html_text(text)[0] if kind == "text/html" else text)
 
 
 def _chosen(parts: list[EmailMessage]) -> list[EmailMessage]:

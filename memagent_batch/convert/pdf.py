@@ -1,5 +1,6 @@
 """PDF by pypdfium2: the text layer, page by page. A page that shows something without a text layer needs OCR."""
 
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,11 @@ DEPTH = 5
 """How deep forms inside forms of a page are looked into for images."""
 LOOKED_AT = 10_000
 """Objects of a page that are looked at for images."""
+
+
+def warm_up() -> None:
+    """Imports the library, for all processes of files."""
+    importlib.import_module("pypdfium2")
 
 
 class PdfConverter:

@@ -110,8 +110,8 @@ def require_distinct(files: Sequence[InputFile]) -> None:
         above = next((str(parent) for parent in PurePosixPath(file.name).parents if str(parent) in names), None)
         if above is not None:
             raise InputError(
-                f"documents: {file.name!r} lies below {above!r}, which is a file too, so their documents could have the "
-                "same ids; rename one of them"
+                f"documents: {file.name!r} lies below {above!r}, which is a file too, so their documents could "
+                "have the same ids; rename one of them"
             )
 
 

@@ -184,7 +184,8 @@ def _require_closed(found: Sequence[str], asked: Sequence[str]) -> None:
     if missing or doubled or len(found) != len(asked):
         raise CountsError(
             f"{len(asked)} files were found, and {len(found)} have rows; without: "
-            f"{', '.join(sorted(missing)[:SHOWN_MISSING]) or 'none'}; twice: {', '.join(doubled[:SHOWN_MISSING]) or 'none'}"
+            f"{', '.join(sorted(missing)[:SHOWN_MISSING]) or 'none'}; "
+            f"twice: {', '.join(doubled[:SHOWN_MISSING]) or 'none'}"
         )
 
 

@@ -2,7 +2,8 @@
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TypedDict
 
@@ -130,9 +131,9 @@ def read_sources(place: Location) -> list[SourceReport]:
     Raises:
         OutputError: it can't be read, or is no file of this table.
     """
-    with table_errors(place.uri, remedy="remove it; the files that it came from are converted again"):
-        with place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
-            text = (file.metadata.metadata or {})[SOURCES_KEY]
+    remedy = "remove it; the files that it came from are converted again"
+    with table_errors(place.uri, remedy=remedy), _opened(place) as file:
+        text = (file.metadata.metadata or {})[SOURCES_KEY]
     return [SourceReport(**source) for source in json.loads(text)]
 
 
@@ -142,6 +143,11 @@ def read_rows(place: Location, number: int) -> pa.Table:
     Raises:
         OutputError: the file can't be read.
     """
-    with table_errors(place.uri, remedy="run the same command again"):
-        with place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
-            return file.read_row_group(number, use_threads=False)
+    with table_errors(place.uri, remedy="run the same command again"), _opened(place) as file:
+        return file.read_row_group(number, use_threads=False)
+
+
+@contextmanager
+def _opened(place: Location) -> Iterator[pq.ParquetFile]:
+    with place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
+        yield file

@@ -27,6 +27,8 @@ WHY_FILE = "why.json"
 """Why it ended before its end."""
 DONE, FAILED = 0, 1
 """Exit codes of a file's process."""
+PLAIN_WORDS = {"RecursionError": "it is nested deeper than its converter can follow"}
+"""What exceptions mean that say little by themselves."""
 MAX_ATTACHMENTS = 1000
 """Most attachments of one file."""
 
@@ -69,21 +71,16 @@ def _serve(request: dict[str, Any]) -> dict[str, Any]:
 def _load(path: str) -> Any:
     """A converter's class; what it imports is there before the first fork."""
     module, _, name = path.partition(":")
-    make = getattr(importlib.import_module(module), name)
+    loaded = importlib.import_module(module)
+    make = getattr(loaded, name)
     make().version()
-    for package in PRELOADED.get(module, ()):
-        importlib.import_module(package)
+    getattr(loaded, "warm_up", _nothing)()
     gc.freeze()
     return make
 
 
-PRELOADED = {
-    "memagent_batch.convert.pdf": ("pypdfium2",),
-    "memagent_batch.convert.docx": ("docx",),
-    "memagent_batch.convert.html": ("trafilatura",),
-    "memagent_batch.convert.mail": ("trafilatura",),
-}
-"""Libraries that the built-in converters import when they run."""
+def _nothing() -> None:
+    """Warms up nothing."""
 
 
 def _wait(process: int, *, seconds: float) -> bool:
@@ -117,10 +114,8 @@ def _write(converter: Converter, *, file: Path, folder: Path, limits: Limits) ->
         for item in converter.convert(file):
             if isinstance(item, Attachment):
                 num_attachments += 1
-                record, size = (
-                    _attachment(item, folder / f"attachment-{num_attachments}{ending_of(item.name)}"),
-                    len(item.data),
-                )
+                place = folder / f"attachment-{num_attachments}{ending_of(item.name)}"
+                record, size = _attachment(item, place), len(item.data)
             else:
                 record, size = _part(item), len(item.text)
             num_bytes += size
@@ -145,7 +140,7 @@ def _attachment(attachment: Attachment, place: Path) -> dict[str, Any]:
 def _leave_word(error: BaseException, *, folder: Path) -> None:
     """Writes why the file's process ends; where even that is impossible, its exit code is all that is known."""
     kind = type(error).__name__
-    message = str(error) if isinstance(error, ConversionError) else f"{kind}: {error}"
+    message = PLAIN_WORDS.get(kind) or (str(error) if isinstance(error, ConversionError) else f"{kind}: {error}")
     (folder / WHY_FILE).write_text(json.dumps({"error_type": kind, "message": message}), encoding="utf-8")
 
 

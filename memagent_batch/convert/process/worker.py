@@ -105,7 +105,8 @@ class ConverterServer:
 
     def _ask(self, request: dict[str, Any], *, seconds: float) -> dict[str, Any]:
         process = self._started()
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         with suppress(BrokenPipeError):  # the server has died; it gives no answer either
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
@@ -121,7 +122,7 @@ class ConverterServer:
         if self._process is None:
             return
         process, self._process = self._process, None
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
         with process, suppress(BrokenPipeError):
             process.stdin.close()
             try:
