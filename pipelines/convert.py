@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -107,6 +108,7 @@ def convert(job: ConvertJob) -> ConvertManifest:
             limits=job.limits,
             file_bytes=job.file_bytes,
             retry_failed=job.retry_failed,
+            search_path=tuple(sys.path),
         )
         reports = _convert_batches(batches, run=run, task=task, num_files=len(files))
         manifest = close_convert(run, reports, names=[file.name for file in files], converters=converters)

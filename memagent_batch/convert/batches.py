@@ -60,6 +60,8 @@ class ConvertTask:
     """Size from which a file is skipped."""
     retry_failed: bool
     """Whether files with failed parts are converted again."""
+    search_path: tuple[str, ...]
+    """Where the driver finds modules; a node that has these folders finds converters there too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +127,7 @@ class _Sources:
         self._task = task
         self._versions = {each.name: each.version for each in task.converters.values()}
         self._ends = ExitStack()
-        self._server = ConverterServer()
+        self._server = ConverterServer(search_path=task.search_path)
         self._converter = SourceConverter(self._server, converters=task.converters, limits=task.limits)
 
     def __enter__(self) -> "_Sources":
@@ -150,7 +152,7 @@ class _Sources:
             not_read = NoConverter(status=PartStatus.NOT_READ, reason=str(error))
             return [plain_row(Source(name=work.name, hash=None), not_read)]
         rows = self._converter.rows(file, Source(name=work.name, hash=digest))
-        file.unlink()
+        file.unlink(missing_ok=True)
         return rows
 
     def _held(self, work: Work, digest: str | None) -> _Held | None:

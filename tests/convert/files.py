@@ -134,18 +134,16 @@ def repacked(package: bytes, members: dict[str, bytes]) -> bytes:
 
 
 def zip_bomb() -> bytes:
-    """A DOCX of a few KiB whose document unpacks to 600 MiB."""
-    out = io.BytesIO()
-    with (
-        zipfile.ZipFile(io.BytesIO(docx_file(("Normal", "x")))) as old,
-        zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new,
-    ):
-        for name in old.namelist():
-            if name != "word/document.xml":
-                new.writestr(name, old.read(name))
-        with new.open("word/document.xml", "w", force_zip64=True) as member:
-            for _ in range(600):
-                member.write(bytes(1 << 20))
+    """A DOCX of some hundred KiB whose document unpacks to 600 MiB."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    block = packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)  # each stands for itself
+    bomb = 600 * block + packer.flush()
+    package = repacked(docx_file(("Normal", "x")), {})
+    out = io.BytesIO(package)
+    with zipfile.ZipFile(out, "a") as new:
+        new.writestr("word/more.xml", bomb, compress_type=zipfile.ZIP_STORED)
+        member = new.getinfo("word/more.xml")
+        member.compress_type, member.file_size = zipfile.ZIP_DEFLATED, 600 << 20
     return out.getvalue()
 
 
@@ -191,3 +189,21 @@ def page(text: str) -> bytes:
         f"<nav><a href='/'>Home</a></nav><article><h1>Terms</h1><p>{text}</p></article>"
         "<script src='http://127.0.0.1:9/x.js'></script></body></html>"
     ).encode()
+
+
+def xxe_docx() -> bytes:
+    """A DOCX whose XML asks for a file of the machine."""
+    before = '<!DOCTYPE d [<!ENTITY x SYSTEM "file:///etc/passwd">]>'
+    return with_body("<w:p><w:r><w:t>before &x; after</w:t></w:r></w:p>", before=before)
+
+
+def docx_with_header(header: str, *, text: str) -> bytes:
+    document = docx.Document()
+    document.add_paragraph(text)
+    document.sections[0].header.paragraphs[0].text = header
+    return saved(document)
+
+
+def encrypted_docx() -> bytes:
+    """How Word begins a file that asks for a password: an OLE container with one entry of this name."""
+    return b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(1000) + "EncryptedPackage".encode("utf-16-le") + bytes(1000)

@@ -4,6 +4,7 @@ Python and the converters' libraries are loaded once; a fork takes milliseconds.
 no file itself. When its stdin ends, also because its owner was killed, it kills what runs and removes FOLDER.
 """
 
+import errno
 import gc
 import importlib
 import json
@@ -27,8 +28,6 @@ WHY_FILE = "why.json"
 """Why it ended before its end."""
 DONE, FAILED = 0, 1
 """Exit codes of a file's process."""
-PLAIN_WORDS = {"RecursionError": "it is nested deeper than its converter can follow"}
-"""What exceptions mean that say little by themselves."""
 MAX_ATTACHMENTS = 1000
 """Most attachments of one file."""
 
@@ -102,7 +101,7 @@ def _run(make: Any, *, file: Path, folder: Path, limits: Limits) -> NoReturn:
         _write(make(), file=file, folder=folder, limits=limits)
         code = DONE
     except BaseException as error:  # noqa: BLE001 - whatever a converter raises is the reason in its file's row
-        _leave_word(error, folder=folder)
+        _leave_word(error, folder=folder, limits=limits)
     finally:
         os._exit(code)
 
@@ -120,10 +119,7 @@ def _write(converter: Converter, *, file: Path, folder: Path, limits: Limits) ->
                 record, size = _part(item), len(item.text)
             num_bytes += size
             if num_bytes > limits.output_bytes or num_attachments > MAX_ATTACHMENTS:
-                raise ConversionError(
-                    f"it holds more than {limits.output_bytes >> 20} MiB of text and attachments, or more than "
-                    f"{MAX_ATTACHMENTS:,} attachments"
-                )
+                raise OSError(errno.EFBIG, "more than is allowed")
             print(json.dumps(record), file=lines)
 
 
@@ -137,10 +133,14 @@ def _attachment(attachment: Attachment, place: Path) -> dict[str, Any]:
     return {**own, "file": place.name}
 
 
-def _leave_word(error: BaseException, *, folder: Path) -> None:
+def _leave_word(error: BaseException, *, folder: Path, limits: Limits) -> None:
     """Writes why the file's process ends; where even that is impossible, its exit code is all that is known."""
     kind = type(error).__name__
-    message = PLAIN_WORDS.get(kind) or (str(error) if isinstance(error, ConversionError) else f"{kind}: {error}")
+    message = str(error) if isinstance(error, ConversionError) else f"{kind}: {error}"
+    if isinstance(error, RecursionError):
+        message = "it is nested deeper than its converter can follow"
+    elif isinstance(error, OSError) and error.errno == errno.EFBIG:
+        message = f"it holds more than {limits.output_bytes >> 20:,} MiB of text, or {MAX_ATTACHMENTS:,} attachments"
     (folder / WHY_FILE).write_text(json.dumps({"error_type": kind, "message": message}), encoding="utf-8")
 
 

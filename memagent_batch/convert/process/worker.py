@@ -6,7 +6,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -43,12 +43,16 @@ class Converted:
 
 
 class ConverterServer:
-    """A server and the folder in which it works. It starts with the first file, and again where it has died."""
+    """A server and the folder in which it works. It starts with the first file, and again where it has died.
 
-    def __init__(self) -> None:
-        """Makes a folder; server and owner both remove it."""
+    The folder outlasts a server that died: attachments that are still to be converted lie in it.
+    """
+
+    def __init__(self, *, search_path: Sequence[str] = ()) -> None:
+        """Takes folders in which modules of converters are found, beside those of this process."""
+        self._search_path = search_path
         self._process: subprocess.Popen[bytes] | None = None
-        self._folder = ""
+        self._folder = Path()
         self._num_files = 0
 
     def __enter__(self) -> Self:
@@ -56,14 +60,25 @@ class ConverterServer:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Ends the server, which removes its folder."""
-        self._end()
+        """Ends the server, and removes the folder."""
+        process, self._process = self._process, None
+        if process is not None:
+            assert process.stdin is not None
+            with process, suppress(BrokenPipeError):
+                process.stdin.close()  # the server ends then
+                try:
+                    process.wait(END_SECONDS)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+        if self._num_files:
+            rmtree(self._folder, ignore_errors=True)
 
     def folder(self) -> Path:
         """A new folder below the server's, for one file."""
-        self._started()
+        if not self._num_files:
+            self._folder = Path(mkdtemp(prefix="memagent-convert-"))
         self._num_files += 1
-        folder = Path(self._folder) / str(self._num_files)
+        folder = self._folder / str(self._num_files)
         folder.mkdir()
         return folder
 
@@ -90,12 +105,14 @@ class ConverterServer:
     def _started(self) -> "subprocess.Popen[bytes]":
         if self._process is not None and self._process.poll() is None:
             return self._process
-        self._end()
-        self._folder = mkdtemp(prefix="memagent-convert-")
+        self._kill()
         environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-        environment |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+        environment |= {
+            "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, (*sys.path, *self._search_path)))),
+            "OMP_NUM_THREADS": "1",
+        }
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "memagent_batch.convert.process.server", self._folder],
+            [sys.executable, "-m", "memagent_batch.convert.process.server", str(self._folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
@@ -113,23 +130,18 @@ class ConverterServer:
         ready, _, _ = select.select([process.stdout], [], [], seconds)
         line = process.stdout.readline() if ready else b""
         if not line:
-            self._end()
+            self._kill()
             raise ConversionError("the server of its converter died or hung, perhaps for lack of memory")
         ending: dict[str, Any] = json.loads(line)
         return ending
 
-    def _end(self) -> None:
-        if self._process is None:
-            return
+    def _kill(self) -> None:
+        """Ends a server that died or hangs, and leaves its folder."""
         process, self._process = self._process, None
-        assert process.stdin is not None
-        with process, suppress(BrokenPipeError):
-            process.stdin.close()
-            try:
-                process.wait(END_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        rmtree(self._folder, ignore_errors=True)  # where the server was killed
+        if process is not None:
+            process.kill()
+            with process, suppress(BrokenPipeError):
+                process.wait()
 
 
 def _require_done(ending: dict[str, Any], folder: Path, *, limits: Limits) -> None:
