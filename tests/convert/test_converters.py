@@ -19,13 +19,10 @@ LONG = A_TEXT * 4
 
 @pytest.fixture(scope="module")
 def source_converter() -> Iterator[SourceConverter]:
-    own = {".lie": "tests.convert.hostile:Lying"}
-    chosen = {
-        kind: ChosenConverter(name=name, path=CONVERTERS.path(name), version="1")
-        for kind, name in {**DEFAULT_CONVERTERS, **own}.items()
-    }
+    names = {**{str(kind): name for kind, name in DEFAULT_CONVERTERS.items()}, ".lie": "tests.convert.hostile:Lying"}
+    chosen = {kind: ChosenConverter(name=name, path=CONVERTERS.path(name), version="1") for kind, name in names.items()}
     with ConverterServer(search_path=(str(Path(__file__).parents[2]),)) as server:
-        yield SourceConverter(server, converters=chosen, limits=Limits(seconds=30))
+        yield SourceConverter(server, converters=chosen, limits=Limits(seconds=120))
 
 
 @pytest.fixture
@@ -73,7 +70,7 @@ def test_pdf_page_without_text_layer_needs_ocr_and_a_blank_one_is_empty(rows_of:
         ("cut.docx", lambda: files.docx_file(("Normal", "x"))[:2000], "can't be opened as a DOCX"),
         ("bomb.docx", files.zip_bomb, "unpacks to 600 MiB"),
         ("xxe.docx", files.xxe_docx, "declares entities"),
-        ("deep.eml", lambda: files.nested_mime(1200), "nested deeper"),
+        ("deep.eml", lambda: files.nested_mime(600), "nested deeper"),
         ("binary.txt", lambda: b"a\0b", "NUL"),
         ("utf16.txt", lambda: b"\xff\xfea", "utf-16"),
         ("protected.docx", files.encrypted_docx, "encrypted"),

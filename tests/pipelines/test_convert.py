@@ -16,15 +16,16 @@ import pyarrow as pa
 import pytest
 import ray
 
+from memagent_batch.convert.plan import plan_batches
 from memagent_batch.convert.process.sandbox import Limits
-from memagent_batch.convert.record import ConvertManifest, begin_convert
+from memagent_batch.convert.record import ConvertManifest, begin_convert, close_convert
 from memagent_batch.convert.table import CONVERTED
 from memagent_batch.errors import NotReadError, OutputError, SupersededError, TooManyFailedError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
 from memagent_batch.runs.table_files import table_files
 from pipelines import convert as pipeline
-from pipelines.convert import ConvertJob, convert
+from pipelines.convert import ConvertJob, choose_converters, convert
 from tests.convert import files
 from tests.convert.corpus import CONVERTERS, write_corpus
 
@@ -34,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def job_of(folder: Path, **knobs: Any) -> ConvertJob:
-    limits = Limits(seconds=2, memory_bytes=512 << 20, output_bytes=4 << 20)
+    limits = Limits(seconds=5, memory_bytes=512 << 20, output_bytes=4 << 20)
     job = ConvertJob(
         documents=(str(folder / "in"),),
         output=str(folder / "out"),
@@ -143,7 +144,7 @@ def test_new_version_of_a_converter_converts_its_files_again(tmp_path: Path, mon
     write_corpus(tmp_path / "in", healthy=6, hostile=0)
     job = job_of(tmp_path)
     convert(job)
-    choose = pipeline.choose_converters
+    choose = choose_converters
 
     def upgraded(*own: Any, **knobs: Any) -> Any:
         chosen = choose(*own, **knobs)
@@ -195,7 +196,7 @@ def test_run_killed_midway_goes_on_where_it_stopped(tmp_path: Path) -> None:
 def test_run_superseded_while_it_converts_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("fine")
-    job, close = job_of(tmp_path), pipeline.close_convert
+    job, close = job_of(tmp_path), close_convert
 
     def superseded(run: Any, *reports: Any, **knobs: Any) -> Any:
         begin_convert(run.output, documents=run.documents)
@@ -213,7 +214,7 @@ def test_file_that_can_not_be_fetched_has_its_row_and_is_tried_again(
     (tmp_path / "in").mkdir()
     for name in ("gone.txt", "there.txt"):
         (tmp_path / "in" / name).write_text("fine")
-    job, plan = job_of(tmp_path), pipeline.plan_batches
+    job, plan = job_of(tmp_path), plan_batches
 
     def vanishing(*found: Any, **knobs: Any) -> Any:
         (tmp_path / "in" / "gone.txt").unlink(missing_ok=True)
