@@ -36,6 +36,7 @@ from memagent_batch.ray_data.leaving import OrderlyLeave
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.manifest import canonical, require_apart
+from memagent_batch.wiring import make_documents
 
 FILE_BYTES = 256 << 20
 """Size from which a file is skipped by default."""
@@ -85,19 +86,17 @@ def convert(job: ConvertJob) -> ConvertManifest:
         TooManyFailedError: more files failed than are allowed, or all.
     """
     converters = choose_converters(job.converters, allow_code=job.allow_code)
-    sources = job.sources
+    sources, places = job.sources, make_documents(job.sources)
     output = Location(uri=job.output, storage_options=job.storage_options)
     require_apart(sources, output=job.output)
     documents = [canonical(uri, sources) for uri in sources.documents]
     require_output(output, documents=documents)
-    places = [Location(uri=uri, storage_options=job.storage_options) for uri in sources.documents]
     with step("listing the files"):
         files = list_places(places)
     require_distinct(files)
     with ray_session():
         run = begin_convert(output, documents=documents)
-        started = {"event": EventKind.RUN_STARTED, "run_id": run.run_id, "asked": len(files), "output": str(output)}
-        log.info(f"run {run.run_id}: {len(files)} files to convert", extra=started)
+        _log_start(run, num_files=len(files))
         held = read_held(output, finished=run.finished)
         batches = plan_batches(files, held, num_cpus=int(ray.cluster_resources().get("CPU", 1)))
         task = ConvertTask(
@@ -112,9 +111,7 @@ def convert(job: ConvertJob) -> ConvertManifest:
         )
         reports = _convert_batches(batches, run=run, task=task, num_files=len(files))
         manifest = close_convert(run, reports, names=[file.name for file in files], converters=converters)
-    counts = manifest["counts"]
-    closed = {"event": EventKind.RUN_CLOSED, "run_id": run.run_id, "seconds": manifest["seconds"], **counts}
-    log.info(f"run {run.run_id} closed: {_summary(counts)}", extra=closed)
+    _log_end(manifest)
     require_converted(manifest, max_failed_share=job.max_failed_share)
     return manifest
 
@@ -165,6 +162,17 @@ def _reports(rows: Iterable[Mapping[str, str]]) -> Iterator[BatchReport]:
     for row in rows:
         sources = tuple(SourceReport(**source) for source in json.loads(row["sources"]))
         yield BatchReport(file=row["file"], num_held=int(row["num_held"]), sources=sources)
+
+
+def _log_start(run: ConvertRun, *, num_files: int) -> None:
+    fields = {"run_id": run.run_id, "asked": num_files, "output": str(run.output)}
+    log.info(f"run {run.run_id}: {num_files} files to convert", extra={"event": EventKind.RUN_STARTED, **fields})
+
+
+def _log_end(manifest: ConvertManifest) -> None:
+    run_id, counts = manifest["run_id"], manifest["counts"]
+    fields = {"run_id": run_id, "seconds": manifest["seconds"], **counts}
+    log.info(f"run {run_id} closed: {_summary(counts)}", extra={"event": EventKind.RUN_CLOSED, **fields})
 
 
 def _summary(counts: Mapping[str, int]) -> str:

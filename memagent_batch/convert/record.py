@@ -90,7 +90,7 @@ def require_output(output: Location, *, documents: Sequence[str]) -> None:
     if record is not None and record["documents"] != [*documents]:
         raise OutputError(
             f"output: {output} holds what {', '.join(record['documents'])} was converted to; choose another output for "
-            f"{', '.join(documents)}, or remove {RUN_FILE} there to replace it"
+            f"{', '.join(documents)}"
         )
 
 

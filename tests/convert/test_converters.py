@@ -70,7 +70,7 @@ def test_pdf_page_without_text_layer_needs_ocr_and_a_blank_one_is_empty(rows_of:
         ("cut.docx", lambda: files.docx_file(("Normal", "x"))[:2000], "can't be opened as a DOCX"),
         ("bomb.docx", files.zip_bomb, "unpacks to 600 MiB"),
         ("xxe.docx", files.xxe_docx, "declares entities"),
-        ("deep.eml", lambda: files.nested_mime(600), "nested deeper"),
+        ("deep.eml", lambda: files.nested_mime(1100), "nested deeper"),
         ("binary.txt", lambda: b"a\0b", "NUL"),
         ("utf16.txt", lambda: b"\xff\xfea", "utf-16"),
         ("protected.docx", files.encrypted_docx, "encrypted"),
