@@ -50,6 +50,7 @@ ENDS: dict[type[Exception], tuple[str, int]] = {
 """The first word of a command's last line and its exit code, by the error that ends it; the first that fits."""
 
 COMMANDS = {
+    "convert": "converts PDF, HTML, DOCX, e-mail and text files to documents with locators",
     "answer": "answers questions over documents of any length",
     "collect": "samples every question several times, with rewards and advantages to train on",
     "train": "updates a model on collected rollouts, once or in a loop of collecting and updating",

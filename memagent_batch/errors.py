@@ -79,6 +79,10 @@ class ClosingError(ReadingError):
     """What a closing turn wrote can't be used, as where it was cut. The answer stays as it is."""
 
 
+class ConversionError(MemagentError):
+    """A file can't be converted to text: encrypted, damaged, too much. It becomes a row that says why."""
+
+
 class LogRowError(ReadingError):
     """A turn or an outcome of one reading holds what the turn log can't: a number out of range, text that is none."""
 

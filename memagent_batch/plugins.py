@@ -1,4 +1,4 @@
-"""The door for policies, engines and rewards: a kind to what it names. The only place that names concrete ones.
+"""The door for policies, engines, rewards and converters: a kind to what it names. Only here are concrete ones named.
 
 A kind is a built-in name, the name of an entry point of an installed package, or `package.module:Class`.
 """
@@ -101,6 +101,19 @@ ENGINES = Seam(
 )
 REWARDS = Seam(
     knob="rollouts.reward", group="memagent_batch.rewards", built_in=dict.fromkeys(map(str, BUILT_IN_REWARDS), "")
+)
+
+CONVERTERS = Seam(
+    knob="converter",
+    group="memagent_batch.converters",
+    built_in={
+        "pypdfium2": "memagent_batch.convert.pdf:PdfConverter",
+        "trafilatura": "memagent_batch.convert.html:HtmlConverter",
+        "python-docx": "memagent_batch.convert.docx:DocxConverter",
+        "email": "memagent_batch.convert.mail:MailConverter",
+        "markdown": "memagent_batch.convert.text:MarkdownConverter",
+        "text": "memagent_batch.convert.text:TextConverter",
+    },
 )
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from memagent_batch.convert.table import CONVERTED
 from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.runs.schemas import ANSWERS, DIFFERENCES, EVIDENCE, MEMORIES, REMOVED, RUN_PLAN
 from memagent_batch.training.rollouts.table import ROLLOUTS
@@ -42,6 +43,11 @@ TABLES = (
         "runs/RUN_ID/plan.parquet",
         RUN_PLAN,
         "One row for each document of a finished run. Carried input columns follow, named `carry:<name>`.",
+    ),
+    (
+        "documents/",
+        CONVERTED,
+        "By `memagent convert`: one row for each part of each document. Every file of the input has one at least.",
     ),
     (
         "memagent diff --to FILE.parquet",

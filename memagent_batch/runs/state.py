@@ -17,7 +17,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log, scan_turns
 from memagent_batch.masking import printable
 from memagent_batch.runs.history import RUNS_FOLDER
-from memagent_batch.runs.manifest import RUN_FILE, Manifest, RunCounts, read_manifest
+from memagent_batch.runs.manifest import FORMAT, RUN_FILE, Manifest, RunCounts, read_manifest
 
 STOPPED_FILE = "stopped.json"
 WHY_CHARACTERS = 1000
@@ -80,6 +80,8 @@ def read_state(output: Location) -> RunState:
         record = read_json(output / RUN_FILE)
     if record is None:
         raise OutputError(f"output: there is no run at {output.uri} (no {RUN_FILE})")
+    if record.get("format") != FORMAT:
+        raise OutputError(f"output: {output.uri} has the layout {record.get('format')!r}, which is no run of readings")
     manifest = read_manifest(output)
     if manifest is not None and manifest["run_id"] != record["run_id"]:
         manifest = None

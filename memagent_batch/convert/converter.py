@@ -1,0 +1,102 @@
+"""What a converter is: one file in, its parts and attachments out. A plug-in; it runs in a process of its own."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from memagent_batch.errors import SettingsError
+
+_ENDING = re.compile(r"\.[a-z0-9]{1,10}")
+
+WHOLE = "text"
+"""Locator of the one part of a file without places, such as a text file."""
+
+
+class PartStatus(StrEnum):
+    """What became of a part of a document."""
+
+    OK = "ok"
+    """It has text."""
+    NEEDS_OCR = "needs_ocr"
+    """It shows something, but its text layer has nothing, or nothing that can be read. `text` has what there is."""
+    EMPTY = "empty"
+    """It holds nothing."""
+    FAILED = "failed"
+    """It can't be converted; `reason` says why."""
+    SKIPPED = "skipped"
+    """Nothing converts it: its kind, its size, or how deep it is nested."""
+    NOT_READ = "not_read"
+    """Its file can't be fetched now; the next run tries again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A piece of a document, in the order of reading."""
+
+    locator: str
+    """Where it stands in its file: `page 3`, `message 17`, `section 2: Payment`."""
+    text: str
+    """Its text."""
+    status: PartStatus = PartStatus.OK
+    """What became of it. An `ok` part without a visible character is recorded as `empty`."""
+    reason: str | None = None
+    """Why it is not `ok`, or what to know of its text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A file inside the file. It becomes a document of its own, converted in another process."""
+
+    number: str
+    """Its position in the file, unique there: `1`, or `17-1` for the first one of message 17."""
+    name: str
+    """Its name, as the file has it."""
+    locator: str
+    """Where it stands in the file."""
+    data: bytes
+    """Its content."""
+
+
+class Converter(Protocol):
+    """Turns a file of one kind into text. It is made without arguments."""
+
+    def version(self) -> str:
+        """Its version and that of its library; where it changes, files are converted again.
+
+        Raises:
+            SettingsError: its library is not installed.
+        """
+        ...
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        """The parts in order, and the attachments.
+
+        Raises:
+            ConversionError: the file can't be converted. Any other exception counts as well, with its type.
+        """
+        ...
+
+
+def package_version(package: str, *, own: int) -> str:
+    """The version of a built-in converter: its own number, and the version of the package that it uses.
+
+    Raises:
+        SettingsError: the package is not installed.
+    """
+    try:
+        return f"{own} ({package} {version(package)})"
+    except PackageNotFoundError as error:
+        raise SettingsError(
+            f"converter: {package} is not installed; `pip install 'memagent-batch[convert]'` installs all converters, "
+            "on every node"
+        ) from error
+
+
+def ending_of(name: str) -> str:
+    """The ending of a file's name, in small letters; empty where it has none that a file system takes anywhere."""
+    ending = PurePosixPath(name.lower()).suffix
+    return ending if _ENDING.fullmatch(ending) else ""

@@ -1,0 +1,155 @@
+"""DOCX by python-docx: paragraphs and tables in order, a part for each section, then notes and margins."""
+
+import importlib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from memagent_batch.convert.converter import Attachment, Part, package_version
+from memagent_batch.convert.text import section_parts
+from memagent_batch.errors import ConversionError
+
+UNPACKED_BYTES = 512 << 20
+"""Most bytes that the package may unpack to. `zipfile` reads no more of a member than its directory says."""
+MEMBERS = 10_000
+"""Most files in the package."""
+
+W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+BREAKS = {f"{W}tab": "\t", f"{W}br": "\n", f"{W}cr": "\n", f"{W}noBreakHyphen": "-"}
+BLOCKS = frozenset({f"{W}p", f"{W}tbl"})
+
+MARGINS = frozenset({"header", "footer", "footnotes", "endnotes", "comments"})
+"""Parts of the package that hold text beside the body: the ends of their relations' types, and their locators."""
+
+
+def warm_up() -> None:
+    """Imports the library, for all processes of files."""
+    importlib.import_module("docx")
+
+
+class DocxConverter:
+    """Text in content controls, text boxes and insertions is taken; what a tracked change deleted is not."""
+
+    def version(self) -> str:
+        """Its own number and python-docx's."""
+        return package_version("python-docx", own=1)
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        """A part for each section of the body, and for each header, footer and list of notes.
+
+        Raises:
+            ConversionError: the package is damaged, unpacks to too much, or declares entities.
+        """
+        import docx
+        from docx.opc.exceptions import PackageNotFoundError
+
+        _require_bounds(file)
+        try:
+            document = docx.Document(str(file))
+        except (PackageNotFoundError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise ConversionError(f"it can't be opened as a DOCX ({error}); is it whole?") from error
+        styles = {style.style_id: style.name or "" for style in document.styles}
+        yield from section_parts(_headed_blocks(_plain(document.element).find(f"{W}body"), styles), separator="\n\n")
+        for locator, root in _margins(document):
+            text = "\n\n".join(text for _, text in _headed_blocks(root, {}))
+            if text.strip():
+                yield Part(locator=locator, text=text)
+
+
+def _require_bounds(file: Path) -> None:
+    try:
+        with zipfile.ZipFile(file) as package:
+            members = package.infolist()
+    except zipfile.BadZipFile as error:
+        raise ConversionError(f"it can't be opened as a DOCX ({error}); is it whole?") from error
+    total = sum(member.file_size for member in members)
+    if total > UNPACKED_BYTES or len(members) > MEMBERS:
+        raise ConversionError(
+            f"it unpacks to {total >> 20:,} MiB in {len(members):,} files; at most {UNPACKED_BYTES >> 20} MiB in "
+            f"{MEMBERS:,} files are converted"
+        )
+    if any(member.flag_bits & 1 for member in members):
+        raise ConversionError("encrypted: remove the password")
+
+
+def _plain(element: Any) -> Any:
+    """The element, whose XML declares nothing: Word writes no entities, and what they stand for would be lost."""
+    if element.getroottree().docinfo.internalDTD is not None:
+        raise ConversionError("its XML declares entities or a document type, which no DOCX has; they are not followed")
+    return element
+
+
+def _margins(document: Any) -> Iterator[tuple[str, Any]]:
+    """Locator and root of each part beside the body, in the order of the package."""
+    from docx.oxml import parse_xml
+
+    relations = sorted(document.part.rels.values(), key=lambda relation: str(relation.rId))
+    for relation in relations:
+        locator = relation.reltype.rpartition("/")[2]
+        if locator in MARGINS and not relation.is_external:
+            target = relation.target_part
+            yield locator, _plain(target.element if hasattr(target, "element") else parse_xml(target.blob))
+
+
+def _headed_blocks(root: Any, styles: dict[str, str]) -> Iterator[tuple[str | None, str]]:
+    """Paragraphs and tables below an element, in order; a heading with its title."""
+    for block in _blocks(root):
+        text = _paragraph(block) if block.tag == f"{W}p" else _table(block)
+        if text.strip():
+            yield (text if _is_heading(block, styles) else None), text
+
+
+def _blocks(root: Any) -> Iterator[Any]:
+    """The outermost paragraphs and tables below an element, at whatever depth of content controls."""
+    for child in root:
+        if child.tag in BLOCKS:
+            yield child
+        elif child.tag != FALLBACK:
+            yield from _blocks(child)
+
+
+def _is_heading(block: Any, styles: dict[str, str]) -> bool:
+    style = block.find(f"{W}pPr/{W}pStyle")
+    name = "" if style is None else styles.get(style.get(f"{W}val"), "")
+    return name == "Title" or name.lower().startswith("heading ")
+
+
+def _paragraph(paragraph: Any) -> str:
+    """Its text, then that of text boxes in it; a text box is there twice, the second time as a fallback."""
+    inline, boxes = list[str](), list[str]()
+    for child in paragraph:
+        _collect(child, inline, boxes)
+    return "\n".join(text for text in ("".join(inline), *boxes) if text)
+
+
+def _collect(element: Any, inline: list[str], boxes: list[str]) -> None:
+    if element.tag == f"{W}t":
+        inline.append(element.text or "")
+    elif element.tag in BREAKS:
+        inline.append(BREAKS[element.tag])
+    elif element.tag in BLOCKS:
+        boxes.append(_paragraph(element) if element.tag == f"{W}p" else _table(element))
+    elif element.tag not in (FALLBACK, f"{W}pPr", f"{W}rPr"):
+        for child in element:
+            _collect(child, inline, boxes)
+
+
+def _table(table: Any) -> str:
+    """A line for each row, with ` | ` between the cells."""
+    rows = _outermost(table, f"{W}tr")
+    return "\n".join(" | ".join(_cell(cell) for cell in _outermost(row, f"{W}tc")) for row in rows)
+
+
+def _cell(cell: Any) -> str:
+    blocks = (_paragraph(block) if block.tag == f"{W}p" else _table(block) for block in _blocks(cell))
+    return " ".join(" ".join(text.split()) for text in blocks if text.strip())
+
+
+def _outermost(root: Any, tag: str) -> Iterator[Any]:
+    for child in root:
+        if child.tag == tag:
+            yield child
+        elif child.tag not in (f"{W}tbl", FALLBACK):
+            yield from _outermost(child, tag)

@@ -1,0 +1,167 @@
+"""What kind of file a file is: by its content first, then by its ending."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from memagent_batch.convert.converter import PartStatus, ending_of
+from memagent_batch.convert.mail import MBOX_START
+
+HEAD_BYTES = 8 << 10
+"""Bytes from the beginning of a file that are looked at."""
+TAIL_BYTES = 64 << 10
+"""Bytes from its end; the directory of a ZIP file is there."""
+
+
+class FileKind(StrEnum):
+    """A kind of file that has a converter."""
+
+    PDF = "pdf"
+    """Portable Document Format."""
+    HTML = "html"
+    """A web page."""
+    DOCX = "docx"
+    """A Word document, since 2007."""
+    EMAIL = "email"
+    """A message, or a mailbox of them."""
+    MARKDOWN = "markdown"
+    """Markdown."""
+    TEXT = "text"
+    """Plain text."""
+
+
+DEFAULT_CONVERTERS = {
+    FileKind.PDF: "pypdfium2",
+    FileKind.HTML: "trafilatura",
+    FileKind.DOCX: "python-docx",
+    FileKind.EMAIL: "email",
+    FileKind.MARKDOWN: "markdown",
+    FileKind.TEXT: "text",
+}
+"""The converter of each kind, by its name in `plugins.CONVERTERS`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoConverter:
+    """A file that nothing here converts."""
+
+    status: PartStatus
+    """What its row says."""
+    reason: str
+    """Why, and what to do."""
+
+
+ENDINGS = {
+    ".pdf": FileKind.PDF,
+    **dict.fromkeys((".html", ".htm", ".xhtml"), FileKind.HTML),
+    **dict.fromkeys((".docx", ".docm", ".dotx"), FileKind.DOCX),
+    **dict.fromkeys((".eml", ".mbox", ".mbx"), FileKind.EMAIL),
+    **dict.fromkeys((".md", ".markdown"), FileKind.MARKDOWN),
+    **dict.fromkeys((".txt", ".text", ".log", ""), FileKind.TEXT),
+}
+PLAIN = frozenset({FileKind.MARKDOWN, FileKind.TEXT})
+"""Kinds whose content may look like the headers of a message."""
+
+IMAGES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*", b"BM")
+IMAGE_ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff", ".bmp", ".webp", ".heic", ".jp2"})
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+"""How files of Office before 2007 begin, and encrypted ones of today."""
+ENCRYPTED_OFFICE = "EncryptedPackage".encode("utf-16-le")
+
+OTHER_PACKAGES = {b"xl/workbook": "Excel", b"ppt/presentation": "PowerPoint", b"content.xml": "LibreOffice"}
+"""Products by a name in the directory of their files."""
+
+HTML_START = re.compile(rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype html|html|head|body)\b", re.I | re.S)
+HEADER = re.compile(rb"([A-Za-z][A-Za-z0-9-]*):[ \t]")
+HEADER_LINES = 8
+"""Lines at the beginning of a message among which its headers are looked for."""
+MAIL_HEADERS = frozenset(
+    {b"from", b"to", b"date", b"subject", b"received", b"return-path", b"message-id", b"mime-version", b"delivered-to"}
+    | {b"content-type", b"x-mozilla-status", b"reply-to", b"dkim-signature", b"x-gmail-labels"}
+)
+
+
+def recognise(file: Path, *, name: str, own_endings: Collection[str] = ()) -> str | NoConverter:
+    """The kind of a file: a `FileKind`, or an ending (`.rtf`) for which the user named a converter.
+
+    Args:
+        file: The file; only its beginning and end are read, and nothing is unpacked.
+        name: Its name in its source.
+        own_endings: Endings with a converter of the user's, which go before all else.
+    """
+    ending = ending_of(name)
+    if ending in own_endings:
+        return ending
+    head, tail = _ends(file)
+    found = _by_content(head, tail, ending=ending)
+    if found is not None:
+        return found
+    kind = ENDINGS.get(ending)
+    if kind is not None:
+        return kind  # where its content is of no kind at all, its converter says what is wrong with it
+    if ending in IMAGE_ENDINGS:
+        return _IMAGE
+    return _skipped(f"files that end with {ending!r} have no converter; name one with --converter {ending}=NAME")
+
+
+def _ends(file: Path) -> tuple[bytes, bytes]:
+    with file.open("rb") as stream:
+        head = stream.read(HEAD_BYTES)
+        stream.seek(max(0, file.stat().st_size - TAIL_BYTES))
+        return head, stream.read(TAIL_BYTES)
+
+
+def _by_content(head: bytes, tail: bytes, *, ending: str) -> str | NoConverter | None:
+    if b"%PDF-" in head[:1024]:
+        return FileKind.PDF
+    if head.startswith(IMAGES):
+        return _IMAGE
+    if head.startswith(OLE):
+        return _ole(head + tail)
+    if head.startswith(b"PK\x03\x04"):
+        return _zipped(tail, ending=ending)
+    if HTML_START.match(head):
+        return FileKind.HTML
+    if head.startswith(b"{\\rtf"):
+        return _skipped("RTF has no converter; save it as DOCX, or name one with --converter .rtf=NAME")
+    is_mail = MBOX_START.match(head) or _has_headers(head)
+    return FileKind.EMAIL if is_mail and ENDINGS.get(ending if ending else ".eml") not in PLAIN else None
+
+
+def _has_headers(head: bytes) -> bool:
+    """Whether text begins with headers of a message: two that are known."""
+    names = set()
+    for line in head.splitlines()[:HEADER_LINES]:
+        header = HEADER.match(line)
+        if header is not None:
+            names.add(header[1].lower())
+        elif not line.startswith((b" ", b"\t")):
+            break
+    return len(names & MAIL_HEADERS) > 1
+
+
+def _zipped(tail: bytes, *, ending: str) -> str | NoConverter | None:
+    """A ZIP file by the names in its directory."""
+    if b"word/document" in tail:
+        return FileKind.DOCX
+    for mark, product in OTHER_PACKAGES.items():
+        if mark in tail:
+            return _skipped(f"{product} files have no converter; name one with --converter {ending}=NAME")
+    if ENDINGS.get(ending) is FileKind.DOCX:
+        return FileKind.DOCX
+    return _skipped("a ZIP file; unpack it beside the other files")
+
+
+def _ole(sample: bytes) -> NoConverter:
+    if ENCRYPTED_OFFICE in sample:
+        return NoConverter(status=PartStatus.FAILED, reason="encrypted: it opens with a password only; remove it")
+    return _skipped("an Office or Outlook file of before 2007 has no converter; save it as DOCX, PDF or EML")
+
+
+def _skipped(reason: str) -> NoConverter:
+    return NoConverter(status=PartStatus.SKIPPED, reason=reason)
+
+
+_IMAGE = NoConverter(status=PartStatus.NEEDS_OCR, reason="an image; run OCR over it first")

@@ -1,0 +1,117 @@
+"""E-mail by the standard library: a message (.eml) or a mailbox (.mbox); attachments are documents of their own."""
+
+import email
+import mailbox
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from email.policy import default as policy
+from pathlib import Path
+
+from memagent_batch.convert import html
+from memagent_batch.convert.converter import Attachment, Part, package_version
+
+HEADERS = ("From", "To", "Cc", "Date", "Subject")
+"""Headers that stand before the text of a message."""
+MBOX_START = re.compile(rb"From [^\r\n]*\d{4}[^\r\n]*\r?\n")
+"""How a mailbox begins: sender and date of its first message."""
+
+
+def warm_up() -> None:
+    """Loads what messages in HTML need, for all processes of files."""
+    html.warm_up()
+
+
+@dataclass(slots=True)
+class _Content:
+    """What a message holds, as it is found."""
+
+    texts: list[str] = field(default_factory=list)
+    files: list[EmailMessage] = field(default_factory=list)
+
+
+class MailConverter:
+    """A message is a part: its headers, then its text; plain text before HTML where it has both."""
+
+    def version(self) -> str:
+        """Its own number, and trafilatura's for messages in HTML."""
+        return package_version("trafilatura", own=1)
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        """A part for each message, and the attachments."""
+        with file.open("rb") as stream:
+            is_mailbox = MBOX_START.match(stream.read(1000)) is not None
+        if not is_mailbox:
+            yield from _message(file.read_bytes(), number=1)
+            return
+        box = mailbox.mbox(str(file), create=False)
+        for number, key in enumerate(box.iterkeys(), start=1):
+            yield from _message(box.get_bytes(key), number=number, below=f"{number}-", place=f"message {number}, ")
+
+
+def _message(data: bytes, *, number: int, below: str = "", place: str = "") -> Iterator[Part | Attachment]:
+    message = email.message_from_bytes(data, policy=policy)
+    content = _Content()
+    _walk(message, content)
+    headers = [f"{name}: {_header(message, name)}" for name in HEADERS if _header(message, name)]
+    yield Part(locator=f"message {number}", text="\n\n".join(["\n".join(headers), *content.texts]).strip())
+    for position, part in enumerate(content.files, start=1):
+        name = _file_name(part)
+        yield Attachment(
+            number=f"{below}{position}", name=name, locator=f"{place}attachment {name}", data=_file_data(part)
+        )
+
+
+def _walk(part: EmailMessage, content: _Content, *, with_text: bool = True) -> None:
+    """Finds texts and files, in order; of alternatives the text of one, and the files of all."""
+    kind = part.get_content_type()
+    if part.is_multipart() and kind != "message/rfc822":
+        parts = [each for each in part.iter_parts() if isinstance(each, EmailMessage)]
+        chosen = _chosen(parts) if kind == "multipart/alternative" else parts
+        for each in parts:
+            _walk(each, content, with_text=with_text and any(each is one for one in chosen))
+    elif kind not in ("text/plain", "text/html") or part.is_attachment() or part.get_filename():
+        content.files.append(part)
+    elif with_text:
+        text = _text(part)
+        content.texts.append(html.html_text(text)[0] if kind == "text/html" else text)
+
+
+def _chosen(parts: list[EmailMessage]) -> list[EmailMessage]:
+    """The alternative that is read: plain text that is not empty, else the last one, which is the richest."""
+    for part in parts:
+        if part.get_content_type() == "text/plain" and _text(part).strip():
+            return [part]
+    return parts[-1:]
+
+
+def _text(part: EmailMessage) -> str:
+    """The text of a leaf; bytes that its character set does not have become U+FFFD, as mail programs show them."""
+    try:
+        return str(part.get_content())
+    except (LookupError, ValueError):  # a character set that nobody knows, or a transfer encoding that is broken
+        payload = part.get_payload(decode=True)
+        return (payload if isinstance(payload, bytes) else b"").decode("utf-8", errors="replace")
+
+
+def _header(message: EmailMessage, name: str) -> str:
+    return " ".join(str(message.get(name, "")).split())
+
+
+def _file_name(part: EmailMessage) -> str:
+    if part.get_filename():
+        return str(part.get_filename())
+    if part.get_content_type() == "message/rfc822":
+        inner = next(iter(part.iter_parts()), None)
+        subject = _header(inner, "Subject") if isinstance(inner, EmailMessage) else ""
+        return f"{subject or 'message'}.eml"
+    endings = {"text/plain": ".txt", "text/html": ".html", "application/pdf": ".pdf"}
+    return f"unnamed{endings.get(part.get_content_type(), '')}"
+
+
+def _file_data(part: EmailMessage) -> bytes:
+    if part.is_multipart():
+        return b"".join(inner.as_bytes() for inner in part.iter_parts())
+    payload = part.get_payload(decode=True)
+    return payload if isinstance(payload, bytes) else b""

@@ -1,0 +1,168 @@
+"""The owner's side of a converter server: starts it, gives it one file after another, and reads how each ended."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any, Self
+
+from memagent_batch.convert.process.sandbox import Limits
+from memagent_batch.convert.process.server import DONE, PARTS_FILE, WHY_FILE
+from memagent_batch.errors import ConversionError, RunFailedError
+
+START_SECONDS = 120.0
+"""Longest wait beyond a file's own limit, in which the server may still load a converter's libraries."""
+END_SECONDS = 10.0
+"""Longest wait for a server to remove its folder."""
+KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
+"""Variables of the environment that converters see; others may be secrets."""
+WHY_CHARACTERS = 500
+"""Longest reason that a row keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Converted:
+    """What a converter gave."""
+
+    folder: Path
+    """Where it lies; the caller removes it."""
+
+    def items(self) -> Iterator[dict[str, Any]]:
+        """Parts and attachments in order, as the server wrote them."""
+        with (self.folder / PARTS_FILE).open(encoding="utf-8") as lines:
+            for line in lines:
+                yield json.loads(line)
+
+
+class ConverterServer:
+    """A server and the folder in which it works. It starts with the first file, and again where it has died.
+
+    The folder outlasts a server that died: attachments that are still to be converted lie in it.
+    """
+
+    def __init__(self, *, search_path: Sequence[str] = ()) -> None:
+        """Takes folders in which modules of converters are found, beside those of this process."""
+        self._search_path = search_path
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = Path()
+        self._num_files = 0
+
+    def __enter__(self) -> Self:
+        """Starts nothing yet."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Ends the server, and removes the folder."""
+        process, self._process = self._process, None
+        if process is not None:
+            assert process.stdin is not None
+            with process, suppress(BrokenPipeError):
+                process.stdin.close()  # the server ends then
+                try:
+                    process.wait(END_SECONDS)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+        if self._num_files:
+            rmtree(self._folder, ignore_errors=True)
+
+    def folder(self) -> Path:
+        """A new folder below the server's, for one file."""
+        if not self._num_files:
+            self._folder = Path(mkdtemp(prefix="memagent-convert-"))
+        self._num_files += 1
+        folder = self._folder / str(self._num_files)
+        folder.mkdir()
+        return folder
+
+    def convert(self, file: Path, *, converter: str, limits: Limits) -> Converted:
+        """Converts a file in a process of its own.
+
+        Args:
+            file: The file.
+            converter: Import path of the converter.
+            limits: What it may cost.
+
+        Raises:
+            ConversionError: the converter failed, died or struck a limit; says which.
+            RunFailedError: no converter can run here.
+        """
+        folder = self.folder()
+        request = {"converter": converter, "file": str(file), "folder": str(folder), "limits": asdict(limits)}
+        ending = self._ask(request, seconds=limits.seconds + START_SECONDS)
+        if "load_error" in ending:
+            raise RunFailedError(f"converter {converter} can't be loaded on this node: {ending['load_error']}")
+        _require_done(ending, folder, limits=limits)
+        return Converted(folder=folder)
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self._kill()
+        environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+        environment |= {
+            "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, (*sys.path, *self._search_path)))),
+            "OMP_NUM_THREADS": "1",
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "memagent_batch.convert.process.server", str(self._folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+        return self._process
+
+    def _ask(self, request: dict[str, Any], *, seconds: float) -> dict[str, Any]:
+        process = self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(BrokenPipeError):  # the server has died; it gives no answer either
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+        ready, _, _ = select.select([process.stdout], [], [], seconds)
+        line = process.stdout.readline() if ready else b""
+        if not line:
+            self._kill()
+            raise ConversionError("the server of its converter died or hung, perhaps for lack of memory")
+        ending: dict[str, Any] = json.loads(line)
+        return ending
+
+    def _kill(self) -> None:
+        """Ends a server that died or hangs, and leaves its folder."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            with process, suppress(BrokenPipeError):
+                process.wait()
+
+
+def _require_done(ending: dict[str, Any], folder: Path, *, limits: Limits) -> None:
+    """Returns where the converter came to its end.
+
+    Raises:
+        ConversionError: it did not.
+    """
+    if ending["timed_out"]:
+        raise ConversionError(f"not converted within {limits.seconds:g} s (--seconds); it was stopped")
+    code = ending["exit_code"]
+    if code == DONE:
+        return
+    memory = f"{limits.memory_bytes >> 20:,} MiB (--memory-mib)"
+    if code < 0:
+        name = signal.Signals(-code).name
+        raise ConversionError(f"its converter crashed with {name}; perhaps it needs more than {memory}")
+    try:
+        why = json.loads((folder / WHY_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise ConversionError(f"its converter ended without a word; perhaps it needs more than {memory}") from None
+    if why["error_type"] == "MemoryError":
+        raise ConversionError(f"it needs more memory than {memory}")
+    raise ConversionError(str(why["message"])[:WHY_CHARACTERS])

@@ -1,0 +1,219 @@
+"""The record of an output of `memagent convert`: its claim at the start, and its manifest when all files have rows."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypedDict
+
+from memagent_batch.convert.converter import PartStatus
+from memagent_batch.convert.sources import ChosenConverter
+from memagent_batch.convert.table import DOCUMENTS_FOLDER, SourceReport
+from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
+from memagent_batch.errors import CountsError, NotReadError, OutputError, StorageError, TooManyFailedError
+from memagent_batch.files.claims import claimed_record
+from memagent_batch.files.errors import storage_errors
+from memagent_batch.files.json_files import json_bytes, read_json
+from memagent_batch.files.location import Location
+from memagent_batch.log.writer import new_run_id
+from memagent_batch.runs.claim import TableSet, publish
+from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
+
+CONVERTED_FORMAT = "memagent-convert/1"
+"""Changes with every change of layout that an older version can't read."""
+CONVERTED_TABLES = TableSet(record=MANIFEST_FILE, folders=(DOCUMENTS_FOLDER,))
+SHOWN_REASONS = 5
+"""Reasons of failed files that the manifest keeps."""
+SHOWN_MISSING = 20
+"""Files without rows that an error names."""
+CLAIM_TRIES = 5
+"""Other attempts that may claim the output between the look at `run.json` and the writing."""
+
+
+class ConvertManifest(TypedDict):
+    """What `manifest.json` says."""
+
+    format: str
+    run_id: str
+    started_at: str
+    finished_at: str
+    seconds: float
+    documents: list[str]
+    converters: Mapping[str, str]
+    """Name and version of the converter of each kind."""
+    counts: Mapping[str, int]
+    """Files by how they ended and by whether they were converted now, their documents, and rows by status."""
+    reasons: list[Mapping[str, Any]]
+    """The most frequent ones of files that are not `ok`."""
+    files: Mapping[str, list[str]]
+    """Files of the table, below the output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertRun:
+    """One run of `memagent convert`."""
+
+    run_id: str
+    """Its id."""
+    output: Location
+    """Where it writes."""
+    documents: tuple[str, ...]
+    """Where the files are, without secrets."""
+    finished: tuple[str, ...]
+    """Files of the table that the last finished run left."""
+    started_at: datetime
+    """When it began, UTC."""
+    began_seconds: float
+    """When it began on the monotonic clock, seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReport:
+    """What a task reported."""
+
+    file: str
+    """Its file of the table, below the output."""
+    num_held: int
+    """Sources whose rows were there."""
+    sources: Sequence[SourceReport]
+    """All its sources."""
+
+
+def require_output(output: Location, *, documents: Sequence[str]) -> None:
+    """Checks that the table may be written here: an empty place, or one that the same input was converted to.
+
+    Raises:
+        OutputError: the place holds something else; says what, and what to do.
+    """
+    record = claimed_record(output, RUN_FILE, layout=CONVERTED_FORMAT)
+    if record is not None and record["documents"] != [*documents]:
+        raise OutputError(
+            f"output: {output} holds what {', '.join(record['documents'])} was converted to; choose another output for "
+            f"{', '.join(documents)}"
+        )
+
+
+def begin_convert(output: Location, *, documents: Sequence[str]) -> ConvertRun:
+    """Writes `run.json`: from here on the output belongs to this run."""
+    started_at, place = datetime.now(UTC), output / RUN_FILE
+    for _ in range(CLAIM_TRIES):
+        with storage_errors(place.uri):
+            version, before = place.version(), read_json(place)
+        run_id = new_run_id(after=before["run_id"] if before else "")
+        record = {"format": CONVERTED_FORMAT, "run_id": run_id, "started_at": started_at.isoformat()}
+        if place.replace(json_bytes({**record, "documents": [*documents]}), version=version):
+            break
+    else:
+        raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")
+    manifest = read_json(output / MANIFEST_FILE)
+    return ConvertRun(
+        run_id=run_id,
+        output=output,
+        documents=tuple(documents),
+        finished=tuple(manifest["files"][DOCUMENTS_FOLDER]) if manifest else (),
+        started_at=started_at,
+        began_seconds=time.monotonic(),
+    )
+
+
+def close_convert(
+    run: ConvertRun,
+    reports: Sequence[BatchReport],
+    *,
+    names: Sequence[str],
+    converters: Mapping[str, ChosenConverter],
+) -> ConvertManifest:
+    """Checks that every file has its rows, and shows the table in the place of the one before.
+
+    Args:
+        run: The run.
+        reports: What all tasks reported.
+        names: The files of the input.
+        converters: The converters by kind.
+
+    Raises:
+        CountsError: a file has no rows, or is there twice.
+        SupersededError: a newer attempt has claimed the output.
+    """
+    sources = [source for report in reports for source in report.sources]
+    _require_closed([source.source for source in sources], names)
+    manifest: ConvertManifest = {
+        "format": CONVERTED_FORMAT,
+        "run_id": run.run_id,
+        "started_at": run.started_at.isoformat(),
+        "finished_at": datetime.now(UTC).isoformat(),
+        "seconds": round(time.monotonic() - run.began_seconds, 3),
+        "documents": [*run.documents],
+        "converters": {kind: f"{chosen.name} {chosen.version}" for kind, chosen in converters.items()},
+        "counts": _counts(sources, num_held=sum(report.num_held for report in reports)),
+        "reasons": [
+            {"status": status, "reason": reason.error_message, "files": reason.num_readings}
+            for status in (PartStatus.FAILED, PartStatus.NOT_READ, PartStatus.NEEDS_OCR, PartStatus.SKIPPED)
+            for reason in _reasons(sources, status)
+        ],
+        "files": {DOCUMENTS_FOLDER: [report.file for report in reports]},
+    }
+    publish(run.output, manifest, tables=CONVERTED_TABLES, run_id=run.run_id)
+    return manifest
+
+
+def require_converted(manifest: ConvertManifest, *, max_failed_share: float) -> None:
+    """Returns where enough was converted and nothing is left to read.
+
+    Raises:
+        TooManyFailedError: more files failed than `max_failed_share` allows, or all.
+        NotReadError: some files could not be read now.
+    """
+    counts = manifest["counts"]
+    files, failed = counts["files"], counts["files_failed"]
+    if failed > max_failed_share * files or failed == files > 0:
+        raise TooManyFailedError(
+            f"{failed} of {files} files failed ({_said(manifest, PartStatus.FAILED)}); their rows are in "
+            f"`{DOCUMENTS_FOLDER}`: mend the cause, and run the same command with --retry-failed"
+        )
+    if counts["files_not_read"]:
+        raise NotReadError(
+            f"{counts['files_not_read']} of {files} files were not read ({_said(manifest, PartStatus.NOT_READ)}); the "
+            "same command reads them"
+        )
+
+
+def _require_closed(found: Sequence[str], asked: Sequence[str]) -> None:
+    missing, doubled = set(asked) - set(found), [name for name, times in Counter(found).items() if times > 1]
+    if missing or doubled or len(found) != len(asked):
+        raise CountsError(
+            f"{len(asked)} files were found, and {len(found)} have rows; without: "
+            f"{', '.join(sorted(missing)[:SHOWN_MISSING]) or 'none'}; "
+            f"twice: {', '.join(doubled[:SHOWN_MISSING]) or 'none'}"
+        )
+
+
+def _counts(sources: Sequence[SourceReport], *, num_held: int) -> dict[str, int]:
+    files = Counter(source.status for source in sources)
+    parts = Counter[str]()
+    for source in sources:
+        parts.update(source.parts)
+    return {
+        "files": len(sources),
+        "files_held": num_held,
+        "files_converted": len(sources) - num_held,
+        **{f"files_{status}": files[status] for status in PartStatus},
+        "documents": sum(source.documents for source in sources),
+        "rows": sum(parts.values()),
+        **{f"rows_{status}": parts[status] for status in PartStatus},
+    }
+
+
+def _reasons(sources: Sequence[SourceReport], status: PartStatus) -> list[Reason]:
+    own = (source for source in sources if source.status == status)
+    reasons = [Reason(error_type=status.value, error_message=source.reason or status.value) for source in own]
+    return most_frequent(reasons, limit=SHOWN_REASONS)
+
+
+def _said(manifest: ConvertManifest, status: PartStatus) -> str:
+    return sum_up(
+        Reason(error_type=status, error_message=reason["reason"], num_readings=reason["files"])
+        for reason in manifest["reasons"]
+        if reason["status"] == status
+    )

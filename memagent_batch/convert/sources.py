@@ -1,0 +1,185 @@
+"""One file of the input to its rows: its kind, its converter in a process of its own, then its attachments."""
+
+import re
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from memagent_batch.convert.converter import PartStatus
+from memagent_batch.convert.kinds import NoConverter, recognise
+from memagent_batch.convert.process.sandbox import Limits
+from memagent_batch.convert.process.worker import ConverterServer
+from memagent_batch.convert.table import TEXT_STATUSES, ConvertedRow
+from memagent_batch.errors import ConversionError
+
+MAX_DEPTH = 8
+"""How deep attachments inside attachments are converted."""
+MAX_DOCUMENTS = 1000
+"""Most documents from one file, attachments of attachments included."""
+WHOLE_TIMES = 10
+"""A file with all its attachments may take this many times the limit of one process."""
+NAME_CHARACTERS = 100
+"""Longest name of an attachment in an id."""
+
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f/\\\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenConverter:
+    """A converter of this run."""
+
+    name: str
+    """Its name, as the user writes it."""
+    path: str
+    """Its import path."""
+    version: str
+    """Its version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A file of the input."""
+
+    name: str
+    """Its path below the folder that was asked for."""
+    hash: str | None
+    """SHA-256 of its content; None where it was not read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Document:
+    """A document of a source: the file itself, or an attachment."""
+
+    document_id: str
+    name: str
+    """Its file's name, whose ending tells its kind."""
+    file: Path
+    place: str = ""
+    """Where it stands in its source, before its own locators."""
+    depth: int = 0
+
+
+class SourceConverter:
+    """Converts files one after another, with one server."""
+
+    def __init__(self, server: ConverterServer, *, converters: Mapping[str, ChosenConverter], limits: Limits) -> None:
+        """Takes the server, the converters by kind or ending, and what one process may cost."""
+        self._server = server
+        self._converters = converters
+        self._limits = limits
+        self._endings = frozenset(kind for kind in converters if kind.startswith("."))
+
+    def rows(self, file: Path, source: Source) -> list[ConvertedRow]:
+        """The rows of a file and of all that is attached to it; at least one. Never raises for what a file holds."""
+        waiting = deque([_Document(document_id=source.name, name=source.name, file=file)])
+        rows: list[ConvertedRow] = []
+        num_documents, ends_at = 0, time.monotonic() + WHOLE_TIMES * self._limits.seconds
+        while waiting:
+            document = waiting.popleft()
+            num_documents += 1
+            refusal = _refusal(document, num_documents=num_documents, is_late=time.monotonic() > ends_at)
+            if refusal is not None:
+                rows.append(plain_row(source, refusal, document=document))
+                continue
+            own, attached = self._document(document, source)
+            rows.extend(own)
+            waiting.extendleft(reversed(attached))
+        return rows
+
+    def _document(self, document: _Document, source: Source) -> tuple[list[ConvertedRow], list[_Document]]:
+        """The rows of one document, and its attachments."""
+        kind = recognise(document.file, name=document.name, own_endings=self._endings)
+        if isinstance(kind, NoConverter):
+            return [plain_row(source, kind, document=document)], []
+        converter = self._converters[kind]
+        try:
+            converted = self._server.convert(document.file, converter=converter.path, limits=self._limits)
+            items = list(converted.items())
+        except ConversionError as error:
+            failure = NoConverter(status=PartStatus.FAILED, reason=str(error))
+            return [plain_row(source, failure, document=document, converter=converter)], []
+        finally:
+            if document.depth:
+                document.file.unlink()
+        parts = [item for item in items if "file" not in item]
+        rows = [_part_row(item, document, source, converter, part=part) for part, item in enumerate(parts, start=1)]
+        attached = [_attached(item, document, converted.folder) for item in items if "file" in item]
+        if not attached:
+            rmtree(converted.folder, ignore_errors=True)
+        nothing = NoConverter(status=PartStatus.EMPTY, reason="it holds nothing")
+        return rows or [plain_row(source, nothing, document=document, converter=converter)], attached
+
+
+def plain_row(
+    source: Source,
+    outcome: NoConverter,
+    *,
+    document: _Document | None = None,
+    converter: ChosenConverter | None = None,
+) -> ConvertedRow:
+    """The one row of a document without text."""
+    return {
+        "document_id": document.document_id if document else source.name,
+        "part": 1,
+        "locator": (document.place if document else "") or "file",
+        "text": "" if outcome.status in TEXT_STATUSES else None,
+        "status": outcome.status.value,
+        "reason": outcome.reason,
+        "converter": converter.name if converter else None,
+        "converter_version": converter.version if converter else None,
+        "source": source.name,
+        "source_hash": source.hash,
+    }
+
+
+def _refusal(document: _Document, *, num_documents: int, is_late: bool) -> NoConverter | None:
+    if document.depth > MAX_DEPTH:
+        return NoConverter(status=PartStatus.SKIPPED, reason=f"attachments are nested more than {MAX_DEPTH} deep")
+    if num_documents > MAX_DOCUMENTS:
+        return NoConverter(status=PartStatus.SKIPPED, reason=f"its file holds more than {MAX_DOCUMENTS:,} documents")
+    if is_late:
+        reason = f"its file with all attachments takes more than {WHOLE_TIMES} times --seconds"
+        return NoConverter(status=PartStatus.FAILED, reason=reason)
+    return None
+
+
+def _part_row(
+    item: Mapping[str, Any], document: _Document, source: Source, converter: ChosenConverter, *, part: int
+) -> ConvertedRow:
+    text, status = _sound(str(item["text"])), PartStatus(item["status"])
+    if status is PartStatus.OK and not text.strip():
+        status = PartStatus.EMPTY
+    return {
+        "document_id": document.document_id,
+        "part": part,
+        "locator": ", ".join(filter(None, (document.place, _sound(str(item["locator"]))))),
+        "text": text if status in TEXT_STATUSES else None,
+        "status": status.value,
+        "reason": None if item["reason"] is None else _sound(str(item["reason"])),
+        "converter": converter.name,
+        "converter_version": converter.version,
+        "source": source.name,
+        "source_hash": source.hash,
+    }
+
+
+def _attached(item: Mapping[str, Any], document: _Document, folder: Path) -> _Document:
+    name = _sound(_UNSAFE.sub("_", str(item["name"]))).strip() or "unnamed"
+    locator = _sound(" ".join(str(item["locator"]).split()))[: 2 * NAME_CHARACTERS]
+    short = name if len(name) <= NAME_CHARACTERS else name[: NAME_CHARACTERS // 2] + name[-NAME_CHARACTERS // 2 :]
+    return _Document(
+        document_id=f"{document.document_id}/{item['number']}-{short}",
+        name=short,
+        file=folder / Path(str(item["file"])).name,
+        place=", ".join(filter(None, (document.place, locator))),
+        depth=document.depth + 1,
+    )
+
+
+def _sound(text: str) -> str:
+    """The text without lone surrogates, which no table can hold."""
+    return text.encode("utf-8", errors="replace").decode("utf-8")

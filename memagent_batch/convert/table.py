@@ -1,0 +1,153 @@
+"""The table of converted documents, and what each of its files says of its sources in its footer."""
+
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TypedDict
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from memagent_batch.convert.converter import PartStatus
+from memagent_batch.files.columns import column
+from memagent_batch.files.errors import table_errors
+from memagent_batch.files.location import Location
+
+DOCUMENTS_FOLDER = "documents"
+SOURCES_KEY = b"memagent.sources"
+"""Entry of a file's footer: its sources, in the order of its row groups."""
+
+CONVERTED = pa.schema(
+    [
+        column(
+            "document_id",
+            pa.string(),
+            "path of the file below the folder that was asked for; an attachment has its number and name behind that",
+        ),
+        column("part", pa.int32(), "position of the part in its document, from 1"),
+        column("locator", pa.string(), "where the part stands in its source: a page, a message, a section"),
+        column("text", pa.string(), "text of the part; null where it is not ok, needs_ocr or empty", nullable=True),
+        column("status", pa.string(), ", ".join(PartStatus)),
+        column("reason", pa.string(), "why it is not ok, or what to know of its text", nullable=True),
+        column("converter", pa.string(), "name of the converter; null where none was run", nullable=True),
+        column("converter_version", pa.string(), "version of the converter and its library", nullable=True),
+        column("source", pa.string(), "path of the file that it came from"),
+        column("source_hash", pa.string(), "SHA-256 of that file; null where it was not read", nullable=True),
+    ]
+)
+"""One row for each part of each document; every file has one at least. Rows of a document stand together, in order."""
+
+TEXT_STATUSES = frozenset({PartStatus.OK, PartStatus.NEEDS_OCR, PartStatus.EMPTY})
+"""Statuses of parts that have a text, if only an empty one."""
+
+
+class ConvertedRow(TypedDict):
+    """A row of `CONVERTED`."""
+
+    document_id: str
+    part: int
+    locator: str
+    text: str | None
+    status: str
+    reason: str | None
+    converter: str | None
+    converter_version: str | None
+    source: str
+    source_hash: str | None
+
+
+ENDINGS = (PartStatus.NOT_READ, PartStatus.FAILED, PartStatus.NEEDS_OCR, PartStatus.SKIPPED, PartStatus.OK)
+"""How a whole file ended: the first of these that one of its rows has, else `empty`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceReport:
+    """What the table says of one file of the input. The rows of a file are a row group."""
+
+    source: str
+    """Its path below the folder that was asked for."""
+    source_hash: str | None
+    """SHA-256 of its content; None where it was not read."""
+    versions: Mapping[str, str]
+    """Versions of the converters that its rows come from, by name."""
+    documents: int
+    """Its documents: itself and its attachments."""
+    parts: Mapping[str, int]
+    """Its rows by status."""
+    status: str
+    """How the whole file ended."""
+    reason: str | None
+    """The first reason of that."""
+
+
+def report_of(rows: Sequence[ConvertedRow]) -> SourceReport:
+    """What the rows of one file say of it."""
+    statuses = [row["status"] for row in rows]
+    ending = next((status for status in ENDINGS if status in statuses), PartStatus.EMPTY)
+    return SourceReport(
+        source=rows[0]["source"],
+        source_hash=rows[0]["source_hash"],
+        versions={row["converter"]: row["converter_version"] or "" for row in rows if row["converter"] is not None},
+        documents=len({row["document_id"] for row in rows}),
+        parts={status.value: statuses.count(status) for status in PartStatus if status in statuses},
+        status=ending.value,
+        reason=next(row["reason"] for row in rows if row["status"] == ending),
+    )
+
+
+class ConvertedFile:
+    """A file of the table that is being made, in memory."""
+
+    def __init__(self) -> None:
+        """Begins without rows."""
+        self.sources: list[SourceReport] = []
+        """Its sources so far."""
+        self._sink = io.BytesIO()
+        self._writer = pq.ParquetWriter(self._sink, CONVERTED, compression="zstd")
+
+    def add(self, rows: pa.Table, report: SourceReport) -> None:
+        """Adds the rows of one source."""
+        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        self.sources.append(report)
+
+    def finish(self) -> bytes:
+        """The whole file."""
+        sources = json.dumps([asdict(source) for source in self.sources])
+        self._writer.add_key_value_metadata({SOURCES_KEY: sources.encode()})
+        self._writer.close()
+        return self._sink.getvalue()
+
+
+def rows_table(rows: Sequence[ConvertedRow]) -> pa.Table:
+    """Rows as a table of `CONVERTED`."""
+    return pa.Table.from_pylist([*rows], schema=CONVERTED)
+
+
+def read_sources(place: Location) -> list[SourceReport]:
+    """The sources of a file of the table, from its footer.
+
+    Raises:
+        OutputError: it can't be read, or is no file of this table.
+    """
+    remedy = "remove it; the files that it came from are converted again"
+    with table_errors(place.uri, remedy=remedy), _opened(place) as file:
+        text = (file.metadata.metadata or {})[SOURCES_KEY]
+    return [SourceReport(**source) for source in json.loads(text)]
+
+
+def read_rows(place: Location, number: int) -> pa.Table:
+    """The rows of one source of a file of the table.
+
+    Raises:
+        OutputError: the file can't be read.
+    """
+    with table_errors(place.uri, remedy="run the same command again"), _opened(place) as file:
+        return file.read_row_group(number, use_threads=False)
+
+
+@contextmanager
+def _opened(place: Location) -> Iterator[pq.ParquetFile]:
+    with place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
+        yield file

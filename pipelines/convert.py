@@ -1,0 +1,184 @@
+"""Converting: files of PDF, HTML, DOCX, e-mail and text in, a table of their parts out, each file with its rows."""
+
+import json
+import logging
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import ray
+
+from memagent_batch.config import SourceConfig
+from memagent_batch.convert.batches import ConvertTask, convert_batches
+from memagent_batch.convert.kinds import DEFAULT_CONVERTERS
+from memagent_batch.convert.plan import Batch, plan_batches, read_held, require_distinct
+from memagent_batch.convert.process.sandbox import Limits
+from memagent_batch.convert.progress import shown
+from memagent_batch.convert.record import (
+    BatchReport,
+    ConvertManifest,
+    ConvertRun,
+    begin_convert,
+    close_convert,
+    require_converted,
+    require_output,
+)
+from memagent_batch.convert.sources import ChosenConverter
+from memagent_batch.convert.table import SourceReport
+from memagent_batch.errors import SettingsError
+from memagent_batch.files.location import Location
+from memagent_batch.files.options import Options, StorageOptions
+from memagent_batch.inputs.listing import list_places
+from memagent_batch.logs import EventKind, step
+from memagent_batch.plugins import CONVERTERS
+from memagent_batch.ray_data.leaving import OrderlyLeave
+from memagent_batch.ray_data.session import ray_session
+from memagent_batch.runs.claim import require_claim
+from memagent_batch.runs.manifest import canonical, require_apart
+from memagent_batch.wiring import make_documents
+
+FILE_BYTES = 256 << 20
+"""Size from which a file is skipped by default."""
+WITHOUT_OWN = frozenset({"docling"})
+"""Converters that are often asked for by name, and that a package of its own has to bring."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertJob:
+    """All knobs of `memagent convert`."""
+
+    documents: tuple[str, ...]
+    """Files, folders or globs; all on one file system."""
+    output: str
+    """Folder or URL of the table."""
+    converters: Mapping[str, str] = field(default_factory=dict)
+    """Other converters than the built-in ones, by kind (`pdf`) or ending (`.rtf`)."""
+    allow_code: bool = False
+    """Whether a converter may be named as package.module:Class."""
+    limits: Limits = field(default_factory=Limits)
+    """What the process of one file may cost."""
+    file_bytes: int = FILE_BYTES
+    """Size from which a file is skipped."""
+    retry_failed: bool = False
+    """Whether files that failed are converted again."""
+    max_failed_share: float = 1.0
+    """Largest share of files that may fail, from 0 to 1."""
+    storage_options: Options = field(default_factory=StorageOptions)
+    """Arguments of the fsspec file system."""
+
+    @property
+    def sources(self) -> SourceConfig:
+        """The files as other commands take them, which ask something of them as well."""
+        return SourceConfig(documents=self.documents, ask=("-",), storage_options=StorageOptions(self.storage_options))
+
+
+def convert(job: ConvertJob) -> ConvertManifest:
+    """Converts what is new or changed, and returns the manifest.
+
+    Raises:
+        UsageError: the user's mistake, found before a file is read.
+        CountsError: a file has no rows.
+        SupersededError: a newer attempt has claimed the output.
+        NotReadError: some files could not be read now.
+        TooManyFailedError: more files failed than are allowed, or all.
+    """
+    converters = choose_converters(job.converters, allow_code=job.allow_code)
+    sources, places = job.sources, make_documents(job.sources)
+    output = Location(uri=job.output, storage_options=job.storage_options)
+    require_apart(sources, output=job.output)
+    documents = [canonical(uri, sources) for uri in sources.documents]
+    require_output(output, documents=documents)
+    with step("listing the files"):
+        files = list_places(places)
+    require_distinct(files)
+    with ray_session():
+        run = begin_convert(output, documents=documents)
+        _log_start(run, num_files=len(files))
+        held = read_held(output, finished=run.finished)
+        batches = plan_batches(files, held, num_cpus=int(ray.cluster_resources().get("CPU", 1)))
+        task = ConvertTask(
+            documents=places[0],
+            output=output,
+            run_id=run.run_id,
+            converters=converters,
+            limits=job.limits,
+            file_bytes=job.file_bytes,
+            retry_failed=job.retry_failed,
+            search_path=tuple(sys.path),
+        )
+        reports = _convert_batches(batches, run=run, task=task, num_files=len(files))
+        manifest = close_convert(run, reports, names=[file.name for file in files], converters=converters)
+    _log_end(manifest)
+    require_converted(manifest, max_failed_share=job.max_failed_share)
+    return manifest
+
+
+def choose_converters(own: Mapping[str, str], *, allow_code: bool) -> dict[str, ChosenConverter]:
+    """The converter of each kind or ending.
+
+    Raises:
+        SettingsError: a kind or converter is unknown, not installed, or code of the user's that is not allowed.
+    """
+    for kind in own:
+        if kind not in DEFAULT_CONVERTERS and not kind.startswith("."):
+            raise SettingsError(
+                f"converter: {kind!r} is none of {', '.join(DEFAULT_CONVERTERS)}, and no ending such as .rtf"
+            )
+    names = {kind.value: name for kind, name in DEFAULT_CONVERTERS.items()} | {**own}
+    return {kind: _chosen(name, allow_code=allow_code) for kind, name in names.items()}
+
+
+def _chosen(name: str, *, allow_code: bool) -> ChosenConverter:
+    try:
+        CONVERTERS.require(name, allows_code=allow_code)
+    except SettingsError as error:
+        if name not in WITHOUT_OWN:
+            raise
+        raise SettingsError(
+            f"converter: {name!r} is not installed. This project has none of its own: install a package that offers it "
+            f"under the entry point group {CONVERTERS.group}, or name a class of yours as package.module:Class with "
+            "--allow-code (docs/how-to/convert.md)"
+        ) from error
+    version = CONVERTERS.find(name)().version()
+    return ChosenConverter(name=name, path=CONVERTERS.path(name), version=version)
+
+
+def _convert_batches(
+    batches: Sequence[Batch], *, run: ConvertRun, task: ConvertTask, num_files: int
+) -> list[BatchReport]:
+    rows = ray.data.from_items([{"batch": batch} for batch in batches], override_num_blocks=len(batches)).map_batches(
+        convert_batches, fn_kwargs={"task": task}, batch_size=1, num_cpus=1
+    )
+    with OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
+        tables = rows.iter_batches(batch_size=None, batch_format="pyarrow")
+        reports = _reports(row for table in tables for row in table.to_pylist())
+        return sorted(shown(reports, run_id=run.run_id, num_files=num_files), key=lambda report: report.file)
+
+
+def _reports(rows: Iterable[Mapping[str, str]]) -> Iterator[BatchReport]:
+    for row in rows:
+        sources = tuple(SourceReport(**source) for source in json.loads(row["sources"]))
+        yield BatchReport(file=row["file"], num_held=int(row["num_held"]), sources=sources)
+
+
+def _log_start(run: ConvertRun, *, num_files: int) -> None:
+    fields = {"run_id": run.run_id, "asked": num_files, "output": str(run.output)}
+    log.info(f"run {run.run_id}: {num_files} files to convert", extra={"event": EventKind.RUN_STARTED, **fields})
+
+
+def _log_end(manifest: ConvertManifest) -> None:
+    run_id, counts = manifest["run_id"], manifest["counts"]
+    fields = {"run_id": run_id, "seconds": manifest["seconds"], **counts}
+    log.info(f"run {run_id} closed: {_summary(counts)}", extra={"event": EventKind.RUN_CLOSED, **fields})
+
+
+def _summary(counts: Mapping[str, int]) -> str:
+    endings = ("ok", "needs_ocr", "empty", "failed", "skipped", "not_read")
+    by_ending = ", ".join(f"{counts[f'files_{ending}']} {ending}" for ending in endings if counts[f"files_{ending}"])
+    return (
+        f"{counts['files']} files ({by_ending}), {counts['files_held']} of them held; {counts['documents']} documents, "
+        f"{counts['rows']} rows"
+    )

@@ -1,0 +1,106 @@
+"""Converters that do what a hostile file could make a converter do."""
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from memagent_batch.convert.converter import Attachment, Part
+
+
+class Quiet:
+    """Says what the file says, in capitals."""
+
+    def version(self) -> str:
+        return "1"
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        yield Part(locator="text", text=file.read_text().upper())
+
+
+class Endless(Quiet):
+    """Computes for ever."""
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        yield Part(locator="text", text="the beginning")
+        while True:
+            pass
+
+
+class Sleeping(Quiet):
+    """Waits as long as the file says, and heeds no signal that it can catch."""
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        for number in set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP, 32, 33}:
+            signal.signal(number, signal.SIG_IGN)
+        time.sleep(float(file.read_text()))
+        yield Part(locator="text", text="awake")
+
+
+class Greedy(Quiet):
+    """Allocates for ever."""
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        held = []
+        while True:
+            held.append(bytearray(16 << 20))
+            yield from ()
+
+
+class Talkative(Quiet):
+    """Writes for ever."""
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        while True:
+            yield Part(locator="text", text="x" * (1 << 20))
+
+
+class Crashing(Quiet):
+    """Reads where there is no memory."""
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        yield Part(locator="text", text=str(ctypes.string_at(0)))
+
+
+class Connecting(Quiet):
+    """Reaches for the network."""
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        with socket.socket() as connection:
+            connection.connect(("127.0.0.1", int(file.read_text())))
+        yield Part(locator="text", text="connected")
+
+
+class Starting(Quiet):
+    """Starts a program."""
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        yield Part(locator="text", text=subprocess.check_output(["/bin/echo", "started"], text=True))
+
+
+class Peeking(Quiet):
+    """Tells its environment."""
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        yield Part(locator="text", text=" ".join(f"{name}={value}" for name, value in os.environ.items()))
+
+
+class Killing(Quiet):
+    """Kills the process that started it."""
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+        yield from ()
+
+
+class Lying(Quiet):
+    """Gives what no table can hold."""
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        yield Part(locator="a\ud800b", text="lone \udfff surrogate")
+        yield Attachment(number="1", name="../../../etc/x\n.txt", locator="attachment", data=b"inside")

@@ -1,0 +1,227 @@
+"""What the converters make of real files, each in its process."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from memagent_batch.convert.kinds import DEFAULT_CONVERTERS
+from memagent_batch.convert.process.sandbox import Limits
+from memagent_batch.convert.process.worker import ConverterServer
+from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter
+from memagent_batch.convert.table import ConvertedRow, rows_table
+from memagent_batch.plugins import CONVERTERS
+from tests.convert import files
+from tests.convert.files import A_TEXT, DRAWN, SCAN, written
+
+LONG = A_TEXT * 4
+
+
+@pytest.fixture(scope="module")
+def source_converter() -> Iterator[SourceConverter]:
+    names = {**{str(kind): name for kind, name in DEFAULT_CONVERTERS.items()}, ".lie": "tests.convert.hostile:Lying"}
+    chosen = {kind: ChosenConverter(name=name, path=CONVERTERS.path(name), version="1") for kind, name in names.items()}
+    with ConverterServer(search_path=(str(Path(__file__).parents[2]),)) as server:
+        yield SourceConverter(server, converters=chosen, limits=Limits(seconds=120))
+
+
+@pytest.fixture
+def rows_of(source_converter: SourceConverter, tmp_path: Path) -> "RowsOf":
+    return RowsOf(source_converter, tmp_path / "file")
+
+
+class RowsOf:
+    """Converts what a file of some name holds."""
+
+    def __init__(self, converter: SourceConverter, file: Path) -> None:
+        self._converter, self._file = converter, file
+
+    def __call__(self, name: str, data: bytes) -> list[ConvertedRow]:
+        self._file.write_bytes(data)
+        rows = self._converter.rows(self._file, Source(name=name, hash="0"))
+        assert rows_table(rows).num_rows == len(rows) > 0
+        return rows
+
+
+def places(rows: list[ConvertedRow]) -> list[tuple[str, int, str, str]]:
+    return [(row["document_id"], row["part"], row["locator"], row["status"]) for row in rows]
+
+
+def test_pdf_has_a_part_for_each_page(rows_of: RowsOf) -> None:
+    rows = rows_of("a/b.pdf", files.pdf(written(A_TEXT), written("Second (page)")))
+    assert places(rows) == [("a/b.pdf", 1, "page 1", "ok"), ("a/b.pdf", 2, "page 2", "ok")]
+    assert [row["text"] for row in rows] == [A_TEXT.strip(), "Second (page)"]
+    assert {(row["converter"], row["source"], row["source_hash"]) for row in rows} == {("pypdfium2", "a/b.pdf", "0")}
+
+
+def test_pdf_page_without_text_layer_needs_ocr_and_a_blank_one_is_empty(rows_of: RowsOf) -> None:
+    stamp = written("Page 2 of 5") + SCAN
+    rows = rows_of("scan.pdf", files.pdf(SCAN, stamp, "", DRAWN, written(LONG) + SCAN))
+    assert [row["status"] for row in rows] == ["needs_ocr", "needs_ocr", "empty", "needs_ocr", "ok"]
+    assert rows[1]["text"] == "Page 2 of 5"
+    assert all(row["reason"] for row in rows if row["status"] == "needs_ocr")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("encrypted.pdf", files.encrypted_pdf, "encrypted"),
+        ("cut.pdf", lambda: files.pdf(written(LONG))[:300], "can't be opened as a PDF"),
+        ("cut.docx", lambda: files.docx_file(("Normal", "x"))[:2000], "can't be opened as a DOCX"),
+        ("bomb.docx", files.zip_bomb, "unpacks to 600 MiB"),
+        ("xxe.docx", files.xxe_docx, "declares entities"),
+        ("deep.eml", lambda: files.nested_mime(1100), "nested deeper"),
+        ("binary.txt", lambda: b"a\0b", "NUL"),
+        ("utf16.txt", lambda: b"\xff\xfea", "utf-16"),
+        ("protected.docx", files.encrypted_docx, "encrypted"),
+    ],
+)
+def test_file_that_can_not_be_converted_is_one_row_that_says_why(
+    rows_of: RowsOf, name: str, data: Callable[[], bytes], why: str
+) -> None:
+    (row,) = rows_of(name, data())
+    assert row["status"] == "failed"
+    assert why in (row["reason"] or "")
+    assert row["text"] is None
+
+
+def test_entities_of_a_docx_are_not_followed(rows_of: RowsOf) -> None:
+    for row in rows_of("xxe.docx", files.xxe_docx()):
+        assert "root:" not in f"{row['text']}{row['reason']}"
+
+
+def test_pdf_with_embedded_file_gives_a_document_more(rows_of: RowsOf) -> None:
+    rows = rows_of("p.pdf", files.pdf_with_file("notes.txt", b"from the attachment"))
+    assert places(rows)[1:] == [("p.pdf/1-notes.txt", 1, "attachment notes.txt, text", "ok")]
+    assert rows[1]["text"] == "from the attachment"
+    assert rows[1]["source"] == "p.pdf"
+
+
+def test_pdf_form_field_is_part_of_its_page(rows_of: RowsOf) -> None:
+    assert [row["text"] for row in rows_of("form.pdf", files.form_pdf("Filled in"))] == ["Filled in"]
+
+
+def test_docx_has_a_part_for_each_section_with_its_tables(rows_of: RowsOf) -> None:
+    data = files.docx_file(("Normal", "before"), ("Heading 1", "Payment"), ("Normal", "soon"), cells=[["a", "b"]])
+    rows = rows_of("c.docx", data)
+    assert [(row["locator"], row["text"]) for row in rows] == [
+        ("text", "before"),
+        ("section 1: Payment", "Payment\n\nsoon\n\na | b"),
+    ]
+
+
+def test_docx_keeps_text_in_controls_boxes_and_insertions_and_drops_what_was_deleted(rows_of: RowsOf) -> None:
+    run = "<w:r><w:t>{}</w:t></w:r>"
+    box = f"<w:txbxContent><w:p>{run.format('boxed')}</w:p></w:txbxContent>"
+    body = (
+        f"<w:sdt><w:sdtContent><w:p>{run.format('controlled')}</w:p></w:sdtContent></w:sdt>"
+        f"<w:p><w:ins>{run.format('inserted')}</w:ins><w:del><w:r><w:delText>deleted</w:delText></w:r></w:del>"
+        f"<w:r><mc:AlternateContent><mc:Choice>{box}</mc:Choice><mc:Fallback>{box}</mc:Fallback></mc:AlternateContent>"
+        "</w:r></w:p>"
+    )
+    (row,) = rows_of("t.docx", files.with_body(body))
+    assert row["text"] == "controlled\n\ninserted\nboxed"
+
+
+def test_docx_header_and_footnotes_are_parts(rows_of: RowsOf) -> None:
+    rows = rows_of("h.docx", files.docx_with_header("Strictly private", text="body"))
+    assert [(row["locator"], row["text"]) for row in rows] == [("text", "body"), ("header", "Strictly private")]
+
+
+def test_html_loses_scripts_and_navigation(rows_of: RowsOf) -> None:
+    (row,) = rows_of("p.html", files.page(LONG))
+    assert LONG.strip() in (row["text"] or "")
+    assert "script" not in (row["text"] or "")
+    assert "Home" not in (row["text"] or "")
+
+
+def test_html_without_a_main_text_is_taken_whole(rows_of: RowsOf) -> None:
+    items = "".join(f"<li><a href='{number}'>Entry {number}</a></li>" for number in range(40))
+    (row,) = rows_of("list.html", f"<html><body><ul>{items}</ul></body></html>".encode())
+    assert all(f"Entry {number}" in (row["text"] or "") for number in range(40))
+
+
+def test_mail_is_its_headers_and_text_and_each_attachment_a_document(rows_of: RowsOf) -> None:
+    attached = [("a.pdf", files.pdf(written(A_TEXT), SCAN)), ("a.pdf", b"no pdf"), ("b.bin", b"\x01\x02")]
+    message = files.mail("Terms", "see below", files=attached, html="<p>see below</p>")
+    rows = rows_of("in/m.eml", message.as_bytes())
+    assert places(rows) == [
+        ("in/m.eml", 1, "message 1", "ok"),
+        ("in/m.eml/1-a.pdf", 1, "attachment a.pdf, page 1", "ok"),
+        ("in/m.eml/1-a.pdf", 2, "attachment a.pdf, page 2", "needs_ocr"),
+        ("in/m.eml/2-a.pdf", 1, "attachment a.pdf", "failed"),
+        ("in/m.eml/3-b.bin", 1, "attachment b.bin", "skipped"),
+    ]
+    assert (rows[0]["text"] or "").endswith("Subject: Terms\n\nsee below")
+    assert (rows[0]["text"] or "").count("see below") == 1
+
+
+def test_mail_without_plain_text_is_read_from_its_html(rows_of: RowsOf) -> None:
+    (row,) = rows_of("h.eml", files.mail("Terms", "", html=f"<html><body><p>{LONG}</p></body></html>").as_bytes())
+    assert LONG.strip() in (row["text"] or "")
+    assert "<p>" not in (row["text"] or "")
+
+
+def test_mailbox_has_a_part_for_each_message(rows_of: RowsOf) -> None:
+    messages = [files.mail("one", "first"), files.mail("two", "second", files=[("x.txt", b"inside")])]
+    rows = rows_of("box.mbox", files.mailbox_of(messages))
+    assert places(rows) == [
+        ("box.mbox", 1, "message 1", "ok"),
+        ("box.mbox", 2, "message 2", "ok"),
+        ("box.mbox/2-1-x.txt", 1, "message 2, attachment x.txt, text", "ok"),
+    ]
+
+
+def test_mails_in_mails_are_followed_to_a_bound(rows_of: RowsOf) -> None:
+    rows = rows_of("m.eml", files.nested_mail(12))
+    assert [row["status"] for row in rows] == ["ok"] * 9 + ["skipped"]
+    assert len({row["document_id"] for row in rows}) == 10
+    assert "8 deep" in (rows[-1]["reason"] or "")
+
+
+def test_markdown_has_a_part_for_each_section_outside_code(rows_of: RowsOf) -> None:
+    text = "intro\n# One\ntext\n```\n# no heading\n```\n## Two ##\nmore\n"
+    rows = rows_of("m.md", text.encode())
+    assert [row["locator"] for row in rows] == ["text", "section 1: One", "section 2: Two"]
+    assert "\n".join(row["text"] or "" for row in rows) == text
+
+
+def test_text_that_is_not_utf8_is_taken_for_windows_1252_and_says_so(rows_of: RowsOf) -> None:
+    (row,) = rows_of("t.txt", "Gebühr".encode("cp1252"))
+    assert (row["text"], row["status"]) == ("Gebühr", "ok")
+    assert "windows-1252" in (row["reason"] or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "converter", "status"),
+    [
+        ("pdf.txt", lambda: files.pdf(written(LONG)), "pypdfium2", "ok"),
+        ("docx.bin", lambda: files.docx_file(("Normal", "x")), "python-docx", "ok"),
+        ("page.dat", lambda: files.page(LONG), "trafilatura", "ok"),
+        ("mail", lambda: files.mail("s", "t").as_bytes(), "email", "ok"),
+        ("notes.txt", lambda: b"From: me\nTo: you\nno mail", "text", "ok"),
+        ("README", lambda: b"plain words", "text", "ok"),
+        ("blank.html", lambda: b"", "trafilatura", "empty"),
+        ("scan.tiff", lambda: b"II*\0....", None, "needs_ocr"),
+        ("old.doc", lambda: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", None, "skipped"),
+        ("data.parquet", lambda: b"PAR1", None, "skipped"),
+        ("more.zip", lambda: b"PK\x03\x04", None, "skipped"),
+    ],
+)
+def test_kind_is_known_by_content_before_ending(
+    rows_of: RowsOf, name: str, data: Callable[[], bytes], converter: str | None, status: str
+) -> None:
+    (row,) = rows_of(name, data())
+    assert (row["converter"], row["status"]) == (converter, status)
+
+
+def test_what_no_table_or_path_can_hold_is_made_harmless(rows_of: RowsOf, tmp_path: Path) -> None:
+    rows = rows_of("x.lie", b"")
+    assert [row["document_id"] for row in rows] == ["x.lie", "x.lie/1-.._.._.._etc_x_.txt"]
+    assert rows[0]["text"] == "lone ? surrogate"
+    assert rows[1]["text"] == "inside"
+
+
+def test_pdf_of_thousands_of_pages_has_a_row_for_each(rows_of: RowsOf) -> None:
+    rows = rows_of("many.pdf", files.pdf(*["BT /F1 9 Tf 9 9 Td (x) Tj ET"] * 2_000))
+    assert [row["locator"] for row in rows] == [f"page {number}" for number in range(1, 2_001)]

@@ -1,0 +1,120 @@
+"""Limits that are truly struck, by converters that do what a hostile file could make them do."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from memagent_batch.convert.process.sandbox import Limits
+from memagent_batch.convert.process.worker import ConverterServer
+from memagent_batch.errors import ConversionError, RunFailedError
+
+ROOT = Path(__file__).parents[2]
+SHORT = Limits(seconds=1.0)
+LIMITS = Limits(seconds=60.0, memory_bytes=256 << 20, output_bytes=4 << 20)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ConverterServer]:
+    """One server, which all of them try to bring down."""
+    with ConverterServer(search_path=(str(ROOT),)) as server:
+        yield server
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "file").write_text("some words")
+    return tmp_path / "file"
+
+
+def texts(server: ConverterServer, file: Path, name: str, limits: Limits = LIMITS) -> list[str]:
+    converted = server.convert(file, converter=f"tests.convert.hostile:{name}", limits=limits)
+    return [str(item["text"]) for item in converted.items()]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("Endless", "not converted within 1 s"),
+        ("Greedy", "more memory than 256 MiB"),
+        ("Talkative", "more than 4 MiB of text"),
+        ("Crashing", "crashed with SIGSEGV"),
+        ("Starting", "PermissionError"),
+        ("Killing", "died"),
+    ],
+)
+def test_converter_that_strikes_a_limit_costs_its_file_alone(
+    server: ConverterServer, file: Path, name: str, why: str
+) -> None:
+    with pytest.raises(ConversionError, match=why):
+        texts(server, file, name, SHORT if name == "Endless" else LIMITS)
+    assert texts(server, file, "Quiet") == ["SOME WORDS"]
+
+
+def test_converter_that_ignores_signals_is_killed_in_time(server: ConverterServer, file: Path) -> None:
+    file.write_text("60")
+    with pytest.raises(ConversionError, match="not converted within 1 s"):
+        texts(server, file, "Sleeping", SHORT)
+    file.write_text("0.1")
+    assert texts(server, file, "Sleeping") == ["awake"]
+
+
+def test_converter_reaches_no_network(server: ConverterServer, file: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        file.write_text(str(listener.getsockname()[1]))
+        with pytest.raises(ConversionError, match="PermissionError"):
+            texts(server, file, "Connecting")
+
+
+def test_converter_sees_no_variable_of_its_owner(
+    file: Path, monkeypatch: pytest.MonkeyPatch, server: ConverterServer
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    with ConverterServer(search_path=(str(ROOT),)) as fresh:
+        (shown,) = texts(fresh, file, "Peeking")
+    assert "PATH=" in shown
+    assert "hunter2" not in shown
+
+
+def test_converter_that_can_not_be_imported_stops_the_run_with_its_name(server: ConverterServer, file: Path) -> None:
+    with pytest.raises(RunFailedError, match="Absent"):
+        texts(server, file, "Absent")
+
+
+def test_killed_owner_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("600")
+    script = (
+        "from pathlib import Path; from memagent_batch.convert.process.worker import ConverterServer;"
+        "from memagent_batch.convert.process.sandbox import Limits;"
+        f"ConverterServer().convert(Path({str(tmp_path / 'file')!r}), converter='tests.convert.hostile:Sleeping',"
+        "limits=Limits(seconds=600))"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    owner = subprocess.Popen([sys.executable, "-c", script], env=environment, cwd=ROOT)
+    children = wait_for_children(owner.pid, at_least=2)
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert not alive
+    deadline = time.monotonic() + 30
+    while list(tmp_path.glob("memagent-convert-*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not list(tmp_path.glob("memagent-convert-*"))
+
+
+def wait_for_children(process: int, *, at_least: int) -> list[psutil.Process]:
+    """The server and the process of its file, once they are there."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        children = psutil.Process(process).children(recursive=True)
+        if len(children) >= at_least:
+            return children
+        time.sleep(0.05)
+    pytest.fail("the server did not start")
