@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from memagent_batch.domain.answers import Extraction, closed_text, extract_answer
-from memagent_batch.domain.scores import Metric, score
+from memagent_batch.domain.scores import TEXT_METRICS, Metric, score
 
 Reward = Callable[[str, Sequence[str]], float]
 """From the whole response of the answer turn and the references to a number. A user's own has this signature."""
@@ -17,7 +17,7 @@ The reward of MemAgent's published training (its `hotpotqa` verifier). Articles 
 BOXED_NORMALISED = "boxed_normalised"
 r"""1 where the text of the last complete `\boxed{...}` equals a reference, both normalised as in `em`, else 0."""
 
-BUILT_IN_REWARDS = (BOXED, BOXED_NORMALISED, *Metric)
+BUILT_IN_REWARDS = (BOXED, BOXED_NORMALISED, *TEXT_METRICS)
 """Names of rewards that need no code; those of metrics score the extracted answer."""
 
 BOXED_WITHIN = 300
