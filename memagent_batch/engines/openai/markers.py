@@ -16,9 +16,9 @@ BREAK = "·"
 """Goes behind the first character of a marker that begins with none of these."""
 
 FAMILIES = (
-    r"<\|[^<>|\n]{1,60}\|>",  # ChatML, Llama 3, Phi, GLM, Command R, Granite, Harmony
-    r"<｜[^<>｜\n]{1,60}｜>",  # DeepSeek
-    r"\[\|[^\[\]|\n]{1,60}\|\]",  # EXAONE
+    r"<\|[^\s<>|]{1,60}\|>",  # ChatML, Llama 3, Phi, GLM, Command R, Granite, Harmony
+    r"<｜[^\s<>｜]{1,60}｜>",  # DeepSeek
+    r"\[\|[^\s\[\]|]{1,60}\|\]",  # EXAONE
     r"</?(?:start_of_turn|end_of_turn|start_of_image|end_of_image|image_soft_token|unused[0-9]+)>",  # Gemma
     r"</?(?:s|bos|eos|pad|unk|mask|sop|eop|eoh|eoa|image|video|audio|extra_id_[0-9]+|reserved_[0-9]+)>",
     r"<</?SYS>>",  # Llama 2

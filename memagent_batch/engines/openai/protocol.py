@@ -5,6 +5,7 @@ from typing import Annotated
 
 import httpx
 from pydantic import BaseModel, Field, JsonValue, ValidationError
+from pydantic_core import from_json
 
 from memagent_batch.config import SamplingConfig
 
@@ -69,8 +70,11 @@ def refused_fields(response: httpx.Response, fields: Iterable[str]) -> list[str]
 
 
 def holds_choices(body: bytes) -> bool:
-    """Whether a successful response is meant as a completion, and not as the page or error of a gateway."""
-    return b'"choices"' in body
+    """Whether a successful response is meant as a completion, and not as the page of a gateway, or a part of one."""
+    try:
+        return b'"choices"' in body and bool(from_json(body))
+    except ValueError:
+        return False
 
 
 def first_error(error: ValidationError) -> str:
