@@ -111,7 +111,7 @@ class Counter:
     def __call__(self, _: object) -> Reply:
         self._add(1)
         is_full = self.at_once[-1] > 2
-        time.sleep(0.02)
+        time.sleep(0 if is_full else 0.1)
         self._add(-1)
         return error_reply(429, "too many", **{"Retry-After": "0"}) if is_full else chat_reply()
 
@@ -125,7 +125,7 @@ async def test_endpoint_with_few_places_is_given_few_requests_and_answers_every_
     with scripted_server(chat_reply()) as script:
         script.answer = Counter()
         async with started(script, tiny_tokenizer, max_retries=0) as engine:
-            turns = [engine.complete(prompt_of(tiny_tokenizer), seed=0) for _ in range(40)]
+            turns = [engine.complete(prompt_of(tiny_tokenizer), seed=0) for _ in range(30)]
             completions = await asyncio.gather(*turns)
-    assert [completion.text for completion in completions] == ["noted"] * 40
-    assert len(script.requests) < 120
+    assert [completion.text for completion in completions] == ["noted"] * 30
+    assert len(script.requests) < 160  # without a bound of its own, most requests are in vain: about 270
