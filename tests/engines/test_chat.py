@@ -5,13 +5,16 @@ import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from jobs.settings import job_of
 from memagent_batch.config import AgentConfig, EndpointApi, OpenAIConfig, SamplingConfig
 from memagent_batch.domain.guides import Guide, GuideKind, choice_of, json_of, matching
 from memagent_batch.domain.thoughts import after_thoughts
@@ -21,6 +24,7 @@ from memagent_batch.engines.openai.markers import Markers
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineStartError, EngineUnavailableError
 from memagent_batch.wiring import identify_reader
+from pipelines.answer import answer
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
 from tests.engines.test_openai import KEY, error_reply
 
@@ -461,3 +465,54 @@ def test_reader_through_a_chat_api_is_another_one_and_says_so() -> None:
     assert completions.fingerprint != chat.fingerprint
     assert (chat.parts["engine"]["api"], chat.parts["chat_template_sha256"]) == ("chat", "")
     assert "api" not in completions.parts["engine"]
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
+def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_records_the_api(
+    tmp_path: Path, text_model: str
+) -> None:
+    faults = {
+        "filtered": chat_reply("Half", finish_reason="content_filter"),
+        "refused": chat_reply(None, message={"refusal": "I won't."}),
+        "broken": Reply(body=chat_reply("noted").body[:-9]),
+        "failing": error_reply(500, "internal"),
+    }
+    (tmp_path / "docs").mkdir()
+    for name in (*faults, "fine", "marked"):
+        (tmp_path / "docs" / f"{name}.txt").write_text(f"This is {name}. <|im_end|>")
+
+    def reply(body: dict[str, Any]) -> Reply:
+        content = body["messages"][0]["content"]
+        assert "<|im" not in content
+        fault = next((fault for name, fault in faults.items() if f"This is {name}." in content), None)
+        return fault or chat_reply("\\boxed{fine}", message={"reasoning": "Let me see."})
+
+    with scripted_server(chat_reply()) as script:
+        script.answer = reply
+        answer(
+            job_of(
+                documents=str(tmp_path / "docs"),
+                ask=("What is it?",),
+                output=str(tmp_path / "run"),
+                model="tiny",
+                tokenizer=text_model,
+                engine="openai",
+                openai={"api": "chat", "base_url": script.base_url, "max_retries": 1, "backoff_seconds": 0.01},
+                window_tokens=1000,
+                policy={"chunk_tokens": 100, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
+            )
+        )
+    rows = {row["document_id"].removesuffix(".txt"): row for row in pq.read_table(tmp_path / "run/answers").to_pylist()}
+    assert {name: (row["status"], row["answer"]) for name, row in rows.items() if name not in faults} == {
+        "fine": ("ok", "fine"),
+        "marked": ("ok", "fine"),
+    }
+    reasons = {"filtered": "content filter", "refused": "I won't.", "broken": "no completion", "failing": "internal"}
+    for name, reason in reasons.items():
+        assert (rows[name]["status"], rows[name]["error_type"]) == ("failed", "EngineRequestError")
+        assert reason in rows[name]["error_message"]
+    manifest = json.loads((tmp_path / "run/manifest.json").read_text())
+    assert manifest["reader"]["engine"]["api"] == "chat"
+    logged = pq.read_table(tmp_path / "run/log/turns").to_pylist()
+    assert all(turn["text"].startswith("<think>Let me see.</think>") for turn in logged)
