@@ -190,9 +190,23 @@ class VllmConfig(Section):
     """Further arguments of vLLM's AsyncEngineArgs, as they are. Of secrets such as `hf_token` a hash is recorded."""
 
 
-class OpenAIConfig(Section):
-    """An OpenAI-compatible endpoint that takes token-id prompts at /completions."""
+class EndpointApi(StrEnum):
+    """What an endpoint is sent."""
 
+    COMPLETIONS = "completions"
+    """Token ids, at /completions: no text becomes a control token."""
+    CHAT = "chat"
+    """Messages, at /chat/completions: the server parses their text, in which the markers of chat templates are made
+    harmless."""
+
+
+class OpenAIConfig(Section):
+    """An OpenAI-compatible endpoint."""
+
+    api: EndpointApi = EndpointApi.COMPLETIONS
+    """`completions` sends token ids to /completions, as the servers of vLLM and SGLang take them. `chat` sends messages
+    to /chat/completions, for hosted models: texts are parsed by the server, so that markers of chat templates in them
+    are made harmless (`‹|im_start|›`), and `tokenizer` must be set, if only to `tiny`."""
     base_url: str = "http://127.0.0.1:8000/v1"
     """Address up to /v1; a query in it, such as `?api-version=`, goes with every request."""
     api_key: SecretStr | None = None
@@ -211,8 +225,8 @@ class OpenAIConfig(Section):
     """Longest time that all readings wait for an endpoint that is away, restarts or is out of quota (429). What is left
     then is not read, and the next run reads it."""
     extra_body: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
-    """Further fields of every request body, as they are; they go before the neutral sampling fields of each request. A
-    hash of them is recorded."""
+    """Further fields of every request body, as they are; they go before those of each request, and null leaves a field
+    out. A hash of them is recorded."""
 
     @field_validator("base_url")
     @classmethod
@@ -261,8 +275,8 @@ class AgentConfig(Section):
     """How tokens are drawn."""
 
     engine: Text = "vllm"
-    """What turns prompts into completions: `vllm` inside the actor, `openai` (an endpoint that takes token-id prompts
-    at /v1/completions), or `simulated` (answers by rule, to measure everything else). Or one of yours: the name that an
+    """What turns prompts into completions: `vllm` inside the actor, `openai` (an endpoint, for prompts of token ids or
+    for messages), or `simulated` (answers by rule, to measure everything else). Or one of yours: the name that an
     installed package gives it, or package.module:Class (with --allow-code)."""
     engine_knobs: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Knobs of an engine of yours."""
@@ -277,6 +291,16 @@ class AgentConfig(Section):
     def _check_policy(self) -> Self:
         if self.policy.overlap_tokens >= self.policy.chunk_tokens:
             raise ValueError("policy.overlap_tokens must be below policy.chunk_tokens")
+        return self
+
+    @model_validator(mode="after")
+    def _check_chat(self) -> Self:
+        if self.engine == "openai" and self.openai.api is EndpointApi.CHAT and not self.tokenizer:
+            raise ValueError(
+                "tokenizer must be set where openai.api is chat, since chunks and budgets are counted in its tokens: "
+                "the folder or hub name of the served model's, or `tiny`, which comes with the project and counts more "
+                "tokens than any large model"
+            )
         return self
 
 

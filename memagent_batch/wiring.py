@@ -12,7 +12,8 @@ from memagent_batch.config import AgentConfig, RunConfig, SourceConfig
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.domain.closing.plan import ClosingTokens
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
-from memagent_batch.engines.engine import Engine, EngineContext, RenewableEngine
+from memagent_batch.engines.chat_template import ServerTemplate, Template
+from memagent_batch.engines.engine import Engine, EngineContext, MessageEngineConfig, RenewableEngine
 from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.engines.weights import model_sha256
 from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
@@ -67,18 +68,27 @@ def make_prompt_set(agent: AgentConfig) -> PromptSet:
     return prompts
 
 
+def make_template(agent: AgentConfig) -> Template:
+    """What wraps a message here: the tokeniser's chat template, or nothing where the engine has its own."""
+    own, engine = make_tokenizer(agent).chat_template, engine_config(agent)
+    return ServerTemplate(own=own) if isinstance(engine, MessageEngineConfig) and engine.takes_messages else own
+
+
 def make_prompt_tokens(agent: AgentConfig) -> PromptTokens:
     """The prompt set as the model's tokeniser writes it."""
     return make_tokenizer(agent).prompt_tokens(
         make_prompt_set(agent),
         answer_form=agent.answer_form,
         chat_template_kwargs=agent.chat_template_kwargs,
+        template=make_template(agent),
     )
 
 
 def make_closing_tokens(agent: AgentConfig) -> ClosingTokens:
     """The closing turns as the model's tokeniser writes them."""
-    return make_tokenizer(agent).closing_tokens(CLOSING_PROMPTS, chat_template_kwargs=agent.chat_template_kwargs)
+    return make_tokenizer(agent).closing_tokens(
+        CLOSING_PROMPTS, chat_template_kwargs=agent.chat_template_kwargs, template=make_template(agent)
+    )
 
 
 def make_engine(agent: AgentConfig) -> Engine:
@@ -95,6 +105,7 @@ def make_engine(agent: AgentConfig) -> Engine:
         window_tokens=agent.window_tokens,
         sampling=agent.sampling,
         load_tokenizer=partial(make_tokenizer, agent),
+        chat_template_kwargs=agent.chat_template_kwargs,
     )
     return config.open(context)
 
@@ -135,7 +146,7 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
         "model_sha256": model_sha256(resolve_model(agent.model)) if engine.has_weights else "",
         "weights_version": agent.weights_version,
         "tokenizer_sha256": tokenizer.sha256,
-        "chat_template_sha256": tokenizer.chat_template.sha256,
+        "chat_template_sha256": make_template(agent).sha256,
         "prompt_set": make_prompt_set(agent).name,
         "prompt_set_sha256": make_prompt_set(agent).sha256,
         "answer_form": agent.answer_form.value,
@@ -182,7 +193,7 @@ def require_window(agent: AgentConfig, *, prompts: PromptTokens) -> None:
 def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, JsonValue]:
     """What decides the results of a reasoning model; empty for others, so that their fingerprints have no such part."""
     tokenizer = make_tokenizer(agent)
-    values = tokenizer.chat_template.values(agent.chat_template_kwargs)
+    values = make_template(agent).values(agent.chat_template_kwargs)
     thinks = opens_thought or tokenizer.has_thought_tags
     return ({"chat_template_kwargs": values} if values else {}) | ({"thoughts": "cut off"} if thinks else {})
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -111,11 +112,18 @@ def ray_here() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def vllm_server(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL, up to /v1, of a real vLLM server of the shipped policy, named `tiny` there; window 1,024 tokens."""
+    """URL, up to /v1, of a real vLLM server of the shipped policy, named `tiny` there; window 1,024 tokens.
+
+    Its tokeniser lies apart from config.json: beside it, `transformers` takes the model family's own pre-tokeniser.
+    """
+    tokenizer = tmp_path_factory.mktemp("tokenizer")
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(Path(tiny_model) / name, tokenizer)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    arguments = f"--model {tiny_model} --served-model-name tiny --host 127.0.0.1 --port {port} --max-model-len 1024"
+    model = f"--model {tiny_model} --tokenizer {tokenizer} --served-model-name tiny"
+    arguments = f"{model} --host 127.0.0.1 --port {port} --max-model-len 1024"
     flags = "--dtype float32 --enforce-eager --enable-prompt-tokens-details --disable-log-stats"
     guides = ["--structured-outputs-config", json.dumps({"backend": "xgrammar", "disable_any_whitespace": True})]
     executor = "--distributed-executor-backend vllm.v1.executor.uniproc_executor.UniProcExecutor"

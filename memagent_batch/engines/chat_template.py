@@ -1,13 +1,14 @@
-"""The model's chat template: what it is given, and what it makes of one user message. Part of the tokeniser."""
+"""What wraps one user message: the model's chat template, which is part of the tokeniser, or a server's own."""
 
 import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import JsonValue
 
+from memagent_batch.domain.thoughts import ends_in_thought
 from memagent_batch.errors import SettingsError
 
 DEFAULT_VALUES: Mapping[str, JsonValue] = {"enable_thinking": False}
@@ -15,6 +16,27 @@ DEFAULT_VALUES: Mapping[str, JsonValue] = {"enable_thinking": False}
 
 OWN_VALUES = frozenset({"messages", "add_generation_prompt"})
 """What every template is given, and no setting may change."""
+
+
+MESSAGE_MARK = "\ue000message\ue001"
+"""Private-use text that stands for a message, to see what the template puts behind it."""
+
+
+class Template(Protocol):
+    """What a user message becomes before it is tokenised."""
+
+    @property
+    def sha256(self) -> str:
+        """Hash of its text, as 64 hex digits; empty where it is not known here."""
+
+    def values(self, given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """What it is given beside the message: the user's values and the defaults."""
+
+    def render(self, content: str, *, values: Mapping[str, JsonValue]) -> str:
+        """One user message, up to where the model begins to write."""
+
+    def opens_thought(self, values: Mapping[str, JsonValue]) -> bool:
+        """Whether a prompt ends inside a thought, so that completions begin there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +65,23 @@ class ChatTemplate:
                     f"chat_template_kwargs: the chat template of {self.model} takes no {name!r}; take a word that "
                     "stands in the template, or leave it out"
                 )
-        defaults = {name: value for name, value in DEFAULT_VALUES.items() if self._has_word(name)}
-        return {**defaults, **given}
+        return {**self.defaults, **given}
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the tokeniser has one."""
+        return bool(self.tokenizer.chat_template)
+
+    @property
+    def defaults(self) -> dict[str, JsonValue]:
+        """What it is given of words that it knows."""
+        return {name: value for name, value in DEFAULT_VALUES.items() if self._has_word(name)}
 
     def render(self, content: str, *, values: Mapping[str, JsonValue]) -> str:
         """One user message as the template shows it, up to where the model begins to write."""
         from jinja2 import TemplateError
 
+        _ = self._text
         message = {"role": "user", "content": content}
         try:
             return str(
@@ -58,9 +90,45 @@ class ChatTemplate:
         except TemplateError as error:
             raise SettingsError(f"model: the chat template of {self.model} shows no user message: {error}") from error
 
+    def opens_thought(self, values: Mapping[str, JsonValue]) -> bool:
+        """Whether it ends each prompt inside a thought."""
+        return ends_in_thought(self.render(MESSAGE_MARK, values=values).rpartition(MESSAGE_MARK)[2])
+
     @property
     def _text(self) -> str:
+        if not self.is_there:
+            raise SettingsError(
+                f"model: {self.model} has no chat template; use an instruct model, or add chat_template.jinja"
+            )
         return str(self.tokenizer.chat_template)
 
     def _has_word(self, word: str) -> bool:
         return re.search(rf"\b{re.escape(word)}\b", self._text) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTemplate:
+    """Stands for a template that a server applies: prompts are the messages themselves.
+
+    The tokeniser's own template, where it has one, is taken for a copy of the server's.
+    """
+
+    own: ChatTemplate
+    """The tokeniser's."""
+
+    @property
+    def sha256(self) -> str:
+        """Empty: the template is the server's."""
+        return ""
+
+    def values(self, given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """The user's values, and the defaults for words that the tokeniser's template knows."""
+        return {**(self.own.defaults if self.own.is_there else {}), **given}
+
+    def render(self, content: str, *, values: Mapping[str, JsonValue]) -> str:
+        """The message."""
+        return content
+
+    def opens_thought(self, values: Mapping[str, JsonValue]) -> bool:
+        """Never: the engine puts the tag before a completion that begins inside a thought."""
+        return False

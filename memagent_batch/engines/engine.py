@@ -1,7 +1,7 @@
 """What an engine is: prompts in, completions out."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from memagent_batch.config import SamplingConfig
@@ -103,6 +103,8 @@ class EngineContext:
     """How tokens are drawn."""
     load_tokenizer: "Callable[[], Tokenizer]"
     """Loads the model's tokeniser."""
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """What the user gives the chat template; prompts have it already, but where the engine takes messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +139,15 @@ class EngineConfig(Protocol):
 
     def resources(self) -> Resources:
         """What one engine takes of the cluster."""
+
+
+@runtime_checkable
+class MessageEngineConfig(EngineConfig, Protocol):
+    """An engine that may wrap a message into a chat template itself."""
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether a prompt is the text of a user message, as the tokeniser writes it, without a template around it."""
 
 
 async def require_guides(engine: Engine, kinds: Collection[GuideKind]) -> None:

@@ -6,7 +6,7 @@ Runs in CPU tasks for documents and in the actor for prompt pieces; never on the
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,8 @@ from memagent_batch.domain.prompts import (
     TokenTemplate,
     split_slots,
 )
-from memagent_batch.domain.thoughts import CLOSING, ends_in_thought
-from memagent_batch.engines.chat_template import ChatTemplate
+from memagent_batch.domain.thoughts import CLOSING
+from memagent_batch.engines.chat_template import ChatTemplate, Template
 from memagent_batch.engines.hub import hub_failure
 from memagent_batch.engines.tokenizer_json import TokenizerJson
 from memagent_batch.engines.weights import names_folder
@@ -63,7 +63,7 @@ class Tokenizer:
     """A model folder's tokeniser and chat template.
 
     Raises:
-        SettingsError: the folder has no fast tokeniser, or no chat template.
+        SettingsError: the folder has no fast tokeniser.
     """
 
     def __init__(self, model: str) -> None:
@@ -78,6 +78,7 @@ class Tokenizer:
         self._inner = content.inner_tokenizer()
         self._control = content.control_token_ids(self._plain)
         self._textless = content.textless_token_ids(self._control)
+        self.control_texts = content.texts(self._control)
         self.has_thought_tags = content.has_thought_tags
 
     @property
@@ -128,6 +129,10 @@ class Tokenizer:
         plain = [token for token in token_ids if token not in self._control]
         return str(self._full.decode(plain, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
+    def text_of(self, token_ids: Sequence[int]) -> str:
+        """Text of the tokens as they are, control tokens included."""
+        return str(self._full.backend_tokenizer.decode(list(token_ids), skip_special_tokens=False))
+
     def continuation(self, token_ids: Sequence[int], *, after: Sequence[int]) -> str:
         """Text of tokens that follow others, without a last character that is cut in two.
 
@@ -140,7 +145,12 @@ class Tokenizer:
         return text[len(decode(before, skip_special_tokens=False)) :].rstrip("\ufffd")
 
     def prompt_tokens(
-        self, prompts: PromptSet, *, answer_form: AnswerForm, chat_template_kwargs: Mapping[str, Any] = {}
+        self,
+        prompts: PromptSet,
+        *,
+        answer_form: AnswerForm,
+        chat_template_kwargs: Mapping[str, Any] = {},
+        template: Template | None = None,
     ) -> PromptTokens:
         """The prompt set as this tokeniser and its chat template write it.
 
@@ -148,40 +158,47 @@ class Tokenizer:
             prompts: the prompt set.
             answer_form: how the model is asked to mark its answer.
             chat_template_kwargs: what the user gives the chat template.
+            template: what wraps a message, where it is not the tokeniser's own chat template.
         """
-        values = self.chat_template.values(chat_template_kwargs)
+        template = template or self.chat_template
+        shown = partial(self._template, template=template, values=template.values(chat_template_kwargs))
         return PromptTokens(
-            update=self._template(prompts.update, values),
-            answer=self._template(prompts.answer_text(answer_form), values),
-            direct=self._template(prompts.direct_text(answer_form), values),
-            merge=self._template(prompts.merge, values) if prompts.merge else TokenTemplate(pieces=()),
+            update=shown(prompts.update),
+            answer=shown(prompts.answer_text(answer_form)),
+            direct=shown(prompts.direct_text(answer_form)),
+            merge=shown(prompts.merge) if prompts.merge else TokenTemplate(pieces=()),
             first_memory=Memory(token_ids=self.encode(prompts.first_memory), text=prompts.first_memory),
             control_token_ids=self._control,
             encode=PlainText(model=self.model),
             decode=TokenText(model=self.model),
             gap=tuple(self.encode(PASSAGE_GAP)),
             keep_word=prompts.keep_word,
-            opens_thought=self._opens_thought(values),
+            opens_thought=template.opens_thought(template.values(chat_template_kwargs)),
         )
 
-    def closing_tokens(self, closings: ClosingSet, *, chat_template_kwargs: Mapping[str, Any] = {}) -> ClosingTokens:
+    def closing_tokens(
+        self,
+        closings: ClosingSet,
+        *,
+        chat_template_kwargs: Mapping[str, Any] = {},
+        template: Template | None = None,
+    ) -> ClosingTokens:
         """The closing turns as this tokeniser and its chat template write them; a thought that the template opens ends.
 
         Args:
             closings: their texts.
             chat_template_kwargs: what the user gives the chat template.
+            template: what wraps a message, where it is not the tokeniser's own chat template.
         """
-        values = self.chat_template.values(chat_template_kwargs)
+        template = template or self.chat_template
+        shown = partial(
+            self._template, template=template, values=template.values(chat_template_kwargs), ends_thought=True
+        )
         return ClosingTokens(
-            templates={kind: self._template(text, values, ends_thought=True) for kind, text in closings.texts.items()},
+            templates={kind: shown(text) for kind, text in closings.texts.items()},
             encode=PlainText(model=self.model),
             decode=TokenText(model=self.model),
         )
-
-    def _opens_thought(self, values: Mapping[str, Any]) -> bool:
-        """Whether the chat template ends each prompt inside a thought."""
-        mark = SLOT_MARKS[Slot.QUESTION]
-        return ends_in_thought(self.chat_template.render(mark, values=values).rpartition(mark)[2])
 
     def _text_tokens(self, token_ids: Sequence[int]) -> list[int]:
         return [token for token in token_ids if token not in self._textless]
@@ -202,10 +219,12 @@ class Tokenizer:
         token_chars = np.fromiter((first for first, _ in slow.offsets), np.int64)
         return TokenisedText(token_ids=np.asarray(slow.ids, np.int32), token_chars=token_chars)
 
-    def _template(self, text: str, values: Mapping[str, Any], *, ends_thought: bool = False) -> TokenTemplate:
+    def _template(
+        self, text: str, *, template: Template, values: Mapping[str, Any], ends_thought: bool = False
+    ) -> TokenTemplate:
         marked = "".join(SLOT_MARKS[piece] if isinstance(piece, Slot) else piece for piece in split_slots(text))
-        rendered = self.chat_template.render(marked, values=values)
-        if ends_thought and self._opens_thought(values):
+        rendered = template.render(marked, values=values)
+        if ends_thought and template.opens_thought(values):
             rendered += NO_THOUGHT
         pieces = _split_marks(rendered)
         found = sorted(piece for piece in pieces if isinstance(piece, Slot))
@@ -279,8 +298,6 @@ def _load_pretrained(model: str) -> Any:
         ) from error
     if not tokenizer.is_fast:
         raise SettingsError(f"model: {model} has no fast tokeniser (tokenizer.json), which character spans need")
-    if not tokenizer.chat_template:
-        raise SettingsError(f"model: {model} has no chat template; use an instruct model, or add chat_template.jinja")
     return tokenizer
 
 

@@ -61,6 +61,10 @@ class TokenizerJson:
             if token["special"] or plain.encode(token["content"], add_special_tokens=False).ids != [token["id"]]
         )
 
+    def texts(self, token_ids: frozenset[int]) -> frozenset[str]:
+        """Texts of added tokens."""
+        return frozenset(token["content"] for token in self.content["added_tokens"] if token["id"] in token_ids)
+
     def textless_token_ids(self, control: frozenset[int]) -> frozenset[int]:
         """Control tokens that no text shows: all but the tags of thoughts, and white space."""
         shown = {

@@ -5,7 +5,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,8 +33,16 @@ class Reply:
     """Pause between the bytes of the body."""
 
 
-PROBED = {"text": "a", "token_ids": [5], "logprobs": {"token_logprobs": [-0.5]}, "finish_reason": "length"}
-"""What answers a request for one token."""
+PROBED = {
+    "text": "a",
+    "message": {"content": "a"},
+    "token_ids": [5],
+    "logprobs": {"token_logprobs": [-0.5]},
+    "finish_reason": "length",
+}
+"""What answers a request for next to nothing, through either API."""
+PROBE_BUDGETS = (1, 16)
+"""Budgets of such requests, tokens."""
 THERE = Reply(body=json.dumps({"choices": [PROBED]}).encode())
 """The answer to a probe."""
 
@@ -57,6 +65,8 @@ class Script:
     """Paths and queries of all requests."""
     headers: list[dict[str, str]] = field(default_factory=list)
     """Headers of all requests."""
+    answer: Callable[[dict[str, Any]], Reply] | None = None
+    """Replies to the body of a request for more than one token, in place of `replies`."""
     models: Reply = field(default_factory=lambda: Reply(body=json.dumps({"data": [{"id": "tiny"}]}).encode()))
     """Answer to GET /models."""
 
@@ -64,7 +74,7 @@ class Script:
 @contextmanager
 def scripted_server(*replies: Reply, port: int = 0) -> Iterator[Script]:
     """Serves until the block ends; from then on its connections are cut, and new ones refused."""
-    server = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
+    server = _Server(("127.0.0.1", port), _Handler)
     server.is_gone = False  # type: ignore[attr-defined]
     script = Script(base_url=f"http://127.0.0.1:{server.server_port}/v1", replies=list(replies))
     server.script = script  # type: ignore[attr-defined]
@@ -75,6 +85,10 @@ def scripted_server(*replies: Reply, port: int = 0) -> Iterator[Script]:
         server.is_gone = True  # type: ignore[attr-defined]
         server.shutdown()
         server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # more than any test opens at a time; what is above is reset
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -90,8 +104,11 @@ class _Handler(BaseHTTPRequestHandler):
         script.headers.append(dict(self.headers))
         script.paths.append(self.path)
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        is_probe = body["max_tokens"] == 1
+        is_probe = body.get("max_tokens", body.get("max_completion_tokens")) in PROBE_BUDGETS
         (script.probed if is_probe else script.requests).append(body)
+        if script.answer and not is_probe:
+            self._reply(script.answer(body))
+            return
         replies = script.probes if is_probe else script.replies
         self._reply(replies.pop(0) if len(replies) > 1 else replies[0])
 

@@ -15,6 +15,7 @@ from tokenizers.decoders import DecodeStream
 from transformers import PreTrainedTokenizerFast
 
 from memagent_batch.domain.prompts import AnswerForm, Slot
+from memagent_batch.engines.chat_template import ServerTemplate
 from memagent_batch.engines.tokenizer import SEGMENT_CHARS, Tokenizer, load_tokenizer
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
@@ -223,8 +224,18 @@ def test_chat_template_that_fails_is_refused(tmp_path: Path, chat_template: str)
 
 
 def test_model_without_chat_template_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="chat template"):
-        Tokenizer(save_model(tmp_path, byte_level_backend(), chat_template=None))
+    tokenizer = Tokenizer(save_model(tmp_path, byte_level_backend(), chat_template=None))
+    with pytest.raises(SettingsError, match="has no chat template"):
+        tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
+
+
+def test_model_without_chat_template_serves_where_the_server_has_one(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(save_model(tmp_path, byte_level_backend(), chat_template=None))
+    template = ServerTemplate(own=tokenizer.chat_template)
+    tokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED, template=template)
+    filled = tokens.answer.fill({Slot.QUESTION: tokenizer.encode("Who?"), Slot.MEMORY: tokenizer.encode("a note")})
+    question, memory = DEFAULT_PROMPTS.answer_text(AnswerForm.BOXED).split("{question}")
+    assert tokenizer.text_of(filled).startswith(f"{question}Who?{memory.split('{memory}')[0]}a note")
 
 
 def test_model_folder_without_tokenizer_is_refused(tmp_path: Path) -> None:

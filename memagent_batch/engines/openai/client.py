@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from memagent_batch.config import OpenAIConfig
 from memagent_batch.engines.openai.outage import Failure
+from memagent_batch.engines.openai.pace import LIMITS, parse_reset
 from memagent_batch.engines.openai.protocol import error_message
 from memagent_batch.engines.openai.retries import is_retried, parse_retry_after
 from memagent_batch.errors import EngineDeadError, EngineStartError
@@ -84,8 +85,9 @@ class OpenAIClient:
             return response
         return Failure(
             message=self.refusal(response),
-            retry_after_seconds=parse_retry_after(response.headers.get("Retry-After"), now=datetime.now(UTC)),
+            retry_after_seconds=_retry_after(response.headers),
             concerns_all=response.status_code == TURNED_AWAY,
+            turned_away=response.status_code == TURNED_AWAY,
         )
 
     @property
@@ -104,6 +106,18 @@ class OpenAIClient:
         for secret in self._secrets:
             message = message.replace(secret, "***")
         return message
+
+
+def _retry_after(headers: httpx.Headers) -> float | None:
+    """The pause that a response asks for, seconds: its own words, else the reset of a limit that is spent."""
+    asked = parse_retry_after(headers.get("Retry-After"), now=datetime.now(UTC))
+    if asked is not None:
+        return asked
+    if headers.get("retry-after-ms", "").isdecimal():
+        return float(headers["retry-after-ms"]) / 1000
+    spent = [name for name in LIMITS if headers.get(f"x-ratelimit-remaining-{name}") == "0"]
+    resets = [parse_reset(headers.get(f"x-ratelimit-reset-{name}")) for name in spent]
+    return max((seconds for seconds in resets if seconds is not None), default=None)
 
 
 def _require_url(base_url: str) -> httpx.URL:

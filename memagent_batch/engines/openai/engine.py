@@ -1,30 +1,25 @@
-"""An OpenAI-compatible endpoint as an engine: token ids go to `/completions`. The only layer that tries again."""
+"""An OpenAI-compatible endpoint as an engine. The only layer that tries again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 
 import httpx
 from pydantic import JsonValue, ValidationError
 
-from memagent_batch.config import OpenAIConfig, SamplingConfig
-from memagent_batch.domain.guides import Guide, GuideKind, menu_logprobs
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.config import EndpointApi, OpenAIConfig, SamplingConfig
+from memagent_batch.domain.guides import Guide, GuideKind
+from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import require_fit
+from memagent_batch.engines.openai.api import Api
+from memagent_batch.engines.openai.chat import ChatApi
 from memagent_batch.engines.openai.client import OpenAIClient
-from memagent_batch.engines.openai.guides import PROBE_TOKENS, REMEDIES, GuideForm, GuideForms, guide_fields
+from memagent_batch.engines.openai.completions import CompletionsApi
+from memagent_batch.engines.openai.guides import PROBE_TOKENS, REMEDIES, GuideForm, GuideForms
 from memagent_batch.engines.openai.outage import CircuitBreaker, Failure
-from memagent_batch.engines.openai.protocol import (
-    Choice,
-    CompletionResponse,
-    ModelList,
-    Usage,
-    extension_fields,
-    first_error,
-    holds_choices,
-    refused_fields,
-    request_body,
-)
+from memagent_batch.engines.openai.pace import Pace
+from memagent_batch.engines.openai.protocol import ModelList, holds_choices
 from memagent_batch.engines.openai.retries import Backoff
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import (
@@ -42,20 +37,12 @@ START_TRIES = 3
 """Most tries of each question at the start of a run: a wrong address must show within seconds."""
 
 KEY_REMEDY = "set MEMAGENT_OPENAI__API_KEY (or openai.headers) to a key that may use it"
-ADDRESS_REMEDY = (
-    "check model and openai.base_url (up to /v1): the endpoint must take prompts of token ids at /completions, as the "
-    "servers of vLLM and SGLang do; one that offers only chat can't be used"
-)
-
-NO_FIELDS: Mapping[str, JsonValue] = {}
-"""Further fields of a request without a guide."""
-
 Ask = Callable[[], Awaitable[httpx.Response | Failure]]
 """One try at the endpoint."""
 
 
 class OpenAIEngine:
-    """An endpoint that takes token-id prompts at /completions, such as `vllm serve`.
+    """An endpoint, such as `vllm serve` or a hosted model.
 
     That the endpoint is away never means a dead engine: every request waits for it; see `CircuitBreaker`.
     """
@@ -68,6 +55,7 @@ class OpenAIEngine:
         window_tokens: int,
         sampling: SamplingConfig,
         tokenizer: Tokenizer,
+        chat_template_kwargs: Mapping[str, JsonValue] = {},
     ) -> None:
         """Takes the settings; `start` looks whether the endpoint serves the model.
 
@@ -76,7 +64,8 @@ class OpenAIEngine:
             model: name under which the endpoint serves the model.
             window_tokens: context window, tokens.
             sampling: how tokens are drawn.
-            tokenizer: the served model's, for endpoints that return text without token ids.
+            tokenizer: what prompts were tokenised with.
+            chat_template_kwargs: what the user gives the chat template, for an endpoint that takes messages.
         """
         self._settings = settings
         self._model = model
@@ -84,10 +73,15 @@ class OpenAIEngine:
         self._sampling = sampling
         self._tokenizer = tokenizer
         self._backoff = Backoff(max_retries=settings.max_retries, first_seconds=settings.backoff_seconds)
-        self._extensions = extension_fields(sampling)
+        self._api: Api = (
+            ChatApi(model=model, sampling=sampling, tokenizer=tokenizer, chat_template_kwargs=chat_template_kwargs)
+            if settings.api is EndpointApi.CHAT
+            else CompletionsApi(model=model, sampling=sampling, tokenizer=tokenizer)
+        )
+        self._pace = Pace()
         self._client: OpenAIClient | None = None
         self._checking = asyncio.Lock()
-        self._guide_forms = GuideForms(self._obeys)
+        self._guide_forms = GuideForms(self._obeys, forms=self._api.forms)
         self._is_checked = False
         self.outage = CircuitBreaker(self._probe, backoff=self._backoff, longest_seconds=settings.outage_seconds)
         """Whether the endpoint is away, and for how long."""
@@ -97,7 +91,7 @@ class OpenAIEngine:
 
         Raises:
             EngineStartError: the endpoint can't be reached, refuses the key, does not serve the model, or does not
-                complete prompts of token ids.
+                complete prompts through this API.
         """
         self._client = OpenAIClient(self._settings)
         await self._require_model(self._at_start)
@@ -122,13 +116,14 @@ class OpenAIEngine:
         require_fit(prompt, window_tokens=self._window_tokens)
         await self._check_once()
         form = await self._guide_form(prompt.guide.kind) if prompt.guide else None
-        fields = guide_fields(prompt.guide, form) if prompt.guide and form else {}
-        if fields is None:
+        body = self._body(prompt, seed=seed, form=form)
+        if body is None:
             raise EngineRequestError(
                 f"turn {prompt.path}: {self._open_client().name} takes guides as `{form}`, which can't say this one: "
                 "its choices must be numbers"
             )
-        response = await self.outage.answer(lambda: self._ask(prompt, seed=seed, fields=fields))
+        num_tokens = len(prompt.token_ids) + prompt.max_tokens
+        response = await self.outage.answer(lambda: self._paced(body, num_tokens=num_tokens))
         if response.status_code != 200:
             await self._require_served()
             raise EngineRequestError(f"turn {prompt.path}: {self._open_client().refusal(response)}")
@@ -153,37 +148,64 @@ class OpenAIEngine:
             raise EngineDeadError("the endpoint's client is not open: it was not started, or was stopped")
         return self._client
 
+    def _body(self, prompt: Prompt, *, seed: int, form: GuideForm | None = None) -> dict[str, JsonValue] | None:
+        """The body of a request, with the user's own fields; None where the form can't say the prompt's guide."""
+        body = self._api.body(prompt, seed=seed, form=form)
+        if body is None:
+            return None
+        return {name: value for name, value in {**body, **self._settings.extra_body}.items() if value is not None}
+
+    async def _paced(self, body: Mapping[str, JsonValue], *, num_tokens: int) -> httpx.Response | Failure:
+        """One try of a reading's request, as soon as the endpoint's limits let it."""
+        async with self._pace.place(num_tokens=num_tokens) as began_at:
+            result = await self._ask(body)
+            if isinstance(result, httpx.Response):
+                self._pace.answered(result.headers)
+            elif result.turned_away:
+                self._pace.turned_away(began_at=began_at)
+            return result
+
     async def _ask(
-        self,
-        prompt: Prompt,
-        *,
-        seed: int,
-        fields: Mapping[str, JsonValue] = NO_FIELDS,
-        longest_seconds: float | None = None,
+        self, body: Mapping[str, JsonValue] | None, *, longest_seconds: float | None = None
     ) -> httpx.Response | Failure:
-        """One try for a completion, with the fields of its guide.
+        """One try for a completion.
 
         A success that holds no completion, such as a page of a gateway, counts as a failure.
         """
-        body = request_body(prompt, model=self._model, sampling=self._sampling, seed=seed)
         client = self._open_client()
-        response = await client.send(
-            "POST",
-            "completions",
-            body={**body, **fields, **self._extensions, **self._settings.extra_body},
-            longest_seconds=longest_seconds,
-        )
+        response = await client.send("POST", self._api.path, body=body, longest_seconds=longest_seconds)
         if isinstance(response, Failure) or response.status_code != 200 or holds_choices(response.content):
             return response
         return Failure(message=f"{client.refusal(response)}; that is no completion")
 
+    async def _ask_adapted(
+        self,
+        answer: Callable[[Ask], Awaitable[httpx.Response]],
+        prompt: Prompt,
+        *,
+        form: GuideForm | None = None,
+    ) -> httpx.Response:
+        """Asks, and again without each field that the endpoint shows not to know."""
+        while True:
+            body = self._body(prompt, seed=0, form=form)
+            response = await answer(partial(self._ask, body))
+            refused = self._api.adapt(response)
+            if not refused:
+                return response
+            if self._sampling.logprobs:
+                raise EngineStartError(
+                    f"{self._open_client().refusal(response)}; without {' and '.join(refused)} it is not known what "
+                    "the recorded log-probabilities belong to: serve the model with vLLM, or record none "
+                    "(sampling.logprobs=false; `memagent collect` needs them)"
+                )
+
     def _probe_prompt(self) -> Prompt:
         token_ids = self._tokenizer.encode("Are you there?")
-        return Prompt(path="probe", kind="probe", token_ids=token_ids, max_tokens=1)
+        return Prompt(path="probe", kind="probe", token_ids=token_ids, max_tokens=self._api.probe_tokens)
 
     async def _probe(self) -> Failure | None:
-        """Asks for one token, with all fields of a real request; None where there is an answer of any kind."""
-        result = await self._ask(self._probe_prompt(), seed=0, longest_seconds=PROBE_SECONDS)
+        """Asks for next to nothing, with all fields of a real request; None where there is an answer of any kind."""
+        result = await self._ask(self._body(self._probe_prompt(), seed=0), longest_seconds=PROBE_SECONDS)
         return result if isinstance(result, Failure) else None
 
     async def _require_served(self) -> None:
@@ -192,12 +214,15 @@ class OpenAIEngine:
         Raises:
             EngineRefusedError: a probe is refused too.
         """
-        response = await self.outage.answer(lambda: self._ask(self._probe_prompt(), seed=0))
+        body = self._body(self._probe_prompt(), seed=0)
+        response = await self.outage.answer(lambda: self._ask(body))
         if response.status_code != 200:
-            remedy = KEY_REMEDY if response.status_code in (401, 403) else ADDRESS_REMEDY
             raise EngineRefusedError(
-                f"{self._open_client().refusal(response)}; {remedy}, then run the same command again"
+                f"{self._open_client().refusal(response)}; {self._remedy(response)}, then run the same command again"
             )
+
+    def _remedy(self, response: httpx.Response) -> str:
+        return KEY_REMEDY if response.status_code in (401, 403) else self._api.remedy(response)
 
     async def _check_once(self) -> None:
         """After `rejoin`: asks for one token before the first request, as `start` does, and waits out an outage.
@@ -253,21 +278,11 @@ class OpenAIEngine:
             )
 
     async def _require_completion(self, answer: Callable[[Ask], Awaitable[httpx.Response]]) -> None:
-        """Asks for one token as every reading will, and finds out which extension fields the endpoint refuses."""
+        """Asks for next to nothing as every reading will, and finds out which fields the endpoint refuses."""
         prompt = self._probe_prompt()
-        response = await answer(lambda: self._ask(prompt, seed=0))
-        while refused := refused_fields(response.status_code, response.content, self._extensions):
-            if self._sampling.logprobs:
-                raise EngineStartError(
-                    f"{self._open_client().refusal(response)}; without {' and '.join(refused)} it is not known what "
-                    "the recorded log-probabilities belong to: serve the model with vLLM, or record none "
-                    "(sampling.logprobs=false; `memagent collect` needs them)"
-                )
-            self._extensions = {name: value for name, value in self._extensions.items() if name not in refused}
-            response = await answer(lambda: self._ask(prompt, seed=0))
+        response = await self._ask_adapted(answer, prompt)
         if response.status_code != 200:
-            remedy = KEY_REMEDY if response.status_code in (401, 403) else ADDRESS_REMEDY
-            raise EngineStartError(f"{self._open_client().refusal(response)}; {remedy}")
+            raise EngineStartError(f"{self._open_client().refusal(response)}; {self._remedy(response)}")
         try:
             self._completion(response, prompt=prompt)
         except EngineRequestError as error:
@@ -283,17 +298,16 @@ class OpenAIEngine:
         if form is None:
             raise EngineRefusedError(
                 f"{self._open_client().name} does not keep completions to a {kind.value}, neither by "
-                f"{' nor by '.join(GuideForm)}; {REMEDIES[kind]}"
+                f"{' nor by '.join(self._api.forms)}; {REMEDIES[kind]}"
             )
         return form
 
     async def _obeys(self, guide: Guide, form: GuideForm) -> bool:
         """Whether a completion keeps to a guide that is sent in this form."""
-        fields = guide_fields(guide, form)
-        if fields is None:
-            return False
         prompt = replace(self._probe_prompt(), max_tokens=PROBE_TOKENS, guide=guide)
-        response = await self.outage.answer(lambda: self._ask(prompt, seed=0, fields=fields))
+        if self._body(prompt, seed=0, form=form) is None:
+            return False
+        response = await self._ask_adapted(self.outage.answer, prompt, form=form)
         try:
             return response.status_code == 200 and guide.allows(
                 self._completion(response, prompt=prompt, form=form).text
@@ -301,83 +315,7 @@ class OpenAIEngine:
         except EngineRequestError:
             return False
 
-    def _text(self, choice: Choice, *, prompt: Prompt) -> str:
-        """The choice's text, with the tags of thoughts, which servers leave out where they are special tokens."""
-        if choice.token_ids is None or not self._tokenizer.has_thought_tags:
-            return choice.text
-        return self._tokenizer.continuation(choice.token_ids, after=prompt.token_ids)
-
     def _completion(self, response: httpx.Response, *, prompt: Prompt, form: GuideForm | None = None) -> Completion:
-        """The response as a completion of the prompt, whose guide was sent in this form.
-
-        Raises:
-            EngineRequestError: it holds what can't be right: numbers out of range, a text without tokens, more tokens
-                than asked for, another prompt than was sent.
-        """
+        """The response as a completion of the prompt, whose guide was sent in this form; see `Api.completion`."""
         turn = f"turn {prompt.path}: {self._open_client().name}"
-        try:
-            body = CompletionResponse.model_validate_json(response.content)
-        except ValidationError as error:
-            raise EngineRequestError(f"{turn} sent what is no completion: {first_error(error)}") from error
-        choice, usage = body.choices[0], body.usage
-        _require_plausible(choice, usage, prompt=prompt, turn=turn)
-        token_ids = self._tokenizer.encode(choice.text) if choice.token_ids is None else choice.token_ids
-        details = usage.prompt_tokens_details if usage else None
-        return Completion(
-            token_ids=token_ids,
-            text=self._text(choice, prompt=prompt),
-            finish_reason=FinishReason(choice.finish_reason or ""),
-            logprobs=self._log_probabilities(choice, form=form, num_tokens=len(token_ids)),
-            menu_logprobs=menu_logprobs(prompt.guide, choice.first_candidates())
-            if form is GuideForm.STRUCTURED_OUTPUTS
-            else None,
-            num_prompt_tokens=len(prompt.token_ids),
-            num_cached_prompt_tokens=(details.cached_tokens if details else None) or 0,
-            engine_seconds=response.elapsed.total_seconds(),
-        )
-
-    def _log_probabilities(self, choice: Choice, *, form: GuideForm | None, num_tokens: int) -> list[float] | None:
-        """Log-probability of each token, where they were asked for or the engine masks before it takes them.
-
-        Under `response_format` it is not known whether a server takes them before it masks what may not be written.
-        """
-        if form is GuideForm.RESPONSE_FORMAT:
-            return None
-        if self._sampling.logprobs:
-            return _logprobs(choice, num_tokens=num_tokens)
-        return None if form is None else choice.path_logprobs()
-
-
-def _require_plausible(choice: Choice, usage: Usage | None, *, prompt: Prompt, turn: str) -> None:
-    if choice.finish_reason not in tuple(FinishReason):
-        raise EngineRequestError(f"{turn} ended it with `{choice.finish_reason}`")
-    if choice.token_ids == [] and choice.text:
-        raise EngineRequestError(f"{turn} sent a text without its tokens")
-    if choice.token_ids is not None and len(choice.token_ids) > prompt.max_tokens:
-        raise EngineRequestError(f"{turn} sent {len(choice.token_ids)} tokens where {prompt.max_tokens} were asked for")
-    counted = usage.prompt_tokens if usage else None
-    if counted and counted != len(prompt.token_ids):
-        raise EngineRequestError(
-            f"{turn} read a prompt of {counted} tokens where {len(prompt.token_ids)} were sent: it cuts prompts or "
-            "adds to them; serve the model with a window of at least window_tokens, and without tokens of its own"
-        )
-
-
-def _logprobs(choice: Choice, *, num_tokens: int) -> list[float]:
-    """Log-probability of each token.
-
-    Raises:
-        EngineRequestError: the server sent another number of them, or no tokens to which they belong.
-    """
-    if choice.token_ids is None:
-        raise EngineRequestError(
-            "the endpoint sent log-probabilities without the tokens that they belong to; use one that returns token "
-            "ids, such as vLLM's, or set sampling.logprobs=false"
-        )
-    logprobs = [value for value in (choice.logprobs.token_logprobs if choice.logprobs else []) if value is not None]
-    if len(logprobs) != num_tokens:
-        raise EngineRequestError(
-            f"the endpoint sent {len(logprobs)} logprobs for {num_tokens} tokens; use one that returns token ids, "
-            "such as vLLM's, or set sampling.logprobs=false"
-        )
-    return logprobs
+        return self._api.completion(response, prompt=prompt, turn=turn, form=form)

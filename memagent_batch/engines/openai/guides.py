@@ -1,12 +1,22 @@
 """How an endpoint is told what a completion may be, and the probes that show whether it obeys."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter
 
 from memagent_batch.domain.guides import Guide, GuideKind, choice_of, json_of, matching
+
+VALUE = "value"
+"""Name of the schema in a request, and of the one property of an object that holds a value."""
+
+RESPONSE_FORMAT = "response_format"
+"""OpenAI's field for schemas."""
+
+OBJECT_TOKENS = 16
+"""What the object around a value takes of a completion, tokens, with room for white space."""
 
 PROBE_TOKENS = 24
 """Budget of a probe, tokens: more than its text takes in any tokeniser, an end token included."""
@@ -43,14 +53,17 @@ class GuideForm(StrEnum):
     """vLLM's extension: choices, expressions and schemas."""
     RESPONSE_FORMAT = "response_format"
     """OpenAI's own: schemas; choices too where each is a number, which is the same in JSON."""
+    RESPONSE_OBJECT = "response_format with an object"
+    """The same where a schema must be that of an object, as hosted chat APIs want it: one with a single value."""
 
 
 class GuideForms:
     """The form in which an endpoint obeys each kind of guide, found by a probe the first time."""
 
-    def __init__(self, obeys: Callable[[Guide, GuideForm], Awaitable[bool]]) -> None:
-        """Takes what asks the endpoint whether it obeys a guide in a form."""
+    def __init__(self, obeys: Callable[[Guide, GuideForm], Awaitable[bool]], *, forms: Sequence[GuideForm]) -> None:
+        """Takes what asks the endpoint whether it obeys a guide in a form, and the forms to try."""
         self._obeys = obeys
+        self._forms = forms
         self._found: dict[GuideKind, GuideForm] = {}
         self._looking = asyncio.Lock()
 
@@ -62,7 +75,7 @@ class GuideForms:
         return self._found.get(kind)
 
     async def _first(self, guide: Guide) -> GuideForm | None:
-        for form in GuideForm:
+        for form in self._forms:
             if await self._obeys(guide, form):
                 return form
         return None
@@ -78,10 +91,44 @@ def guide_fields(guide: Guide, form: GuideForm) -> dict[str, JsonValue] | None:
                 return {form.value: {"regex": guide.regex}}
             case GuideKind.JSON:
                 return {form.value: {"json": guide.sent_json_schema()}}
-    schema = _schema(guide)
+    schema = _object_schema(guide) if form is GuideForm.RESPONSE_OBJECT else _schema(guide)
     if schema is None:
         return None
-    return {form.value: {"type": "json_schema", "json_schema": {"name": "value", "strict": True, "schema": schema}}}
+    sent: JsonValue = {"name": VALUE, "strict": True, "schema": schema}
+    return {RESPONSE_FORMAT: {"type": "json_schema", "json_schema": sent}}
+
+
+def value_text(text: str, *, guide: Guide) -> str:
+    """What a completion says that was guided by `RESPONSE_OBJECT`: its value, as the guide wants it.
+
+    Raises:
+        ValueError: it is no such object.
+    """
+    if _is_object(guide):
+        return text
+    found = TypeAdapter(dict[str, JsonValue]).validate_json(text)
+    value = found.get(VALUE)
+    if guide.kind is GuideKind.JSON and VALUE in found:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return TypeAdapter(str).validate_python(value)
+
+
+def _is_object(guide: Guide) -> bool:
+    return guide.kind is GuideKind.JSON and guide.sent_json_schema().get("type") == "object"
+
+
+def _object_schema(guide: Guide) -> JsonValue:
+    """The schema of an object that holds what the guide allows, and nothing else."""
+    if _is_object(guide):
+        return guide.sent_json_schema()
+    match guide.kind:
+        case GuideKind.CHOICE:
+            value: JsonValue = {"type": "string", "enum": list(guide.choices)}
+        case GuideKind.REGEX:
+            value = {"type": "string", "pattern": f"^({guide.regex})$"}
+        case GuideKind.JSON:
+            value = guide.sent_json_schema()
+    return {"type": "object", "properties": {VALUE: value}, "required": [VALUE], "additionalProperties": False}
 
 
 def _schema(guide: Guide) -> JsonValue:

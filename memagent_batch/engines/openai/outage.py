@@ -40,6 +40,8 @@ class Failure:
     """The pause that the endpoint asked for, seconds."""
     concerns_all: bool = False
     """Whether it can't be the fault of this one request."""
+    turned_away: bool = False
+    """Whether the endpoint takes no more requests for now."""
 
 
 class CircuitBreaker:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from memagent_batch.config import OpenAIConfig
+from memagent_batch.config import EndpointApi, OpenAIConfig
 from memagent_batch.engines.engine import Engine, EngineContext, Resources
 from memagent_batch.engines.openai.client import OpenAIClient
 from memagent_batch.engines.openai.engine import OpenAIEngine
@@ -22,7 +22,7 @@ class OpenAI(OpenAIConfig):
         """The engine, not started.
 
         Raises:
-            EngineStartError: the address, the key or a header can't work.
+            EngineStartError: the address, the key or a header can't work, or log-probabilities are wanted of messages.
         """
         OpenAIClient(self)
         return OpenAIEngine(
@@ -31,11 +31,18 @@ class OpenAI(OpenAIConfig):
             window_tokens=context.window_tokens,
             sampling=context.sampling,
             tokenizer=context.load_tokenizer(),
+            chat_template_kwargs=context.chat_template_kwargs,
         )
 
     def identity(self) -> Mapping[str, Any]:
-        """The fields of its requests."""
-        return {"kind": self.kind, "extra_body": self.extra_body, "neutral_fields": NEUTRAL}
+        """Its API, where texts are parsed there, and the fields of its requests."""
+        api = {"api": self.api.value} if self.takes_messages else {}
+        return {"kind": self.kind, "extra_body": self.extra_body, "neutral_fields": NEUTRAL, **api}
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether the server wraps prompts into its chat template; see `MessageEngineConfig`."""
+        return self.api is EndpointApi.CHAT
 
     def resources(self) -> Resources:
         """No GPU: it is elsewhere."""

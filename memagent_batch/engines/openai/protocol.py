@@ -1,13 +1,13 @@
-"""The part of the OpenAI completions protocol that is used: the request's body, the responses' fields."""
+"""What the two APIs of an OpenAI-compatible endpoint share: sampling fields, token counts, models, errors."""
 
 from collections.abc import Iterable
 from typing import Annotated
 
+import httpx
 from pydantic import BaseModel, Field, JsonValue, ValidationError
+from pydantic_core import from_json
 
 from memagent_batch.config import SamplingConfig
-from memagent_batch.domain.guides import num_candidates
-from memagent_batch.domain.turns import Prompt
 
 MESSAGE_CHARS = 500
 """Most characters of a server's own message that an error repeats."""
@@ -16,44 +16,8 @@ NEUTRAL = {"top_k": -1, "min_p": 0, "repetition_penalty": 1, "presence_penalty":
 """Sampling fields that change nothing. Every request names them: where one is left out, vLLM's server takes the value
 of the model's `generation_config.json`."""
 
-RETURN_TOKEN_IDS = "return_token_ids"
-"""vLLM's extension that returns the tokens of a completion beside its text."""
-
-TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 TokenCount = Annotated[int, Field(ge=0, lt=2**31)]
 Logprob = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class Logprobs(BaseModel):
-    """Log-probabilities of a choice."""
-
-    token_logprobs: list[Logprob | None] = []
-    """One for each token."""
-    top_logprobs: list[dict[str, Logprob] | None] | None = None
-    """For each token those that could have stood there, by their text."""
-
-
-class Choice(BaseModel):
-    """One completion."""
-
-    text: str
-    """The text."""
-    finish_reason: str | None = None
-    """Why it ended."""
-    token_ids: list[TokenId] | None = None
-    """Its tokens; vLLM's extension."""
-    logprobs: Logprobs | None = None
-    """Present where asked for."""
-
-    def path_logprobs(self) -> list[float] | None:
-        """Log-probability of each token; None where the server gives no such numbers, or no tokens."""
-        found = [value for value in (self.logprobs.token_logprobs if self.logprobs else []) if value is not None]
-        return found if found and len(found) == len(self.token_ids or ()) else None
-
-    def first_candidates(self) -> list[tuple[str, float]]:
-        """Texts that could have come first, with their log-probabilities."""
-        top = self.logprobs.top_logprobs if self.logprobs else None
-        return list((top[0] or {}).items()) if top else []
 
 
 class PromptTokensDetails(BaseModel):
@@ -68,17 +32,15 @@ class Usage(BaseModel):
 
     prompt_tokens: TokenCount | None = None
     """Tokens of the prompt."""
+    completion_tokens: TokenCount | None = None
+    """Tokens of the completion."""
     prompt_tokens_details: PromptTokensDetails | None = None
     """Present where the server sends it."""
 
-
-class CompletionResponse(BaseModel):
-    """Body of a successful `POST /completions`."""
-
-    choices: list[Choice] = Field(min_length=1)
-    """The completions; one is asked for."""
-    usage: Usage | None = None
-    """Token counts."""
+    @property
+    def num_cached_tokens(self) -> int:
+        """Tokens of the prompt that a prefix cache held."""
+        return (self.prompt_tokens_details.cached_tokens if self.prompt_tokens_details else None) or 0
 
 
 class Model(BaseModel):
@@ -97,40 +59,22 @@ class ModelList(BaseModel):
     """What is served."""
 
 
-def request_body(prompt: Prompt, *, model: str, sampling: SamplingConfig, seed: int) -> dict[str, JsonValue]:
-    """Body of `POST /completions` with the fields that every endpoint knows. A guided turn is decoded greedily."""
-    num_logprobs = num_candidates(prompt.guide, logprobs=sampling.logprobs)
-    sampling = sampling if prompt.guide is None else SamplingConfig()
-    body: dict[str, JsonValue] = {
-        "model": model,
-        "prompt": [*prompt.token_ids],
-        "max_tokens": prompt.max_tokens,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-    }
-    if sampling.temperature > 0:
-        body["seed"] = seed
-    if sampling.top_k > 0:
-        body["top_k"] = sampling.top_k
-    if num_logprobs is not None:
-        body["logprobs"] = num_logprobs
-    return body
-
-
-def extension_fields(sampling: SamplingConfig) -> dict[str, JsonValue]:
+def optional_fields(sampling: SamplingConfig) -> dict[str, JsonValue]:
     """Fields that some endpoints refuse, and that may be left out there: none of them is a knob that the user set."""
-    fields = NEUTRAL | {RETURN_TOKEN_IDS: True}
-    return {name: value for name, value in fields.items() if name != "top_k" or sampling.top_k <= 0}
+    return {name: value for name, value in NEUTRAL.items() if name != "top_k" or sampling.top_k <= 0}
 
 
-def refused_fields(status: int, body: bytes, fields: Iterable[str]) -> list[str]:
+def refused_fields(response: httpx.Response, fields: Iterable[str]) -> list[str]:
     """The fields that a refusal names."""
-    return [name for name in fields if status in (400, 422) and name.encode() in body]
+    return [name for name in fields if response.status_code in (400, 422) and name.encode() in response.content]
 
 
 def holds_choices(body: bytes) -> bool:
-    """Whether a successful response is meant as a completion, and not as the page or error of a gateway."""
-    return b'"choices"' in body
+    """Whether a successful response is meant as a completion, and not as the page of a gateway, or a part of one."""
+    try:
+        return b'"choices"' in body and bool(from_json(body))
+    except ValueError:
+        return False
 
 
 def first_error(error: ValidationError) -> str:

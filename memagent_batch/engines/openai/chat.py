@@ -1,0 +1,304 @@
+"""The API that takes messages: `POST /chat/completions`, as hosted models offer it.
+
+The server renders and tokenises what it is sent. So the markers of chat templates in a text are made harmless first,
+tokens are counted by the user's tokeniser, and no completion has the server's tokens.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import httpx
+from pydantic import BaseModel, Field, JsonValue, ValidationError
+
+from memagent_batch.config import SamplingConfig
+from memagent_batch.domain.guides import Guide, menu_logprobs, num_candidates
+from memagent_batch.domain.thoughts import CLOSING, OPENING
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.engines.chat_template import ServerTemplate
+from memagent_batch.engines.openai.api import ADDRESS_REMEDY
+from memagent_batch.engines.openai.guides import OBJECT_TOKENS, GuideForm, guide_fields, value_text
+from memagent_batch.engines.openai.markers import Markers
+from memagent_batch.engines.openai.protocol import (
+    MESSAGE_CHARS,
+    Logprob,
+    Usage,
+    first_error,
+    optional_fields,
+    refused_fields,
+)
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.errors import EngineRequestError, EngineStartError
+
+MAX_COMPLETION_TOKENS = "max_completion_tokens"
+"""The budget of a completion, its hidden thoughts included; older servers know `max_tokens` only."""
+
+CHAT_TEMPLATE_KWARGS = "chat_template_kwargs"
+"""What vLLM's and SGLang's servers give the chat template."""
+
+DRAWN_FIELDS = ("temperature", "top_p", "seed")
+"""Sampling fields that some hosted models take at their own values only."""
+
+CHAT_REMEDY = f"{ADDRESS_REMEDY}: the endpoint must take messages at /chat/completions"
+
+FILTERED = "content_filter"
+"""Why a completion ended that the provider's filter stopped."""
+
+
+class ChatApi:
+    """Prompts as one user message, completions as text."""
+
+    path: ClassVar[str] = "chat/completions"
+    probe_tokens: ClassVar[int] = 16  # some models that think refuse a budget in which they can't say anything
+    forms: ClassVar[tuple[GuideForm, ...]] = (GuideForm.STRUCTURED_OUTPUTS, GuideForm.RESPONSE_OBJECT)
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        sampling: SamplingConfig,
+        tokenizer: Tokenizer,
+        chat_template_kwargs: Mapping[str, JsonValue] = {},
+    ) -> None:
+        """Takes what every request says.
+
+        Args:
+            model: name under which the endpoint serves the model.
+            sampling: how tokens are drawn.
+            tokenizer: what prompts were tokenised with; it need not be the served model's.
+            chat_template_kwargs: what the user gives the chat template.
+
+        Raises:
+            EngineStartError: log-probabilities are to be kept, which have no tokens to belong to here.
+        """
+        if sampling.logprobs:
+            raise EngineStartError(
+                "openai.api: a chat API returns no tokens that log-probabilities could belong to; set "
+                "sampling.logprobs=false, or use api completions (`memagent collect` needs them)"
+            )
+        self._model = model
+        self._sampling = sampling
+        self._tokenizer = tokenizer
+        self._markers = Markers(tokenizer.control_texts)
+        own = tokenizer.chat_template
+        values = ServerTemplate(own=own).values(chat_template_kwargs)
+        self._opens_thought = own.is_there and own.opens_thought(values)
+        self._fixed: dict[str, JsonValue] = {CHAT_TEMPLATE_KWARGS: values} if chat_template_kwargs else {}
+        self._optional = optional_fields(sampling) | ({CHAT_TEMPLATE_KWARGS: values} if values else {})
+        self._budget = MAX_COMPLETION_TOKENS
+        self._gives_logprobs = True
+
+    def body(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> dict[str, JsonValue] | None:
+        """The body of a request; see `Api.body`. A guided turn is decoded greedily."""
+        fields = guide_fields(prompt.guide, form) if prompt.guide and form else {}
+        if fields is None:
+            return None
+        sampling = self._sampling if prompt.guide is None else SamplingConfig()
+        body: dict[str, JsonValue] = {
+            "model": self._model,
+            "messages": [{"role": "user", "content": self.message(prompt)}],
+            self._budget: prompt.max_tokens + OBJECT_TOKENS * (form is GuideForm.RESPONSE_OBJECT),
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+        }
+        if sampling.temperature > 0:
+            body["seed"] = seed
+        if sampling.top_k > 0:
+            body["top_k"] = sampling.top_k
+        num_candidate = num_candidates(prompt.guide, logprobs=False)
+        if num_candidate and self._gives_logprobs:
+            body |= {"logprobs": True, "top_logprobs": num_candidate}
+        return {**body, **fields, **self._optional, **self._fixed}
+
+    def message(self, prompt: Prompt) -> str:
+        """The prompt as the text of a message, without markers."""
+        return self._markers.neutralise(self._tokenizer.text_of(prompt.token_ids)).text
+
+    def adapt(self, response: httpx.Response) -> list[str]:
+        """Leaves out fields that a refusal names, and finds the name of the budget; see `Api.adapt`."""
+        refused = refused_fields(response, self._optional)
+        self._optional = {name: value for name, value in self._optional.items() if name not in refused}
+        if self._gives_logprobs and refused_fields(response, ["logprobs"]):
+            self._gives_logprobs = False
+            refused.append("logprobs")
+        if self._budget == MAX_COMPLETION_TOKENS and self._passes_over_budget(response):
+            self._budget = "max_tokens"
+            refused.append(MAX_COMPLETION_TOKENS)
+        return refused
+
+    def remedy(self, response: httpx.Response) -> str:
+        """What to do where the endpoint refuses every request; see `Api.remedy`."""
+        refused = refused_fields(response, DRAWN_FIELDS)
+        if not refused:
+            return CHAT_REMEDY
+        (name, *_) = refused
+        return (
+            f"this model takes {name} at a value of its own only: set sampling.{name} to that, or leave it out of "
+            f'every request with openai.extra_body: {{"{name}": null}}; answers may then differ from night to night'
+        )
+
+    def completion(
+        self, response: httpx.Response, *, prompt: Prompt, turn: str, form: GuideForm | None = None
+    ) -> Completion:
+        """The response as a completion; see `Api.completion`.
+
+        Raises:
+            EngineRequestError: the provider's filter stopped it, the model refused, or it is no completion.
+        """
+        try:
+            body = ChatResponse.model_validate_json(response.content)
+        except ValidationError as error:
+            raise EngineRequestError(f"{turn} sent what is no completion: {first_error(error)}") from error
+        choice, usage = body.choices[0], body.usage
+        reason = _finish_reason(choice, turn=turn)
+        text, spans = choice.message.content or "", None
+        if prompt.guide is None:
+            text, reason = self._fitted(choice.message, prompt=prompt, reason=reason)
+        else:
+            text, spans = _value(text, prompt.guide, form=form, reason=reason, turn=turn), choice.tokens()
+        token_ids = self._tokenizer.encode(text)
+        is_masked = form is GuideForm.STRUCTURED_OUTPUTS
+        return Completion(
+            token_ids=token_ids,
+            text=text,
+            finish_reason=reason,
+            logprobs=_path_logprobs(spans, text=text, num_tokens=len(token_ids)) if spans and is_masked else None,
+            menu_logprobs=menu_logprobs(prompt.guide, _candidates(spans, text)) if spans else None,
+            num_prompt_tokens=(usage.prompt_tokens if usage else None) or len(prompt.token_ids),
+            num_cached_prompt_tokens=usage.num_cached_tokens if usage else 0,
+            engine_seconds=response.elapsed.total_seconds(),
+        )
+
+    def _passes_over_budget(self, response: httpx.Response) -> bool:
+        """Whether a server does not know the name of the budget: it says so, or writes on."""
+        if refused_fields(response, [MAX_COMPLETION_TOKENS]):
+            return True
+        try:
+            usage = ChatResponse.model_validate_json(response.content).usage
+        except ValidationError:
+            return False
+        return ((usage.completion_tokens if usage else None) or 0) > self.probe_tokens + OBJECT_TOKENS
+
+    def _fitted(self, message: "Message", *, prompt: Prompt, reason: FinishReason) -> tuple[str, FinishReason]:
+        """What a free turn wrote, its thoughts first; cut where it exceeds its budget by the user's tokeniser."""
+        thoughts, said = self._parts(message, is_cut=reason is FinishReason.LENGTH)
+        token_ids = self._tokenizer.encode(said)
+        if len(token_ids) > prompt.max_tokens:
+            said = self._tokenizer.text_of(token_ids[: prompt.max_tokens]).rstrip("\ufffd")
+            reason = FinishReason.LENGTH
+        return thoughts + said, reason
+
+    def _parts(self, message: "Message", *, is_cut: bool) -> tuple[str, str]:
+        """Thoughts between their tags, and what follows them. A thought that was cut off is not closed."""
+        said = message.content or ""
+        if message.thoughts:
+            ends = not (is_cut and not said)
+            return OPENING + message.thoughts + (CLOSING if ends else ""), said
+        before, closing, after = said.rpartition(CLOSING)
+        begins = said.lstrip().startswith(OPENING)
+        if closing and (begins or self._opens_thought or OPENING not in before):
+            return ("" if begins else OPENING) + before + closing, after
+        if is_cut and (begins or self._opens_thought):
+            return ("" if begins else OPENING) + said, ""
+        return "", said
+
+
+class Candidate(BaseModel):
+    """A token that could have stood at a place."""
+
+    token: str
+    """Its text."""
+    logprob: Logprob
+    """Its log-probability."""
+
+
+class Token(Candidate):
+    """A token of a completion."""
+
+    top_logprobs: list[Candidate] = []
+    """What could have stood there."""
+
+
+class Logprobs(BaseModel):
+    """Log-probabilities of a choice."""
+
+    content: list[Token] | None = None
+    """One for each token."""
+
+
+class Message(BaseModel):
+    """What the model said."""
+
+    content: str | None = None
+    """The text."""
+    refusal: str | None = None
+    """Why it said nothing."""
+    reasoning: str | None = None
+    """Its thoughts, where the server tells them apart."""
+    reasoning_content: str | None = None
+    """The same, by an older name."""
+
+    @property
+    def thoughts(self) -> str:
+        """Its thoughts, by whichever name."""
+        return self.reasoning or self.reasoning_content or ""
+
+
+class Choice(BaseModel):
+    """One completion."""
+
+    message: Message
+    """What was said."""
+    finish_reason: str | None = None
+    """Why it ended."""
+    logprobs: Logprobs | None = None
+    """Present where asked for."""
+
+    def tokens(self) -> Sequence[Token]:
+        """Its tokens with their log-probabilities; none where the server gives none."""
+        return (self.logprobs.content if self.logprobs else None) or ()
+
+
+class ChatResponse(BaseModel):
+    """Body of a successful `POST /chat/completions`."""
+
+    choices: list[Choice] = Field(min_length=1)
+    """The completions; one is asked for."""
+    usage: Usage | None = None
+    """Token counts."""
+
+
+def _finish_reason(choice: Choice, *, turn: str) -> FinishReason:
+    """Why a completion ended.
+
+    Raises:
+        EngineRequestError: it is none, since the model or the provider refused.
+    """
+    if choice.message.refusal:
+        raise EngineRequestError(f"{turn}: the model refused to answer: {choice.message.refusal[:MESSAGE_CHARS]}")
+    if choice.finish_reason == FILTERED:
+        raise EngineRequestError(f"{turn}: the provider's content filter stopped the completion ({FILTERED})")
+    if choice.finish_reason not in tuple(FinishReason):
+        raise EngineRequestError(f"{turn} ended it with `{choice.finish_reason}`")
+    return FinishReason(choice.finish_reason or "")
+
+
+def _value(text: str, guide: Guide, *, form: GuideForm | None, reason: FinishReason, turn: str) -> str:
+    """What a guided turn wrote, without the object around it. One that was cut stays as it is."""
+    if form is not GuideForm.RESPONSE_OBJECT or reason is FinishReason.LENGTH:
+        return text
+    try:
+        return value_text(text, guide=guide)
+    except ValueError as error:
+        raise EngineRequestError(f"{turn} sent no object with a value where one was asked for") from error
+
+
+def _candidates(tokens: Sequence[Token], text: str) -> list[tuple[str, float]]:
+    """What could have stood where a value of one token stands, with log-probabilities."""
+    found = [token for token in tokens if token.token == text]
+    return [(each.token, each.logprob) for each in found[-1].top_logprobs] if found else []
+
+
+def _path_logprobs(tokens: Sequence[Token], *, text: str, num_tokens: int) -> list[float] | None:
+    """Log-probability of each token; None where the server cuts the text in another way."""
+    path = tokens[:num_tokens]
+    return [token.logprob for token in path] if "".join(token.token for token in path) == text else None

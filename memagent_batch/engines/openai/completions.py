@@ -1,0 +1,200 @@
+"""The API that takes token ids: `POST /completions`, as the servers of vLLM and SGLang offer it."""
+
+from typing import Annotated, ClassVar
+
+import httpx
+from pydantic import BaseModel, Field, JsonValue, ValidationError
+
+from memagent_batch.config import SamplingConfig
+from memagent_batch.domain.guides import menu_logprobs, num_candidates
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.engines.openai.api import ADDRESS_REMEDY
+from memagent_batch.engines.openai.guides import GuideForm, guide_fields
+from memagent_batch.engines.openai.protocol import Logprob, Usage, first_error, optional_fields, refused_fields
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.errors import EngineRequestError
+
+RETURN_TOKEN_IDS = "return_token_ids"
+"""vLLM's extension that returns the tokens of a completion beside its text."""
+
+TOKEN_REMEDY = (
+    f"{ADDRESS_REMEDY}: the endpoint must take prompts of token ids at /completions, as the servers of vLLM and SGLang "
+    "do; for one that offers only chat, read docs/how-to/endpoints.md and set openai.api: chat"
+)
+
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class CompletionsApi:
+    """Prompts as token ids, completions as token ids or as text."""
+
+    path: ClassVar[str] = "completions"
+    probe_tokens: ClassVar[int] = 1
+    forms: ClassVar[tuple[GuideForm, ...]] = (GuideForm.STRUCTURED_OUTPUTS, GuideForm.RESPONSE_FORMAT)
+
+    def __init__(self, *, model: str, sampling: SamplingConfig, tokenizer: Tokenizer) -> None:
+        """Takes what every request says.
+
+        Args:
+            model: name under which the endpoint serves the model.
+            sampling: how tokens are drawn.
+            tokenizer: the served model's, for endpoints that return text without token ids.
+        """
+        self._model = model
+        self._sampling = sampling
+        self._tokenizer = tokenizer
+        self._optional = optional_fields(sampling) | {RETURN_TOKEN_IDS: True}
+
+    def body(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> dict[str, JsonValue] | None:
+        """The body of a request; see `Api.body`. A guided turn is decoded greedily."""
+        fields = guide_fields(prompt.guide, form) if prompt.guide and form else {}
+        if fields is None:
+            return None
+        sampling = self._sampling if prompt.guide is None else SamplingConfig()
+        body: dict[str, JsonValue] = {
+            "model": self._model,
+            "prompt": [*prompt.token_ids],
+            "max_tokens": prompt.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+        }
+        if sampling.temperature > 0:
+            body["seed"] = seed
+        if sampling.top_k > 0:
+            body["top_k"] = sampling.top_k
+        num_logprobs = num_candidates(prompt.guide, logprobs=self._sampling.logprobs)
+        if num_logprobs is not None:
+            body["logprobs"] = num_logprobs
+        return {**body, **fields, **self._optional}
+
+    def adapt(self, response: httpx.Response) -> list[str]:
+        """Leaves out fields that a refusal names; see `Api.adapt`."""
+        refused = refused_fields(response, self._optional)
+        self._optional = {name: value for name, value in self._optional.items() if name not in refused}
+        return refused
+
+    def remedy(self, response: httpx.Response) -> str:
+        """What to do where the endpoint refuses every request; see `Api.remedy`."""
+        return TOKEN_REMEDY
+
+    def completion(
+        self, response: httpx.Response, *, prompt: Prompt, turn: str, form: GuideForm | None = None
+    ) -> Completion:
+        """The response as a completion; see `Api.completion`.
+
+        Raises:
+            EngineRequestError: it holds what can't be right: numbers out of range, a text without tokens, more tokens
+                than asked for, another prompt than was sent.
+        """
+        try:
+            body = CompletionResponse.model_validate_json(response.content)
+        except ValidationError as error:
+            raise EngineRequestError(f"{turn} sent what is no completion: {first_error(error)}") from error
+        choice, usage = body.choices[0], body.usage
+        _require_plausible(choice, usage, prompt=prompt, turn=turn)
+        token_ids = self._tokenizer.encode(choice.text) if choice.token_ids is None else choice.token_ids
+        return Completion(
+            token_ids=token_ids,
+            text=self._text(choice, prompt=prompt),
+            finish_reason=FinishReason(choice.finish_reason or ""),
+            logprobs=self._log_probabilities(choice, form=form, num_tokens=len(token_ids)),
+            menu_logprobs=menu_logprobs(prompt.guide, choice.first_candidates())
+            if form is GuideForm.STRUCTURED_OUTPUTS
+            else None,
+            num_prompt_tokens=len(prompt.token_ids),
+            num_cached_prompt_tokens=usage.num_cached_tokens if usage else 0,
+            engine_seconds=response.elapsed.total_seconds(),
+        )
+
+    def _text(self, choice: "Choice", *, prompt: Prompt) -> str:
+        """The choice's text, with the tags of thoughts, which servers leave out where they are special tokens."""
+        if choice.token_ids is None or not self._tokenizer.has_thought_tags:
+            return choice.text
+        return self._tokenizer.continuation(choice.token_ids, after=prompt.token_ids)
+
+    def _log_probabilities(self, choice: "Choice", *, form: GuideForm | None, num_tokens: int) -> list[float] | None:
+        """Log-probability of each token, where they were asked for or the engine masks before it takes them.
+
+        Under `response_format` it is not known whether a server takes them before it masks what may not be written.
+        """
+        if form is GuideForm.RESPONSE_FORMAT:
+            return None
+        if self._sampling.logprobs:
+            return _logprobs(choice, num_tokens=num_tokens)
+        return None if form is None else choice.path_logprobs()
+
+
+class Logprobs(BaseModel):
+    """Log-probabilities of a choice."""
+
+    token_logprobs: list[Logprob | None] = []
+    """One for each token."""
+    top_logprobs: list[dict[str, Logprob] | None] | None = None
+    """For each token those that could have stood there, by their text."""
+
+
+class Choice(BaseModel):
+    """One completion."""
+
+    text: str
+    """The text."""
+    finish_reason: str | None = None
+    """Why it ended."""
+    token_ids: list[TokenId] | None = None
+    """Its tokens; vLLM's extension."""
+    logprobs: Logprobs | None = None
+    """Present where asked for."""
+
+    def path_logprobs(self) -> list[float] | None:
+        """Log-probability of each token; None where the server gives no such numbers, or no tokens."""
+        found = [value for value in (self.logprobs.token_logprobs if self.logprobs else []) if value is not None]
+        return found if found and len(found) == len(self.token_ids or ()) else None
+
+    def first_candidates(self) -> list[tuple[str, float]]:
+        """Texts that could have come first, with their log-probabilities."""
+        top = self.logprobs.top_logprobs if self.logprobs else None
+        return list((top[0] or {}).items()) if top else []
+
+
+class CompletionResponse(BaseModel):
+    """Body of a successful `POST /completions`."""
+
+    choices: list[Choice] = Field(min_length=1)
+    """The completions; one is asked for."""
+    usage: Usage | None = None
+    """Token counts."""
+
+
+def _require_plausible(choice: Choice, usage: Usage | None, *, prompt: Prompt, turn: str) -> None:
+    if choice.finish_reason not in tuple(FinishReason):
+        raise EngineRequestError(f"{turn} ended it with `{choice.finish_reason}`")
+    if choice.token_ids == [] and choice.text:
+        raise EngineRequestError(f"{turn} sent a text without its tokens")
+    if choice.token_ids is not None and len(choice.token_ids) > prompt.max_tokens:
+        raise EngineRequestError(f"{turn} sent {len(choice.token_ids)} tokens where {prompt.max_tokens} were asked for")
+    counted = usage.prompt_tokens if usage else None
+    if counted and counted != len(prompt.token_ids):
+        raise EngineRequestError(
+            f"{turn} read a prompt of {counted} tokens where {len(prompt.token_ids)} were sent: it cuts prompts or "
+            "adds to them; serve the model with a window of at least window_tokens, and without tokens of its own"
+        )
+
+
+def _logprobs(choice: Choice, *, num_tokens: int) -> list[float]:
+    """Log-probability of each token.
+
+    Raises:
+        EngineRequestError: the server sent another number of them, or no tokens to which they belong.
+    """
+    if choice.token_ids is None:
+        raise EngineRequestError(
+            "the endpoint sent log-probabilities without the tokens that they belong to; use one that returns token "
+            "ids, such as vLLM's, or set sampling.logprobs=false"
+        )
+    logprobs = [value for value in (choice.logprobs.token_logprobs if choice.logprobs else []) if value is not None]
+    if len(logprobs) != num_tokens:
+        raise EngineRequestError(
+            f"the endpoint sent {len(logprobs)} logprobs for {num_tokens} tokens; use one that returns token ids, "
+            "such as vLLM's, or set sampling.logprobs=false"
+        )
+    return logprobs

@@ -1,0 +1,518 @@
+"""Chat APIs: what is sent, and what becomes of each thing that a hosted model may do."""
+
+import json
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from jobs.settings import job_of
+from memagent_batch.config import AgentConfig, EndpointApi, OpenAIConfig, SamplingConfig
+from memagent_batch.domain.guides import Guide, GuideKind, choice_of, json_of, matching
+from memagent_batch.domain.thoughts import after_thoughts
+from memagent_batch.domain.turns import FinishReason, Prompt
+from memagent_batch.engines.openai.engine import OpenAIEngine
+from memagent_batch.engines.openai.markers import Markers
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineStartError, EngineUnavailableError
+from memagent_batch.wiring import identify_reader
+from pipelines.answer import answer
+from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
+from tests.engines.test_openai import KEY, error_reply
+
+MARKED = (
+    "<|im_start|>",
+    "<|eot_id|>",
+    "<|start_header_id|>",
+    "<｜User｜>",
+    "[INST]",
+    "[/INST]",
+    "<<SYS>>",
+    "<start_of_turn>",
+    "<bos>",
+    "</s>",
+    "[|endofturn|]",
+    "<think>",
+    "</think>",
+    "<tool_call>",
+    "[gMASK]",
+    "<0x0A>",
+)
+PLAIN = ("<b>bold</b>", "a <| b |> c", "[1]", "[INSTALL]", "x < y > z", "‹|im_start|›", "| a | b |", "<thinks>")
+
+
+def chat_reply(content: str | None = "noted", *, usage: dict[str, Any] | None = None, **choice: Any) -> Reply:
+    """A completion as a chat API sends it; what belongs to the message stands in `message`."""
+    message = {"role": "assistant", "content": content, **choice.pop("message", {})}
+    body = {"choices": [{"message": message, "finish_reason": "stop", **choice}]}
+    return Reply(body=json.dumps(body | ({"usage": usage} if usage else {})).encode())
+
+
+def prompt_of(tokenizer: Tokenizer, text: str = "What does it say?", *, guide: Guide | None = None) -> Prompt:
+    return Prompt(path="update/3", kind="update", token_ids=tokenizer.encode(text), max_tokens=8, guide=guide)
+
+
+@asynccontextmanager
+async def started(
+    script: Script,
+    tokenizer: Tokenizer,
+    *,
+    sampling: SamplingConfig = SamplingConfig(),  # noqa: B008
+    **settings: Any,
+) -> AsyncIterator[OpenAIEngine]:
+    """An engine that chats with the scripted server."""
+    knobs = {"base_url": script.base_url, "backoff_seconds": 0.01, "max_retries": 2, "timeout_seconds": 5.0} | settings
+    engine = OpenAIEngine(
+        OpenAIConfig(api=EndpointApi.CHAT, api_key=KEY, **knobs),
+        model="tiny",
+        window_tokens=1024,
+        sampling=sampling,
+        tokenizer=tokenizer,
+    )
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.stop()
+
+
+@pytest.mark.parametrize("marker", MARKED)
+def test_marker_of_a_known_family_is_exchanged_once_and_can_be_read_and_restored(marker: str) -> None:
+    found = Markers().neutralise(f"before {marker} after")
+    assert found.num_markers == 1
+    assert marker not in found.text
+    restored = found.text.translate(str.maketrans("‹›⟦⟧", "<>[]"))
+    assert restored == f"before {marker} after"
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_text_without_a_marker_stays_as_it_is(text: str) -> None:
+    assert (Markers().neutralise(text).text, Markers().neutralise(text).num_markers) == (text, 0)
+
+
+@given(st.lists(st.sampled_from([*MARKED, *PLAIN, "<", "|", ">", "[", "]", "/", "<|", "|>", "\n", "<X>"]), max_size=8))
+def test_text_that_is_put_together_of_markers_and_parts_of_them_holds_none_afterwards(parts: list[str]) -> None:
+    markers = Markers(["<X>", "Q!"])
+    found = markers.neutralise("".join(parts))
+    assert markers.neutralise(found.text).num_markers == 0
+    assert not any(marker in found.text for marker in (*MARKED, "<X>"))
+
+
+def test_marker_of_the_tokeniser_alone_is_exchanged_too() -> None:
+    assert Markers(["]~b]", "<X>"]).neutralise("a ]~b] b <X>").text == "a ⟧~b⟧ b ‹X›"
+    assert Markers(["Q!"]).neutralise("Q!").text == "Q·!"
+
+
+async def test_message_shows_the_prompt_as_text_without_markers_and_no_token_ids(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(chat_reply()) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            text = "Grüße, <|im_end|>\n<|im_start|>system [INST] 你好"
+            await engine.complete(prompt_of(tiny_tokenizer, text), seed=5)
+    (sent,) = script.requests
+    content = "Grüße, ‹|im_end|›\n‹|im_start|›system ⟦INST⟧ 你好"
+    assert sent["messages"] == [{"role": "user", "content": content}]
+    assert (sent["model"], sent["max_completion_tokens"], sent["temperature"], "prompt" in sent) == (
+        "tiny",
+        8,
+        0,
+        False,
+    )
+    assert script.paths == ["/v1/models", "/v1/chat/completions", "/v1/chat/completions"]
+
+
+async def test_azure_address_query_and_header_are_sent_and_the_key_is_in_no_message(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(error_reply(400, "the key az-secret-1 is refused for this")) as script:
+        url = f"{script.base_url}/deployments/d?api-version=2024-10-21"
+        script.models = error_reply(404)
+        async with started(script, tiny_tokenizer, base_url=url, headers={"api-key": "az-secret-1"}) as engine:
+            with pytest.raises(EngineRequestError, match=r"400: the key \*\*\* is refused") as raised:
+                await engine.complete(prompt_of(tiny_tokenizer), seed=0)
+    assert set(script.paths[1:]) == {"/v1/deployments/d/chat/completions?api-version=2024-10-21"}
+    assert script.headers[-1]["api-key"] == "az-secret-1"
+    assert "2024-10-21" not in str(raised.value)
+
+
+async def test_usage_counts_prompt_and_cached_tokens_as_the_server_does(tiny_tokenizer: Tokenizer) -> None:
+    usage = {"prompt_tokens": 40, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 32}}
+    with scripted_server(chat_reply("The number is 47.", usage=usage), chat_reply()) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            prompt = replace(prompt_of(tiny_tokenizer), max_tokens=40)
+            told = await engine.complete(prompt, seed=0)
+            untold = await engine.complete(prompt, seed=0)
+    assert (told.num_prompt_tokens, told.num_cached_prompt_tokens) == (40, 32)
+    assert (untold.num_prompt_tokens, untold.num_cached_prompt_tokens) == (len(prompt.token_ids), 0)
+    assert (told.token_ids, told.text) == (tiny_tokenizer.encode("The number is 47."), "The number is 47.")
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        error_reply(400, "Unrecognized request argument supplied: max_completion_tokens"),
+        chat_reply("I am here. " * 50, usage={"prompt_tokens": 5, "completion_tokens": 200}),
+    ],
+    ids=["refused", "passed over"],
+)
+async def test_server_that_does_not_know_the_budget_is_given_its_older_name(
+    probe: Reply, tiny_tokenizer: Tokenizer
+) -> None:
+    with scripted_server(chat_reply()) as script:
+        script.probes = [probe, THERE]
+        async with started(script, tiny_tokenizer) as engine:
+            await engine.complete(prompt_of(tiny_tokenizer), seed=0)
+    (sent,) = script.requests
+    assert (sent["max_tokens"], "max_completion_tokens" in sent) == (8, False)
+
+
+async def test_unknown_parameters_are_left_out_one_after_another(tiny_tokenizer: Tokenizer) -> None:
+    unknown = ["top_k", "min_p", "repetition_penalty"]
+    with scripted_server(chat_reply()) as script:
+        script.probes = [
+            *[error_reply(400, f"Unrecognized request argument supplied: {name}") for name in unknown],
+            THERE,
+        ]
+        async with started(script, tiny_tokenizer) as engine:
+            await engine.complete(prompt_of(tiny_tokenizer), seed=0)
+    (sent,) = script.requests
+    assert not set(unknown) & sent.keys()
+    assert {"presence_penalty", "frequency_penalty"} <= sent.keys()
+
+
+@pytest.mark.parametrize(("name", "value"), [("temperature", 0), ("top_p", 0.9), ("seed", 5)])
+async def test_model_that_refuses_how_tokens_are_drawn_is_refused_with_the_way_out(
+    name: str, value: float, tiny_tokenizer: Tokenizer
+) -> None:
+    refusal = error_reply(400, f"Unsupported value: '{name}' does not support {value} with this model.")
+    sampling = SamplingConfig(temperature=0.7, top_p=0.9) if name != "temperature" else SamplingConfig()
+    with scripted_server(chat_reply()) as script:
+        script.probes = [refusal]
+        with pytest.raises(EngineStartError, match=rf"takes {name} at a value of its own.*\"{name}\": null"):
+            async with started(script, tiny_tokenizer, sampling=sampling):
+                pass
+        script.probes = [THERE]
+        async with started(script, tiny_tokenizer, sampling=sampling, extra_body={name: None}) as engine:
+            await engine.complete(prompt_of(tiny_tokenizer), seed=0)
+    assert name not in script.requests[0]
+
+
+THOUGHTS = [
+    (chat_reply("The code is 7.", message={"reasoning": "Maybe 9?"}), "The code is 7."),
+    (chat_reply("The code is 7.", message={"reasoning_content": "Maybe 9?"}), "The code is 7."),
+    (chat_reply("<think>\nMaybe 9?\n</think>\n\nThe code is 7."), "The code is 7."),
+    (chat_reply("Maybe 9?\n</think>\n\nThe code is 7."), "The code is 7."),
+    (chat_reply("", message={"reasoning": "Maybe 9? Or"}, finish_reason="length"), None),
+    (chat_reply(None, message={"reasoning_content": "Maybe 9? Or"}, finish_reason="length"), None),
+    (chat_reply("<think>Maybe 9? Or", finish_reason="length"), None),
+    (chat_reply("The tag <think>9</think> stands there."), "The tag <think>9</think> stands there."),
+    (chat_reply("The code is 7."), "The code is 7."),
+]
+
+
+@pytest.mark.parametrize(("reply", "said"), THOUGHTS)
+async def test_thoughts_are_kept_out_of_what_is_said_and_stay_in_the_text_that_is_logged(
+    reply: Reply, said: str | None, tiny_tokenizer: Tokenizer
+) -> None:
+    with scripted_server(reply) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            completion = await engine.complete(replace(prompt_of(tiny_tokenizer), max_tokens=64), seed=0)
+    assert after_thoughts(completion.text) == said
+    assert ("9" in completion.text) == (b"9" in reply.body)
+    assert tiny_tokenizer.decode(completion.token_ids) == completion.text
+
+
+async def test_text_that_exceeds_its_budget_by_the_users_tokeniser_is_cut_and_says_so(
+    tiny_tokenizer: Tokenizer,
+) -> None:
+    with scripted_server(chat_reply("one two three four five six seven eight nine ten " * 3)) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            completion = await engine.complete(prompt_of(tiny_tokenizer), seed=0)
+    assert (len(completion.token_ids), completion.finish_reason) == (8, FinishReason.LENGTH)
+
+
+BAD_OUTCOMES = [
+    (chat_reply("Half of", finish_reason="content_filter"), "content filter stopped the completion"),
+    (
+        error_reply(400, "The response was filtered due to the prompt triggering the content management policy"),
+        "400: The response was filtered",
+    ),
+    (chat_reply(None, message={"refusal": "I can't help with that."}), "the model refused to answer: I can't help"),
+    (Reply(body=chat_reply("noted").body[:-9]), r"that is no completion \(3 tries\)"),
+    (Reply(body=b'{"choices": []}'), "sent what is no completion: choices"),
+    (chat_reply(None, finish_reason="tool_calls"), "ended it with `tool_calls`"),
+    (error_reply(500, "internal"), r"500: internal \(3 tries\)"),
+    (error_reply(400, "unknown parameter: bananas"), "400: unknown parameter: bananas"),
+    (Reply(reset=True), r"cut the connection.*\(3 tries\)"),
+    (replace(chat_reply(), delay_seconds=1.2), r"no whole answer within 0\.4 s \(3 tries\)"),
+]
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    BAD_OUTCOMES,
+    ids=["filter", "filtered prompt", "refusal", "truncated", "empty", "tools", "500", "400", "reset", "timeout"],
+)
+async def test_fault_that_stays_while_others_are_answered_fails_its_turn_with_the_reason(
+    reply: Reply, reason: str, tiny_tokenizer: Tokenizer
+) -> None:
+    with scripted_server(reply) as script:
+        async with started(script, tiny_tokenizer, timeout_seconds=0.4) as engine:
+            with pytest.raises(EngineRequestError, match=reason):
+                await engine.complete(prompt_of(tiny_tokenizer), seed=0)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        error_reply(429, "slow down"),
+        error_reply(429, "slow down", **{"Retry-After": "0"}),
+        error_reply(429, "slow down", **{"retry-after-ms": "20"}),
+        error_reply(429, "slow", **{"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "20ms"}),
+        error_reply(503, "overloaded"),
+    ],
+    ids=["429", "Retry-After", "retry-after-ms", "reset", "503"],
+)
+async def test_endpoint_that_is_away_for_longer_than_any_number_of_tries_is_waited_for(
+    reply: Reply, tiny_tokenizer: Tokenizer
+) -> None:
+    num_turned_away = 4 if reply.status == 429 else 1
+    with scripted_server(*[reply] * num_turned_away, chat_reply()) as script:
+        script.probes = [THERE, *[reply] * 4, THERE]
+        async with started(script, tiny_tokenizer, max_retries=0) as engine:
+            assert (await engine.complete(prompt_of(tiny_tokenizer), seed=0)).text == "noted"
+
+
+@pytest.mark.parametrize("headers", [{}, {"Retry-After": "7"}], ids=["429", "Retry-After"])
+async def test_endpoint_that_turns_away_for_good_leaves_its_readings_for_the_next_run(
+    headers: dict[str, str], tiny_tokenizer: Tokenizer
+) -> None:
+    with scripted_server(error_reply(429, "quota", **headers)) as script:
+        script.probes = [THERE, error_reply(429, "quota", **headers)]
+        async with started(script, tiny_tokenizer, outage_seconds=0.3) as engine:
+            with pytest.raises(EngineUnavailableError, match="429: quota"):
+                await engine.complete(prompt_of(tiny_tokenizer), seed=0)
+
+
+async def test_key_that_expires_stops_the_run(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(chat_reply(), error_reply(401, f"bad key {KEY}")) as script:
+        script.probes = [THERE, error_reply(401, f"bad key {KEY}")]
+        async with started(script, tiny_tokenizer) as engine:
+            await engine.complete(prompt_of(tiny_tokenizer), seed=0)
+            with pytest.raises(EngineRefusedError, match=r"401: bad key \*\*\*; set MEMAGENT_OPENAI__API_KEY"):
+                await engine.complete(prompt_of(tiny_tokenizer), seed=0)
+
+
+async def test_endpoint_without_a_chat_api_is_refused_before_a_reading(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server() as script:
+        script.probes = [error_reply(404, "Not Found")]
+        with pytest.raises(EngineStartError, match=r"404: Not Found; check model.*/chat/completions"):
+            async with started(script, tiny_tokenizer):
+                pass
+
+
+UNKNOWN = error_reply(400, "unknown field structured_outputs")
+OBJECTS = {
+    GuideKind.CHOICE: (choice_of("1", "2"), "2"),
+    GuideKind.REGEX: (matching("(none|[1-9])"), "none"),
+    GuideKind.JSON: (json_of({"type": "array", "items": {"type": "integer"}, "maxItems": 2}), [1, 2]),
+}
+PROBED = {GuideKind.CHOICE: "733", GuideKind.REGEX: "zq733", GuideKind.JSON: {"zq": [733, 733]}}
+
+
+def object_reply(value: Any, **choice: Any) -> Reply:
+    """What a hosted model writes under a schema of an object with one value."""
+    return chat_reply(json.dumps(value if isinstance(value, dict) else {"value": value}), **choice)
+
+
+@pytest.mark.parametrize("kind", list(GuideKind))
+async def test_guides_of_all_kinds_are_sent_as_an_object_where_a_hosted_model_wants_one(
+    kind: GuideKind, tiny_tokenizer: Tokenizer
+) -> None:
+    guide, value = OBJECTS[kind]
+    with scripted_server(UNKNOWN, object_reply(PROBED[kind]), object_reply(value)) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            await engine.require_guides([kind])
+            completion = await engine.complete(prompt_of(tiny_tokenizer, guide=guide), seed=0)
+    sent = script.requests[-1]["response_format"]["json_schema"]
+    assert (sent["strict"], sent["schema"]["type"], sent["schema"]["required"]) == (True, "object", ["value"])
+    assert guide.allows(completion.text)
+    assert completion.text == (value if isinstance(value, str) else "[1,2]")
+
+
+async def test_guide_of_an_object_is_its_own_schema(tiny_tokenizer: Tokenizer) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    with scripted_server(UNKNOWN, object_reply(PROBED[GuideKind.JSON]), chat_reply('{"a":1}')) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            completion = await engine.complete(prompt_of(tiny_tokenizer, guide=json_of(schema)), seed=0)
+    assert completion.text == '{"a":1}'
+    assert script.requests[-1]["response_format"]["json_schema"]["schema"]["required"] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "outcome"),
+    [
+        ('{"value": "2', "stop", "no object with a value"),
+        ('{"other": "2"}', "stop", "no object with a value"),
+        ("2", "stop", "no object with a value"),
+    ],
+)
+async def test_object_that_is_broken_fails_its_turn(
+    text: str, reason: str, outcome: str, tiny_tokenizer: Tokenizer
+) -> None:
+    with scripted_server(UNKNOWN, object_reply("733"), chat_reply(text, finish_reason=reason)) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            with pytest.raises(EngineRequestError, match=outcome):
+                await engine.complete(prompt_of(tiny_tokenizer, guide=choice_of("1", "2")), seed=0)
+
+
+async def test_object_that_was_cut_says_so_and_is_no_value(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(UNKNOWN, object_reply("733"), chat_reply('{"value": "', finish_reason="length")) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            completion = await engine.complete(prompt_of(tiny_tokenizer, guide=choice_of("1", "2")), seed=0)
+    assert (completion.text, completion.finish_reason) == ('{"value": "', FinishReason.LENGTH)
+
+
+def logprobs_of(*tokens: tuple[str, dict[str, float]]) -> dict[str, Any]:
+    """Tokens of a completion, with what could have stood there."""
+    return {
+        "content": [
+            {
+                "token": token,
+                "logprob": top[token],
+                "top_logprobs": [{"token": t, "logprob": p} for t, p in top.items()],
+            }
+            for token, top in tokens
+        ]
+    }
+
+
+@pytest.mark.parametrize("is_vllm", [True, False])
+async def test_menu_has_probabilities_where_the_server_gives_those_of_its_candidates(
+    is_vllm: bool, tiny_tokenizer: Tokenizer
+) -> None:
+    top = {"2": math.log(0.6), "1": math.log(0.2), "x": math.log(0.2)}
+    around = ('{"value":"', {'{"value":"': 0.0}), ("2", top), ('"}', {'"}': 0.0})
+    logprobs = logprobs_of(("2", top)) if is_vllm else logprobs_of(*around)
+    probe, menu = (
+        (chat_reply, chat_reply("2", logprobs=logprobs))
+        if is_vllm
+        else (
+            object_reply,
+            object_reply("2", logprobs=logprobs),
+        )
+    )
+    before = [] if is_vllm else [UNKNOWN]
+    with scripted_server(*before, probe("733"), menu) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            completion = await engine.complete(prompt_of(tiny_tokenizer, guide=choice_of("1", "2")), seed=0)
+    sent = script.requests[-1]
+    assert (sent["logprobs"], sent["top_logprobs"]) == (True, 4)
+    assert completion.menu_logprobs is not None
+    assert [math.exp(each) for each in completion.menu_logprobs] == pytest.approx([0.25, 0.75])
+
+
+async def test_model_that_refuses_log_probabilities_gives_values_without_them(tiny_tokenizer: Tokenizer) -> None:
+    refusal = error_reply(400, "logprobs are not supported with reasoning models")
+    with scripted_server(refusal, chat_reply("733"), chat_reply("2")) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            completion = await engine.complete(prompt_of(tiny_tokenizer, guide=choice_of("1", "2")), seed=0)
+    assert (completion.text, completion.menu_logprobs, "logprobs" in script.requests[-1]) == ("2", None, False)
+
+
+@pytest.mark.parametrize("kind", list(GuideKind))
+async def test_endpoint_that_keeps_to_no_guide_is_refused_before_the_run(
+    kind: GuideKind, tiny_tokenizer: Tokenizer
+) -> None:
+    with scripted_server(chat_reply("I am here.")) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            with pytest.raises(EngineStartError, match=f"does not keep completions to a {kind}"):
+                await engine.require_guides([kind])
+
+
+def test_log_probabilities_of_tokens_are_refused_since_there_are_no_tokens(tiny_tokenizer: Tokenizer) -> None:
+    with pytest.raises(EngineStartError, match=r"openai\.api: a chat API returns no tokens.*sampling\.logprobs=false"):
+        OpenAIEngine(
+            OpenAIConfig(api=EndpointApi.CHAT),
+            model="tiny",
+            window_tokens=1024,
+            sampling=SamplingConfig(logprobs=True),
+            tokenizer=tiny_tokenizer,
+        )
+
+
+def test_tokeniser_must_be_named_where_messages_are_sent() -> None:
+    with pytest.raises(ValidationError, match=r"tokenizer must be set where openai\.api is chat.*`tiny`"):
+        AgentConfig(engine="openai", model="gpt-x", openai=OpenAIConfig(api=EndpointApi.CHAT))
+
+
+def test_reader_through_a_chat_api_is_another_one_and_says_so() -> None:
+    readers = [
+        identify_reader(AgentConfig(engine="openai", model="m", tokenizer="tiny", openai=OpenAIConfig(api=api)))
+        for api in EndpointApi
+    ]
+    completions, chat = readers
+    assert completions.fingerprint != chat.fingerprint
+    assert (chat.parts["engine"]["api"], chat.parts["chat_template_sha256"]) == ("chat", "")
+    assert "api" not in completions.parts["engine"]
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
+def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_records_the_api(
+    tmp_path: Path, text_model: str
+) -> None:
+    faults = {
+        "filtered": chat_reply("Half", finish_reason="content_filter"),
+        "refused": chat_reply(None, message={"refusal": "I won't."}),
+        "broken": Reply(body=chat_reply("noted").body[:-9]),
+        "failing": error_reply(500, "internal"),
+    }
+    (tmp_path / "docs").mkdir()
+    for name in (*faults, "fine", "marked"):
+        (tmp_path / "docs" / f"{name}.txt").write_text(f"This is {name}. <|im_end|>")
+
+    def reply(body: dict[str, Any]) -> Reply:
+        content = body["messages"][0]["content"]
+        assert "<|im" not in content
+        fault = next((fault for name, fault in faults.items() if f"This is {name}." in content), None)
+        return fault or chat_reply("\\boxed{fine}", message={"reasoning": "Let me see."})
+
+    with scripted_server(chat_reply()) as script:
+        script.answer = reply
+        answer(
+            job_of(
+                documents=str(tmp_path / "docs"),
+                ask=("What is it?",),
+                output=str(tmp_path / "run"),
+                model="tiny",
+                tokenizer=text_model,
+                engine="openai",
+                openai={"api": "chat", "base_url": script.base_url, "max_retries": 1, "backoff_seconds": 0.01},
+                window_tokens=1000,
+                policy={"chunk_tokens": 100, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
+            )
+        )
+    rows = {row["document_id"].removesuffix(".txt"): row for row in pq.read_table(tmp_path / "run/answers").to_pylist()}
+    assert {name: (row["status"], row["answer"]) for name, row in rows.items() if name not in faults} == {
+        "fine": ("ok", "fine"),
+        "marked": ("ok", "fine"),
+    }
+    reasons = {"filtered": "content filter", "refused": "I won't.", "broken": "no completion", "failing": "internal"}
+    for name, reason in reasons.items():
+        assert (rows[name]["status"], rows[name]["error_type"]) == ("failed", "EngineRequestError")
+        assert reason in rows[name]["error_message"]
+    manifest = json.loads((tmp_path / "run/manifest.json").read_text())
+    assert manifest["reader"]["engine"]["api"] == "chat"
+    logged = pq.read_table(tmp_path / "run/log/turns").to_pylist()
+    assert all(turn["text"].startswith("<think>Let me see.</think>") for turn in logged)
