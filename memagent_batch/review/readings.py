@@ -18,8 +18,10 @@ from memagent_batch.runs.schemas import PartReport
 
 REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
 """What to do about a table file that is gone."""
-TURN_COLUMNS = ("turn", "kind", "chunk_index", "token_start", "token_end", "char_start", "char_end")
-TURN_COLUMNS += ("memory", "changed", "num_tokens", "finish_reason")
+TURN_COLUMNS = (
+    *("turn", "kind", "chunk_index", "token_start", "token_end", "char_start", "char_end"),
+    *("memory", "changed", "num_tokens", "finish_reason"),
+)
 """Columns of `memories` that a trace shows."""
 KEY_COLUMNS = ("document_id", "question_id", "sample")
 """Columns that name a reading."""
@@ -74,7 +76,9 @@ def stream_readings(output: Location, manifest: Manifest) -> Iterator[RunReading
         yield from _part_readings(output, part)
 
 
-def find_readings(output: Location, manifest: Manifest, *, document_id: str, question_id: str | None) -> list[RunReading]:
+def find_readings(
+    output: Location, manifest: Manifest, *, document_id: str, question_id: str | None
+) -> list[RunReading]:
     """The readings of a document, of one question or of all; at least one.
 
     Raises:
@@ -104,6 +108,16 @@ def table_rows(place: Location, *, columns: Collection[str] | None = None) -> It
         names = [name for name in file.schema.names if columns is None or name in columns]
         for group in range(len(file.group_bytes)):
             yield from _batches(file, group, names)
+
+
+def column_names(place: Location) -> list[str]:
+    """The columns of a table file.
+
+    Raises:
+        OutputError: the file is gone or can't be read.
+    """
+    with table_errors(place.uri, remedy=REMEDY), open_grouped(place) as file:
+        return list(file.schema.names)
 
 
 def _batches(file: GroupedFile, group: int, names: list[str]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""The files of a review as text: templates in, bytes out. No page may run or load anything but what its policy names."""
+"""The files of a site as text: templates in, bytes out. No page runs or loads anything but what its policy names."""
 
 import base64
 import json
@@ -13,10 +13,12 @@ from markupsafe import Markup
 
 from memagent_batch.evaluation.report.templates import page_environment
 from memagent_batch.evaluation.report.visible import visible
-from memagent_batch.review.values import percent
+from memagent_batch.review.values import percent, run_time
 
 _HERE = files("memagent_batch.review")
-_UNSAFE_IN_JSON = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+_UNSAFE_IN_JSON = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
 """Characters of JSON that could end the element that holds it, or that older script engines end a line at."""
 
 
@@ -31,11 +33,15 @@ def render(template: str, values: Mapping[str, Any], *, script: str | None = Non
     """
     style = stylesheet()
     program = None if script is None else (_HERE / script).read_text(encoding="utf-8")
-    text = _environment().get_template(template).render(
-        **values,
-        style=Markup(style),  # noqa: S704 - files of this package
-        script=Markup(program or ""),  # noqa: S704
-        policy=content_policy(style=style, script=program, frames=frames),
+    text = (
+        _environment()
+        .get_template(template)
+        .render(
+            **values,
+            style=Markup(style),
+            script=Markup(program or ""),
+            policy=content_policy(style=style, script=program, frames=frames),
+        )
     )
     return text.encode("utf-8", errors="backslashreplace")
 
@@ -60,7 +66,7 @@ def content_policy(*, style: str, script: str | None, frames: bool) -> str:
 def inert_json(value: Any) -> Markup:
     """JSON inside a `script` element that is data: no text of it can end the element, and none is unseen."""
     text = json.dumps(_seen(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Markup(text.translate(_UNSAFE_IN_JSON))  # noqa: S704 - nothing that HTML knows is left in it
+    return Markup(text.translate(_UNSAFE_IN_JSON))
 
 
 @cache
@@ -72,7 +78,7 @@ def _environment() -> jinja2.Environment:
         ]
     )
     environment = page_environment(loader)
-    environment.filters |= {"inert_json": inert_json, "percent": percent}
+    environment.filters |= {"inert_json": inert_json, "percent": percent, "run_time": run_time}
     return environment
 
 

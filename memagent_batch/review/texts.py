@@ -36,8 +36,8 @@ class DocumentTexts:
         tables = [INDEX_SCHEMA.empty_table()]
         try:
             for shard in find_shards(*self._places, settings=self._settings).shards:
-                for table in index_shard(shard, settings=self._settings, storage_options=output.storage_options):
-                    tables.append(_wanted_rows(table, wanted))
+                index = index_shard(shard, settings=self._settings, storage_options=output.storage_options)
+                tables.extend(_wanted_rows(table, wanted) for table in index)
         except InputError as error:
             raise InputError(f"the texts of the documents can't be shown: {error}; {REMEDY}") from error
         self._index = pa.concat_tables(tables).combine_chunks()

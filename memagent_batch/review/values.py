@@ -1,6 +1,7 @@
 """An answer in the few words in which a person reads it: its typed value where there is one. Pure."""
 
 import json
+import re
 from typing import Any
 
 from memagent_batch.domain.closing.values import ValueStatus
@@ -10,6 +11,8 @@ from memagent_batch.log.index import Row
 NOT_STATED = "not stated"
 INVALID = "invalid"
 NO_ANSWER = "no answer"
+OUTCOMES = ("answered", NOT_STATED, NO_ANSWER, INVALID, "failed", "not read")
+"""What becomes of a reading, as `outcome_of` says it."""
 
 
 def shown_value(row: Row) -> str:
@@ -31,7 +34,7 @@ def shown_value(row: Row) -> str:
 
 
 def outcome_of(row: Row) -> str:
-    """What a reader filters answers by: `answered`, `not stated`, `invalid`, `no answer`, `failed`, or `not read`."""
+    """What a reader filters answers by: one of `OUTCOMES`."""
     if row["status"] != Status.OK:
         return str(row["status"]).replace("_", " ")
     match row.get("value_status"):
@@ -46,7 +49,13 @@ def percent(share: float) -> str:
     """A probability as per cent; 0 % and 100 % only where it is that."""
     if 0 < share < 1:
         share = min(max(share, 0.001), 0.999)
-    return f"{share:.1%}" if share not in {0, 1} else f"{share:.0%}"
+    return f"{100 * share:.{0 if share in {0, 1} else 1}f} %"
+
+
+def run_time(run_id: str) -> str:
+    """When a run began, by its id; the id itself where it does not say."""
+    found = re.match(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)", run_id)
+    return "{}-{}-{} {}:{} UTC".format(*found.groups()) if found else run_id
 
 
 def _words(value: Any) -> str:
