@@ -8,9 +8,7 @@ from functools import partial
 from jobs.cli import run_command
 from jobs.options import Manual, OptionParser
 from memagent_batch.files.location import Location
-from memagent_batch.review.spreadsheets import SpreadsheetFormat
 from pipelines.export import BRIDGES, export
-from pipelines.export_answers import export_answers
 
 MANUAL = Manual(
     command="memagent export",
@@ -58,6 +56,9 @@ def _export(arguments: Sequence[str]) -> None:
 
 
 def _export_answers(arguments: Sequence[str]) -> None:
+    from memagent_batch.review.spreadsheets import SpreadsheetFormat
+    from pipelines.export_answers import export_answers
+
     parser = OptionParser(ANSWERS)
     parser.add_argument("run", metavar="OUTPUT", help="the output of `memagent answer`: a folder or any fsspec URL")
     parser.add_argument("--to", required=True, choices=list(SpreadsheetFormat), help="the format")
