@@ -78,4 +78,4 @@ async def _read(job: JobConfig, document: Document, agent: LoadedAgent, number: 
     address = ReadingAddress(document_hash=str(number), question_hash="", sample=0, reader_fingerprint="")
     turns = ReadingTurns(engine=make_engine(job.agent), address=address, seed=0)
     async with slots:
-        await read(document, Question(question_id="q", text=job.ask[0]), agent=agent, turns=turns)
+        await read(document, Question(question_id="q", text=str(job.ask[0])), agent=agent, turns=turns)

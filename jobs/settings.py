@@ -6,6 +6,7 @@ The only place that reads knobs from the environment. What it reads becomes a pl
 import os
 import re
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar, cast
 
@@ -218,7 +219,8 @@ def _require_known_environment(kind: type[BaseModel], *, ignored: frozenset[str]
 
 
 def _problem_line(problem: Mapping[str, Any], *, names: list[str]) -> str:
-    knob = ".".join(part for part in problem["loc"] if isinstance(part, str))
+    named = takewhile(lambda part: isinstance(part, str), problem["loc"])  # behind a number stands the form of a value
+    knob = ".".join(map(str, named))
     which = "".join(f", number {part + 1}" for part in problem["loc"] if isinstance(part, int))
     text = _explanation(problem, knob=knob, names=names)
     return f"{knob}{which}: {text}" if knob else text

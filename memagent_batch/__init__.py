@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from memagent_batch.api.run import Run
     from memagent_batch.api.stage import read
     from memagent_batch.config import (
+        ClosingConfig,
         InputConfig,
         LogConfig,
         OpenAIConfig,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         TableFormat,
         VllmConfig,
     )
+    from memagent_batch.domain.closing.answer_types import Bool, Date, Json, Label, Labels, Number
     from memagent_batch.runs.table_files import table_files
     from pipelines.from_python import answer
 
@@ -28,6 +30,7 @@ _PLACES = {
     ),
     **dict.fromkeys(
         (
+            "ClosingConfig",
             "InputConfig",
             "LogConfig",
             "OpenAIConfig",
@@ -39,6 +42,10 @@ _PLACES = {
         ),
         "memagent_batch.config",
     ),
+    **dict.fromkeys(
+        ("Bool", "Date", "Json", "Label", "Labels", "Number"),
+        "memagent_batch.domain.closing.answer_types",
+    ),
     "Question": "memagent_batch.api.question",
     "Run": "memagent_batch.api.run",
     "answer": "pipelines.from_python",
@@ -49,9 +56,16 @@ _PLACES = {
 __all__ = [
     "Agent",
     "Answered",
+    "Bool",
+    "ClosingConfig",
+    "Date",
     "Gated",
     "InputConfig",
+    "Json",
+    "Label",
+    "Labels",
     "LogConfig",
+    "Number",
     "OpenAIConfig",
     "Overwrite",
     "Parallel",

@@ -1,12 +1,24 @@
 """Window and budgets where none are given: what the model holds, shared out as the published 8,192 tokens are."""
 
 import os
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from memagent_batch.config import AgentConfig, PolicyConfig
+from memagent_batch.config import AgentConfig, ClosingConfig, PolicyConfig
+from memagent_batch.domain.closing.answer_types import ValueType
+from memagent_batch.domain.closing.plan import (
+    EVIDENCE,
+    EVIDENCE_COMPLETION_TOKENS,
+    SUPPORT,
+    SUPPORT_COMPLETION_TOKENS,
+    VALUE,
+    ClosingPlan,
+)
+from memagent_batch.domain.closing.values import budget_of
 from memagent_batch.engines.window import model_window
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import engine_config, knob_names, make_policy, policy_class
-from memagent_batch.wiring import make_prompt_tokens, make_tokenizer, resolve_model
+from memagent_batch.wiring import make_closing_tokens, make_prompt_tokens, make_tokenizer, resolve_model
 
 WINDOW_TOKENS: int = AgentConfig.model_fields["window_tokens"].default
 """The window that the defaults of all budgets are made for, tokens."""
@@ -14,6 +26,10 @@ SCALED = ("question_tokens", "memory_tokens", "answer_tokens")
 """Budgets that shrink with the window; a chunk takes what they leave."""
 LEAST_CHUNK_TOKENS = 32
 """A shorter chunk is no sensible default, tokens."""
+MOST_EVIDENCE_TOKENS = 1024
+"""More sentences than these are shown only where that is asked for, tokens."""
+CHUNKS_OF_EVIDENCE = 4
+"""By default the sentences that are shown take this part of a chunk, so that a window that holds a chunk holds them."""
 
 
 def fitted(agent: AgentConfig) -> AgentConfig:
@@ -36,6 +52,69 @@ def fitted(agent: AgentConfig) -> AgentConfig:
         return agent
     chunk_tokens = min(int(agent.policy.chunk_tokens * share), agent.policy.chunk_tokens - _excess(agent))
     return _with_policy(agent, _chunking(agent, chunk_tokens=chunk_tokens))
+
+
+def closing_plan(config: ClosingConfig, agent: AgentConfig) -> ClosingPlan:
+    """What is asked after each answer of an agent, whose budgets fit its window (`fitted`)."""
+    default = max(1, min(MOST_EVIDENCE_TOKENS, agent.policy.chunk_tokens // CHUNKS_OF_EVIDENCE))
+    return ClosingPlan(
+        evidence=config.evidence,
+        support=config.support,
+        evidence_tokens=config.evidence_tokens or default,
+        json_tokens=config.json_tokens,
+    )
+
+
+def require_closing_window(plan: ClosingPlan, agent: AgentConfig, *, types: Iterable[ValueType]) -> None:
+    """Checks that the largest closing turn of each kind fits the window with its question and its budget.
+
+    Raises:
+        SettingsError: names the turn, its tokens and the knobs.
+    """
+    policy = agent.policy
+    largest = plan.largest_turns(
+        make_closing_tokens(agent), types=types, memory_tokens=policy.memory_tokens, answer_tokens=policy.answer_tokens
+    )
+    for kind, without_question in largest.items():
+        num_tokens = policy.question_tokens + without_question
+        if num_tokens > agent.window_tokens:
+            knob = "closing.json_tokens, or ask for fewer labels or a smaller schema"
+            raise SettingsError(
+                f"window_tokens: the closing turn {kind!r} needs up to {num_tokens} tokens (question, answer, what it "
+                f"shows, the prompt's own text, and its budget), the window has {agent.window_tokens}; lower "
+                f"{knob if kind == VALUE else 'closing.evidence_tokens'} or policy.answer_tokens, or raise "
+                "window_tokens"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosingCost:
+    """What a closing turn takes at most."""
+
+    num_prompt_tokens: int
+    """Prompt tokens, every slot at its budget."""
+    num_completion_tokens: int
+    """Completion tokens."""
+
+
+def closing_costs(plan: ClosingPlan, agent: AgentConfig, *, value_type: ValueType | None) -> list[ClosingCost]:
+    """What each closing turn of a question of this type takes."""
+    policy, tokens = agent.policy, make_closing_tokens(agent)
+    largest = plan.largest_turns(
+        tokens,
+        types=[value_type] if value_type else [],
+        memory_tokens=policy.memory_tokens,
+        answer_tokens=policy.answer_tokens,
+    )
+    budgets = {EVIDENCE: EVIDENCE_COMPLETION_TOKENS, SUPPORT: SUPPORT_COMPLETION_TOKENS}
+    if value_type is not None:
+        budgets[VALUE] = budget_of(value_type, json_tokens=plan.json_tokens)
+    return [
+        ClosingCost(
+            num_prompt_tokens=num_tokens + policy.question_tokens - budgets[kind], num_completion_tokens=budgets[kind]
+        )
+        for kind, num_tokens in largest.items()
+    ]
 
 
 def _with_policy(agent: AgentConfig, changes: dict[str, int]) -> AgentConfig:

@@ -13,9 +13,11 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     JsonValue,
     SecretStr,
+    Tag,
     field_serializer,
     field_validator,
     model_validator,
@@ -33,14 +35,26 @@ Seconds = Annotated[float, Field(gt=0)]
 
 
 def _as_tuple(value: Any) -> Any:
-    """One text as the only one of several."""
-    return (value,) if isinstance(value, str) else value
+    """One text or group as the only one of several."""
+    return (value,) if isinstance(value, str | dict) else value
 
 
 Text = Annotated[str, Field(min_length=1)]
 """A text that is not empty."""
 TextOrTexts = Annotated[tuple[Text, ...], BeforeValidator(_as_tuple)]
 """One text or several."""
+
+
+def _question_form(question: Any) -> str:
+    """Which of its two forms a question has."""
+    return "row" if isinstance(question, dict) else "text"
+
+
+_Question = Annotated[
+    Annotated[Text, Tag("text")] | Annotated[dict[str, JsonValue], Tag("row")], Discriminator(_question_form)
+]
+Asked = Annotated[tuple[_Question, ...], BeforeValidator(_as_tuple)]
+"""One question or several: texts, or rows of a question list."""
 
 
 class LogFormat(StrEnum):
@@ -266,6 +280,26 @@ class AgentConfig(Section):
         return self
 
 
+class ClosingConfig(Section):
+    """What is asked after each answer; a value of a type is asked for where a question has one."""
+
+    evidence: bool = False
+    """Ask which sentences of the document the answer rests on; they are rows of the table `evidence`."""
+    support: bool = False
+    """Ask whether these sentences bear the answer; needs `closing.evidence`."""
+    evidence_tokens: Count | None = None
+    """Sentences that are shown to choose from, tokens at most; by default a quarter of `policy.chunk_tokens`, and 1,024
+    at most."""
+    json_tokens: Count = 512
+    """Budget of a JSON value, tokens."""
+
+    @model_validator(mode="after")
+    def _check_support(self) -> Self:
+        if self.support and not self.evidence:
+            raise ValueError("closing.support is asked of the sentences that closing.evidence finds; set both")
+        return self
+
+
 class InputConfig(Section):
     """Where texts and questions stand in the input."""
 
@@ -275,6 +309,9 @@ class InputConfig(Section):
     """Column with the text of a document."""
     question_column: str | None = None
     """Column of the documents that holds a question beside each text; none by default."""
+    question_type: dict[str, JsonValue] = Field(default_factory=dict)
+    """Type that the questions of that column ask for, by the columns of a question list: answer_type, and labels,
+    schema, unit or not_stated; none by default."""
     carry_columns: TextOrTexts = ()
     """Columns of the documents to carry into `answers`, as text."""
     format: Literal["auto", "parquet", "jsonl", "csv", "arrow", "text"] = "auto"
@@ -302,8 +339,9 @@ class SourceConfig(Storage):
     questions: str | None = None
     """Question list: a Parquet, JSONL, CSV, Arrow or text file (one question a line). Rows with a `document_id` are
     bound to that document, the others are asked of every document."""
-    ask: TextOrTexts = ()
-    """A question for every document, given here; can be repeated."""
+    ask: Asked = ()
+    """A question for every document, given here; can be repeated. In a job file it may be a group with the columns of a
+    question list, such as question and answer_type."""
     input: InputConfig = InputConfig()
     """Where texts and questions stand in the input."""
 
@@ -379,6 +417,8 @@ class RunConfig(Storage):
     """The actor pool."""
     log: LogConfig = LogConfig()
     """The turn log."""
+    closing: ClosingConfig = ClosingConfig()
+    """What is asked after each answer."""
 
     rollouts: RolloutConfig = RolloutConfig()
     """Knobs of `memagent collect`."""

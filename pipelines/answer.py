@@ -6,7 +6,7 @@ import pyarrow as pa
 import ray
 
 from memagent_batch.config import AgentConfig, JobConfig
-from memagent_batch.log.index import TurnIndex, scan_log
+from memagent_batch.log.index import TurnIndex
 from memagent_batch.plugins import engine_config
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.board import start_board
@@ -17,6 +17,7 @@ from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.stages import read_calls, tokenised_plan
 from memagent_batch.ray_data.stop import noted_stop
 from memagent_batch.ray_data.write import write_tables
+from memagent_batch.reading.closed import Closing
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.finalise import Run, begin_run, close_run
 from memagent_batch.runs.history import keep_last_run, recorded_plan
@@ -26,7 +27,7 @@ from memagent_batch.runs.plan import Plan, count_pending, group_documents
 from memagent_batch.runs.schemas import PartReport
 from memagent_batch.wiring import make_output
 from pipelines.check import Checked, check
-from pipelines.plan import make_plan
+from pipelines.plan import make_plan, scan_plan
 
 
 def answer(job: JobConfig) -> Manifest:
@@ -43,7 +44,7 @@ def answer(job: JobConfig) -> Manifest:
 def answer_checked(checked: Checked) -> Manifest:
     """The same for a run that was checked, which takes no Ray; see `answer`."""
     with ray_session():
-        return answer_plan(make_plan(checked.job, inputs=checked.inputs), checked)
+        return answer_plan(make_plan(checked.job, inputs=checked.inputs, closing=checked.closing), checked)
 
 
 def answer_plan(plan: Plan, checked: Checked) -> Manifest:
@@ -55,18 +56,22 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
     with noted_stop(output, run_id=run.run_id):
         before = keep_last_run(output)
         progress.begin()
-        index = scan_log(output, reader_fingerprint=reader.fingerprint)
+        index = scan_plan(output, plan, reader_fingerprint=reader.fingerprint)
         bundles = list(plan.pending(index, retry_failed=job.retry_failed))
-        not_read = read_documents(bundles, run=run, progress=progress)
-        index = scan_log(output, reader_fingerprint=reader.fingerprint)
+        not_read = read_documents(bundles, run=run, progress=progress, closing=plan.closing)
+        index = scan_plan(output, plan, reader_fingerprint=reader.fingerprint)
         reports = write(plan, index, run=run, not_read=not_read)
         manifest = close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
         progress.close()
         return manifest
 
 
-def read_documents(bundles: list[pa.Table], *, run: Run, progress: Progress) -> pa.Table:
-    """Reads what the log does not answer yet, in this order. All that was read is in the log when this returns.
+def read_documents(
+    bundles: list[pa.Table], *, run: Run, progress: Progress, closing: Closing | None = None
+) -> pa.Table:
+    """Reads what the log does not answer yet, in this order, and asks what is asked after the answers.
+
+    All that was read is in the log when this returns.
 
     Returns the readings that could not be read now, as rows of `OUTCOME_LOG`.
     """
@@ -75,8 +80,12 @@ def read_documents(bundles: list[pa.Table], *, run: Run, progress: Progress) -> 
     job = run.job
     calls = group_documents(bundles, readings_in_flight=job.pool.replicas * job.pool.readings_in_flight)
     board = start_board()
-    task = ReaderTask.of_job(job, run_id=run.run_id, reader_fingerprint=run.reader.fingerprint, board=board)
-    rows = read_calls(tokenised_plan(calls, agent=job.agent, sources=job), Reader, task=task, pool=job.pool)
+    task = ReaderTask.of_job(
+        job, run_id=run.run_id, reader_fingerprint=run.reader.fingerprint, board=board, closes=closing is not None
+    )
+    splits = closing is not None and closing.turns.plan.evidence
+    tokenised = tokenised_plan(calls, agent=job.agent, sources=job, splits=splits)
+    rows = read_calls(tokenised, Reader, task=task, pool=job.pool)
     shown = progress.shown(board, pending=count_pending(bundles), starting=_starting(job.agent))
     with shown, OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
         return collect_not_read(rows.iter_batches(batch_size=None, batch_format="pyarrow"))

@@ -8,8 +8,10 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config import JobConfig, OnBadFile, SourceConfig
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import require_carry_columns, require_first_records
-from memagent_batch.inputs.questions import read_questions
+from memagent_batch.inputs.questions import inline_type, read_questions, value_types
 from memagent_batch.inputs.shards import FoundShards, find_shards
+from memagent_batch.reading.closed import Closing
+from memagent_batch.reading.closing_checks import checked_closing
 from memagent_batch.runs.manifest import claim_output
 from memagent_batch.runs.schemas import ANSWERS
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_documents, make_engine, make_output
@@ -35,6 +37,8 @@ class Checked:
     """What it reads."""
     reader: ReaderIdentity
     """What reads."""
+    closing: Closing | None
+    """What is asked after each answer; None for nothing."""
 
 
 def check(job: JobConfig) -> Checked:
@@ -47,7 +51,10 @@ def check(job: JobConfig) -> Checked:
     inputs = read_inputs(job)
     make_engine(job.agent)
     agent = fitted(job.agent)
-    return Checked(job=job.with_agent(agent), inputs=inputs, reader=identify_reader(agent))
+    reader = identify_reader(agent)
+    types = [*value_types(inputs.questions), inline_type(job.input)]
+    closing = checked_closing(job.closing, agent, types=types, reader_fingerprint=reader.fingerprint)
+    return Checked(job=job.with_agent(agent), inputs=inputs, reader=reader, closing=closing)
 
 
 def read_inputs(sources: SourceConfig) -> Inputs:

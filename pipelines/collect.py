@@ -1,12 +1,13 @@
 """Collecting rollouts: the main job with G samples of every question, then its turns as groups with advantages."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ray
 
 from memagent_batch.budgets import fitted
-from memagent_batch.config import AgentConfig, JobConfig, RolloutConfig
+from memagent_batch.config import AgentConfig, ClosingConfig, JobConfig, RolloutConfig
 from memagent_batch.errors import CountsError, InputError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log
@@ -37,7 +38,7 @@ def collect(job: JobConfig) -> RolloutsRecord:
         SupersededError: a newer attempt has claimed the output.
     """
     require_reward(job.rollouts)
-    checked = check(sampled_job(job))
+    checked = replace(check(sampled_job(job)), closing=None)  # what is learnt from is the reading alone
     with ray_session():
         plan = make_plan(checked.job, inputs=checked.inputs)
         require_references(plan)
@@ -49,7 +50,8 @@ def collect(job: JobConfig) -> RolloutsRecord:
 
 
 def sampled_job(job: JobConfig) -> JobConfig:
-    """The job with an agent that draws groups of samples; see `sampled_agent`."""
+    """The job with an agent that draws groups of samples, and with no closing turns; see `sampled_agent`."""
+    job = job.model_copy(update={"closing": ClosingConfig()})
     return job.with_agent(sampled_agent(job.agent, job.rollouts))
 
 

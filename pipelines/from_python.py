@@ -13,7 +13,7 @@ from memagent_batch.api.knobs import checked_section
 from memagent_batch.api.question import GivenQuestions, question_table
 from memagent_batch.api.run import Run
 from memagent_batch.budgets import fitted
-from memagent_batch.config import AgentConfig, InputConfig, JobConfig, LogConfig, PoolConfig, TableFormat
+from memagent_batch.config import AgentConfig, ClosingConfig, InputConfig, JobConfig, LogConfig, PoolConfig, TableFormat
 from memagent_batch.errors import SupersededError
 from memagent_batch.files.location import Location, absolute
 from memagent_batch.files.options import Options, StorageOptions
@@ -33,6 +33,7 @@ def answer(
     input: InputConfig = InputConfig(),  # noqa: A002, B008 - the section's name; a frozen value
     pool: PoolConfig = PoolConfig(),  # noqa: B008
     log: LogConfig = LogConfig(),  # noqa: B008
+    closing: ClosingConfig = ClosingConfig(),  # noqa: B008
     table_format: TableFormat = TableFormat.PARQUET,
     retry_failed: bool = False,
     max_failed_share: float = 1.0,
@@ -53,6 +54,7 @@ def answer(
         input: Columns and format of the documents.
         pool: The actor pool.
         log: The turn log.
+        closing: What is asked after each answer; a value of a type is asked for where a question has one.
         table_format: File format of `answers` and `memories`.
         retry_failed: Read failed readings again, and nothing else that is done.
         max_failed_share: Largest share of failed readings.
@@ -80,6 +82,7 @@ def answer(
         input=input,
         pool=pool,
         log=log,
+        closing=closing,
         table_format=table_format,
         retry_failed=retry_failed,
         max_failed_share=max_failed_share,

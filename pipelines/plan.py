@@ -1,16 +1,20 @@
 """Read and plan: which documents and questions there are, refused here where they can't be read."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TypedDict
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import ray
 
+from memagent_batch.budgets import closing_costs
 from memagent_batch.config import AgentConfig, JobConfig, SourceConfig
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Cost, Policy
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.needles.taught import warn_of_untaught
+from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import (
     index_schema,
     require_readable,
@@ -19,15 +23,17 @@ from memagent_batch.inputs.documents import (
     with_missing,
 )
 from memagent_batch.inputs.findings import log_documents, warn_of_bad_files, warn_of_missing
-from memagent_batch.inputs.questions import missing_documents
+from memagent_batch.inputs.questions import inline_type, missing_documents
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.logs import step
 from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import CountedDocument, count_tokens, index_shards
+from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.plan import Plan, count_pending
+from memagent_batch.runs.results import result_questions
 from memagent_batch.wiring import make_documents, make_output, make_prompt_tokens
 from pipelines.check import Checked, Inputs, read_inputs
 
@@ -43,6 +49,7 @@ class PlanCounts(TypedDict):
     readings_done: int
     readings_failed: int
     readings_to_do: int
+    readings_to_close: int
 
 
 class LargestDocument(TypedDict):
@@ -52,7 +59,15 @@ class LargestDocument(TypedDict):
     tokens: int
 
 
-class PlanPrice(TypedDict):
+class ClosingPrice(TypedDict):
+    """Turns and tokens that are asked after the answers of the readings to do and to close, at most."""
+
+    closing_turns_at_most: int
+    closing_prompt_tokens_at_most: int
+    closing_completion_tokens_at_most: int
+
+
+class PlanPrice(ClosingPrice):
     """Documents, turns and tokens of the readings to do."""
 
     documents_to_read: int
@@ -72,20 +87,28 @@ def plan_checked(checked: Checked) -> PlanSummary:
     """What `answer` would read and cost; writes nothing."""
     job, output = checked.job, make_output(checked.job)
     with ray_session():
-        plan = make_plan(job, inputs=checked.inputs)
+        plan = make_plan(job, inputs=checked.inputs, closing=checked.closing)
         with step("counting tokens"):
-            index = scan_log(output, reader_fingerprint=checked.reader.fingerprint)
+            index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
             bundles = list(plan.pending(index, retry_failed=job.retry_failed))
             price = _price(plan, bundles, agent=job.agent, sources=job)
             return {**summarise_plan(plan, index, bundles), **price}
 
 
-def make_plan(job: JobConfig, *, inputs: Inputs | None = None) -> Plan:
+def scan_plan(output: Location, plan: Plan, *, reader_fingerprint: str) -> TurnIndex:
+    """What the log holds of a plan."""
+    return scan_log(
+        output, reader_fingerprint=reader_fingerprint, closings=plan.closings, closing_turns=plan.closing_turns
+    )
+
+
+def make_plan(job: JobConfig, *, inputs: Inputs | None = None, closing: Closing | None = None) -> Plan:
     """Indexes the documents in parallel, and joins them with the questions.
 
     Args:
         job: All knobs.
         inputs: What `read_inputs` found, where that is known.
+        closing: What is asked after each answer; None for nothing, whatever types the questions have.
 
     Raises:
         InputError: a file, column or row can't be used; names it.
@@ -101,10 +124,14 @@ def make_plan(job: JobConfig, *, inputs: Inputs | None = None) -> Plan:
         questions,
         samples=job.agent.sampling.samples,
         as_lists=make_policy(job.agent).reads_lists,
+        inline_type=inline_type(job.input),
+        closing=closing,
     )
     if not plan.questions.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")
     require_questions_fit(plan.questions, job.agent)
+    if closing is not None:
+        result_questions(plan.questions)
     log_documents(index, inputs.found)
     warn_of_bad_files(index)
     warn_of_missing(missing)
@@ -133,7 +160,7 @@ def index_documents(shards: Sequence[Shard], *, sources: SourceConfig) -> pa.Tab
 
 def summarise_plan(plan: Plan, index: TurnIndex, bundles: list[pa.Table]) -> PlanCounts:
     """Counts the readings in plan and log."""
-    counts = plan.counts(index)
+    counts, pending = plan.counts(index), count_pending(bundles)
     errors = plan.documents["error"]
     num_missing = len(errors) - plan.num_documents
     return {
@@ -144,7 +171,8 @@ def summarise_plan(plan: Plan, index: TurnIndex, bundles: list[pa.Table]) -> Pla
         "readings": counts.asked,
         "readings_done": counts.done,
         "readings_failed": counts.failed,
-        "readings_to_do": count_pending(bundles).readings,
+        "readings_to_do": pending.readings - pending.closings,
+        "readings_to_close": pending.closings,
     }
 
 
@@ -171,11 +199,43 @@ def _price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig, sources: 
         "prompt_tokens_at_least": least,
         "prompt_tokens_at_most": most + turns * slots,
         "completion_tokens_at_most": sum(times * cost.num_completion_tokens for times, cost in costs),
+        **_closing_price(plan, bundles, agent=agent),
     }
 
 
+def _closing_price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig) -> ClosingPrice:
+    """What closing turns take where each is asked, with every budget at its full length."""
+    turns = prompt_tokens = completion_tokens = 0
+    costs = {
+        each: closing_costs(plan.closing.turns.plan, agent, value_type=each) if plan.closing else ()
+        for each in set(plan.types)
+    }
+    for row, count in _asked_rows(bundles).items() if plan.closing else ():
+        for cost in costs[plan.types[row]]:
+            turns += count
+            prompt_tokens += count * cost.num_prompt_tokens
+            completion_tokens += count * cost.num_completion_tokens
+    return {
+        "closing_turns_at_most": turns,
+        "closing_prompt_tokens_at_most": prompt_tokens,
+        "closing_completion_tokens_at_most": completion_tokens,
+    }
+
+
+def _asked_rows(bundles: list[pa.Table]) -> Counter[int]:
+    """How often each row of the question list is to be read or closed."""
+    counts: Counter[int] = Counter()
+    for bundle in bundles:
+        for name in ("readings", "closings"):
+            rows = pc.struct_field(pc.list_flatten(bundle[name]), "question").value_counts()
+            counts.update({row["values"]: row["counts"] for row in rows.to_pylist()})
+    return counts
+
+
 def _lengths(bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConfig) -> list[CountedDocument]:
-    """The documents to read."""
+    """The documents to read; those that are only closed are left out."""
+    bundles = [bundle.filter(pc.greater(pc.list_value_length(bundle["readings"]), 0)) for bundle in bundles]
+    bundles = [bundle.combine_chunks() for bundle in bundles if bundle.num_rows]
     if not bundles:
         return []
     rows = ray.data.from_arrow(bundles).map_batches(

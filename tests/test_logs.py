@@ -355,7 +355,7 @@ def test_last_look_takes_what_was_reported_after_a_look_that_timed_out(
     monkeypatch.setattr(progress, "BOARD_ANSWER_SECONDS", 0.1)
     board = ray.remote(num_cpus=0)(SlowBoard).remote()
     ray.get(board.put.remote(Report(counts={"turns": 2})))
-    pending = PendingWork(readings=1, num_bytes=1)
+    pending = PendingWork(readings=1, num_bytes=1, closings=0)
     with progress.Progress(run_id="r", asked=1, model="m", policy="p").shown(board, pending=pending, starting=""):
         time.sleep(0.5)
         ray.get(board.put.remote(Report(counts={"turns": 3})))

@@ -1,16 +1,17 @@
 """Questions as a program gives them: texts, `Question`s, mappings of the same fields, or the path of a list."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location, absolute
 from memagent_batch.files.options import Options
-from memagent_batch.inputs.questions import given_questions, read_questions
+from memagent_batch.inputs.questions import given_questions, read_questions, type_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,9 @@ class Question:
     """The one document that it is asked of; every document by default."""
     references: Sequence[str] | None = None
     """Right answers, where they are known."""
+    type: ValueType | None = None
+    """The type that its answer is asked for as: `Bool()`, `Label("a", "b")`, `Labels(...)`, `Number(unit="EUR")`,
+    `Date()`, `Json(model_or_schema)`; none by default."""
 
 
 GivenQuestions = str | PathLike[str] | Iterable[str | Question | Mapping[str, Any]]
@@ -47,7 +51,13 @@ def _fields(questions: Iterable[str | Question | Mapping[str, Any]]) -> Iterator
         if isinstance(question, str):
             yield {"question": question}
         elif isinstance(question, Question):
-            yield asdict(question)
+            yield {
+                "question": question.question,
+                "question_id": question.question_id,
+                "document_id": question.document_id,
+                "references": question.references,
+                **type_fields(question.type),
+            }
         elif isinstance(question, Mapping):
             yield question
         else:

@@ -1,24 +1,33 @@
 """Reading from Python: an agent, opened once, reads texts one call at a time. No Ray, no files."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from memagent_batch.budgets import fitted
-from memagent_batch.config import AgentConfig, PolicyConfig
+from memagent_batch.config import AgentConfig, ClosingConfig, PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import extract_answer
+from memagent_batch.domain.closing.answer_types import ValueType
+from memagent_batch.domain.closing.plan import Support
+from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Question, Status
+from memagent_batch.domain.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.engines.engine import Engine
-from memagent_batch.errors import DocumentError, MemagentError
+from memagent_batch.engines.engine import Engine, require_guides
+from memagent_batch.errors import DocumentError, MemagentError, NotReadError
+from memagent_batch.log.schemas import ClosedRow
 from memagent_batch.reading.agent import make_agent
+from memagent_batch.reading.closed import Closing, close_reading
+from memagent_batch.reading.closing import Tracer
+from memagent_batch.reading.closing_checks import checked_closing
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns, TurnCounts
@@ -55,6 +64,18 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sentence:
+    """A sentence of the text that an answer rests on."""
+
+    text: str
+    """The sentence, character for character."""
+    char_start: int
+    """Its first character."""
+    char_end: int
+    """The character after its last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """How one reading ended."""
 
@@ -71,31 +92,52 @@ class Answered:
     turns: Sequence[Turn] = field(repr=False)
     """All turns, in the order in which they ended."""
     costs: TurnCounts
-    """Turns, tokens and seconds."""
+    """Turns, tokens and seconds, without those of closing turns."""
+    value: Any = None
+    """The answer as a value of the type that was asked for; None where nothing is stated, or it is invalid."""
+    value_status: ValueStatus | None = None
+    """`ok`, `not_stated` or `invalid`; None where no type was asked for."""
+    confidence: float | None = None
+    """Probability of a value that was chosen from a menu, given the memory and not the text, 0 to 1."""
+    evidence: Sequence[Sentence] | None = None
+    """Sentences that the answer rests on, the best first; None where they were not asked for."""
+    support: Support | None = None
+    """Whether these sentences bear the answer."""
+    support_probability: float | None = None
+    """Its probability, 0 to 1."""
+    coverage: float | None = None
+    """Share of the text that was shown, 0 to 1; None where nothing was asked after the answer."""
+    closing_error: str | None = None
+    """Why the value is invalid, or a closing turn brought nothing."""
 
 
 class Agent(AgentConfig):
     """All that decides a result: model, prompts, policy, sampling, engine. A plain value; `open` starts its engine."""
 
-    def open(self) -> "AgentReader":
+    def open(self, *, closing: ClosingConfig = ClosingConfig()) -> "AgentReader":  # noqa: B008 - a frozen value
         """A context manager that starts the engine and reads with it.
+
+        Args:
+            closing: What is asked after each answer.
 
         Raises:
             SettingsError: the knobs don't fit each other or the model.
         """
-        return AgentReader(self)
+        return AgentReader(self, closing=closing)
 
 
 class AgentReader:
     """One engine in this process, on an event loop of its own: works in scripts, and in notebooks, whose loop runs."""
 
-    def __init__(self, agent: AgentConfig) -> None:
+    def __init__(self, agent: AgentConfig, *, closing: ClosingConfig = ClosingConfig()) -> None:  # noqa: B008
         """Checks the agent; nothing is started."""
         self._config = fitted(agent)
         self._fingerprint = identify_reader(self._config).fingerprint
         self._agent = make_agent(self._config)
         self._tokenizer = make_tokenizer(self._config)
         self._engine: Engine = make_engine(self._config)
+        self._closing = closing
+        self._closings: dict[ValueType | None, Closing | None] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="memagent", daemon=True)
 
@@ -122,12 +164,20 @@ class AgentReader:
         finally:
             self._close()
 
-    def read(self, text: str, question: str, *, sample: int = 0) -> Answered:
+    def read(
+        self,
+        text: str,
+        question: str,
+        *,
+        type: ValueType | None = None,
+        sample: int = 0,  # noqa: A002 - as in Question
+    ) -> Answered:
         """Reads a text of any length for a question.
 
         Args:
             text: The document.
             question: The question.
+            type: The type that its answer is asked for as, such as `Number(unit="EUR")`.
             sample: Which of several draws, from 0; a greedy agent gives the same for all.
 
         Returns:
@@ -136,30 +186,63 @@ class AgentReader:
         Raises:
             EngineDeadError: the engine is gone; open another one.
             EngineRefusedError: an endpoint refuses every request.
+            EngineStartError: the engine takes no guides, which types and closing turns need.
+            SettingsError: a closing turn can't fit the window.
             UnicodeEncodeError: the text or the question holds a lone surrogate.
         """
-        return self._run(self._read(text, question, sample=sample))
+        return self._run(self._read(text, question, value_type=type, sample=sample))
 
-    async def _read(self, text: str, question: str, *, sample: int) -> Answered:
+    async def _read(self, text: str, question: str, *, value_type: ValueType | None, sample: int) -> Answered:
+        closing = await self._closing_of(value_type)
         turns: list[Turn] = []
+        tracer = Tracer(self._agent.prompts)
+
+        def observe(prompt: Prompt, completion: Completion) -> None:
+            tracer(prompt, completion)
+            turns.append(_turn(prompt, completion))
+
         address = ReadingAddress(
             document_hash=text_hash(text),
             question_hash=text_hash(question),
             sample=sample,
             reader_fingerprint=self._fingerprint,
         )
+        document = self._document(text)
+        asked = ReadingTurns(engine=self._engine, address=address, seed=self._config.sampling.seed, observe=observe)
         reading = await read(
-            self._document(text),
+            document,
             Question(question_id="", text=question, list_text=question if self._agent.policy.reads_lists else ""),
             agent=self._agent,
-            turns=ReadingTurns(
-                engine=self._engine,
-                address=address,
-                seed=self._config.sampling.seed,
-                observe=lambda prompt, completion: turns.append(_turn(prompt, completion)),
-            ),
+            turns=asked,
         )
-        return self._answered(reading, turns)
+        if closing is None or reading.status is not Status.OK:
+            return self._answered(reading, turns)
+        try:
+            closed = await close_reading(
+                reading,
+                value_type,
+                question=question,
+                document=document,
+                sentences=split_sentences(text) if self._closing.evidence else Sentences(),
+                trace=tracer.trace,
+                closing=closing,
+                turns=asked,
+            )
+        except NotReadError as error:
+            return replace(self._answered(reading, turns), closing_error=f"{type(error).__name__}: {error}")
+        return _with_closing(self._answered(reading, turns), closed, text=text)
+
+    async def _closing_of(self, value_type: ValueType | None) -> Closing | None:
+        """What is asked after the answer; it is checked at the first question of a type."""
+        if value_type not in self._closings:
+            closing = checked_closing(
+                self._closing, self._config, types=[value_type], reader_fingerprint=self._fingerprint
+            )
+            if closing is not None:
+                kinds = closing.turns.plan.guide_kinds([value_type] if value_type else [])
+                await require_guides(self._engine, kinds)
+            self._closings[value_type] = closing
+        return self._closings[value_type]
 
     def _document(self, text: str) -> Document:
         try:
@@ -195,6 +278,31 @@ class AgentReader:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def _with_closing(answered: Answered, closed: ClosedRow, *, text: str) -> Answered:
+    """The reading with what was asked after its answer."""
+    sentences = None
+    if closed["evidence"] is not None:
+        sentences = tuple(
+            Sentence(
+                text=text[span["char_start"] : span["char_end"]],
+                char_start=span["char_start"],
+                char_end=span["char_end"],
+            )
+            for span in closed["evidence"]
+        )
+    return replace(
+        answered,
+        value=None if closed["value"] is None else json.loads(closed["value"]),
+        value_status=None if closed["value_status"] is None else ValueStatus(closed["value_status"]),
+        confidence=closed["confidence"],
+        evidence=sentences,
+        support=None if closed["support"] is None else Support(closed["support"]),
+        support_probability=closed["support_probability"],
+        coverage=closed["coverage"],
+        closing_error=closed["closing_error"],
+    )
 
 
 def _turn(prompt: Prompt, completion: Completion) -> Turn:

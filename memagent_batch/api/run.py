@@ -13,9 +13,9 @@ from memagent_batch.files.location import Location, absolute
 from memagent_batch.files.options import Options, StorageOptions
 from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import LATEST, PastRun, find_run, finished_runs, open_run
-from memagent_batch.runs.schemas import DIFFERENCES
+from memagent_batch.runs.schemas import DIFFERENCES, EVIDENCE
 from memagent_batch.runs.table_files import read_tables
-from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, MEMORIES_FOLDER, RESULTS_FOLDER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,28 @@ class Run:
             OutputError: a later run has replaced its files.
         """
         return self._table(MEMORIES_FOLDER)
+
+    def evidence(self) -> pa.Table:
+        """The table `evidence`: the sentences that answers rest on; without rows where `closing.evidence` was off.
+
+        Raises:
+            OutputError: a later run has replaced its files.
+        """
+        names = self.manifest["files"].get(EVIDENCE_FOLDER)
+        return self._table(EVIDENCE_FOLDER) if names else EVIDENCE.empty_table()
+
+    def results(self) -> pa.Table:
+        """The table `results`: one row for each document, one typed column for each question.
+
+        Raises:
+            OutputError: no question asked for a type, or a later run has replaced its files.
+        """
+        if RESULTS_FOLDER not in self.manifest["files"]:
+            raise OutputError(
+                f"output: run {self.run_id} has no table 'results': no question asked for a type, or the list is too "
+                "long for a column each; give questions an answer_type, or read the table 'answers'"
+            )
+        return self._table(RESULTS_FOLDER)
 
     def diff(self, before: "Run | None" = None) -> pa.Table:
         """The readings in which this run differs from an earlier one, as `memagent diff` shows them.

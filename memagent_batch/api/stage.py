@@ -1,6 +1,7 @@
 """Reading as a stage of a program's own Ray Data pipeline: a lazy dataset in, a lazy dataset of answers out."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 
@@ -10,11 +11,12 @@ from ray.data import Dataset
 from memagent_batch.api.knobs import checked_section
 from memagent_batch.api.question import GivenQuestions, question_table
 from memagent_batch.budgets import fitted
-from memagent_batch.config import AgentConfig, InputConfig, LogConfig, PoolConfig, RunConfig
+from memagent_batch.config import AgentConfig, ClosingConfig, InputConfig, LogConfig, PoolConfig, RunConfig
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import absolute
 from memagent_batch.files.options import Options, StorageOptions
 from memagent_batch.inputs.documents import require_carry_columns
+from memagent_batch.inputs.questions import value_types
 from memagent_batch.log.index import last_run_id
 from memagent_batch.log.question_list import with_hashes
 from memagent_batch.log.writer import new_run_id
@@ -26,6 +28,7 @@ from memagent_batch.ray_data.held import LookUp
 from memagent_batch.ray_data.session import with_long_loops
 from memagent_batch.ray_data.stages import read_calls, tokenised_rows
 from memagent_batch.ray_data.tokenise import RowColumns
+from memagent_batch.reading.closing_checks import checked_closing
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.manifest import require_log_place
 from memagent_batch.runs.schemas import ANSWERS
@@ -42,6 +45,7 @@ def read(
     carry: str | Sequence[str] = (),
     log: str | PathLike[str] | None = None,
     storage_options: Options | None = None,
+    closing: ClosingConfig = ClosingConfig(),  # noqa: B008 - a frozen value
     retry_failed: bool = False,
     replicas: int = 1,
     readings_in_flight: int = 64,
@@ -65,6 +69,7 @@ def read(
         log: Where finished turns and readings are kept: a path or URI. What it holds is not read again. The output of
             a finished scan is such a place; its tables stay as they are.
         storage_options: Arguments of the file system of the log, and of a question list.
+        closing: What is asked after each answer; the sentences themselves are rows of the job's table `evidence` alone.
         retry_failed: Read again what the log holds as failed.
         replicas: Actors, with an engine each.
         readings_in_flight: Readings that one actor keeps going at once.
@@ -95,11 +100,17 @@ def read(
     make_engine(agent)
     agent = fitted(agent)
     require_questions_fit(listed, agent)
+    types, fingerprint = value_types(listed), identify_reader(agent).fingerprint
+    closes = checked_closing(closing, agent, types=types, reader_fingerprint=fingerprint)
     asked = with_hashes(listed, as_lists=make_policy(agent).reads_lists)
     place = None if log is None else checked_section(RunConfig, output=absolute(log), storage_options=options)
     look_up = LookUp.ALL_BUT_FAILED if retry_failed else LookUp.ALL
     task = _task(agent, asked, place=place, look_up=look_up, pool=pool)
-    calls = tokenised_rows(with_long_loops(dataset), agent=agent, columns=columns, asked=_rows_of(asked))
+    if closes is not None:
+        task = replace(task, closing=closing)
+    calls = tokenised_rows(
+        with_long_loops(dataset), agent=agent, columns=columns, asked=_rows_of(asked), splits=closing.evidence
+    )
     return read_calls(calls, AnswerReader, task=task, pool=pool)
 
 

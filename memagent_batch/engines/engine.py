@@ -140,20 +140,28 @@ class EngineConfig(Protocol):
 
 
 async def require_guides(engine: Engine, kinds: Collection[GuideKind]) -> None:
-    """Makes sure, before a run, that an engine obeys guides of these kinds.
+    """Makes sure, before the first reading, that an engine obeys guides of these kinds; it has started.
 
     Raises:
         EngineStartError: it does not; names the kind and what to do.
     """
-    if not kinds:
-        return
-    if not isinstance(engine, GuidedEngine):
-        names = ", ".join(sorted(kinds))
-        raise EngineStartError(
-            f"engine: {type(engine).__name__} takes no guides, and the questions or closing turns need them ({names}); "
-            "use vllm, or leave out answer_type and closing turns"
-        )
-    await engine.require_guides(kinds)
+    if kinds:
+        await require_guided(engine, kinds).require_guides(kinds)
+
+
+def require_guided(engine: Engine, kinds: Collection[GuideKind]) -> GuidedEngine:
+    """The engine, if it takes guides at all; it need not have started.
+
+    Raises:
+        EngineStartError: it takes none; names the kinds and what to do.
+    """
+    if isinstance(engine, GuidedEngine):
+        return engine
+    names = ", ".join(sorted(kinds))
+    raise EngineStartError(
+        f"engine: {type(engine).__name__} takes no guides, and the questions or closing turns need them ({names}); "
+        "use vllm, or leave out answer_type and closing turns"
+    )
 
 
 def require_fit(prompt: Prompt, *, window_tokens: int) -> None:

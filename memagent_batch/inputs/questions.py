@@ -1,13 +1,16 @@
 """The questions of a run: a list asked of every document, rows bound to one document, or given on the command line."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.config import InputConfig
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.errors import InputError
+from memagent_batch.domain.closing.answer_types import ValueType, parse_value_type
+from memagent_batch.errors import InputError, ValueTypeError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.formats import READERS, Format, format_of
 from memagent_batch.inputs.listing import list_files
@@ -25,6 +28,11 @@ QUESTION_SCHEMA = pa.schema(
         pa.field(
             "references", pa.list_(pa.string()), metadata={"description": "right answers; null where none were given"}
         ),
+        pa.field("answer_type", pa.string(), metadata={"description": "type that its answer is asked for as"}),
+        pa.field("labels", pa.list_(pa.string()), metadata={"description": "what may be chosen"}),
+        pa.field("schema", pa.string(), metadata={"description": "JSON Schema of the value, as text"}),
+        pa.field("unit", pa.string(), metadata={"description": "unit of the number"}),
+        pa.field("not_stated", pa.bool_(), metadata={"description": "whether `not stated` may be answered"}),
     ]
 )
 """One row for each question and the document that it is bound to, if any."""
@@ -37,7 +45,27 @@ class QuestionRow(TypedDict):
     document_id: str | None
     question: str
     references: list[str] | None
+    answer_type: str | None
+    labels: list[str] | None
+    schema: str | None
+    unit: str | None
+    not_stated: bool | None
 
+
+class TypeFields(TypedDict):
+    """The columns of a question list that say which type an answer is asked for as."""
+
+    answer_type: str | None
+    labels: list[str] | None
+    schema: str | None
+    unit: str | None
+    not_stated: bool | None
+
+
+NO_TYPE: TypeFields = {"answer_type": None, "labels": None, "schema": None, "unit": None, "not_stated": None}
+"""Of a question that asks for none."""
+LABEL_MARK = "|"
+"""Stands between labels in one text, as in a CSV file."""
 
 _QUESTION = Column(name="question", kind=Kind.TEXT, presence=Presence.EVERY)
 _COLUMNS = (
@@ -45,7 +73,14 @@ _COLUMNS = (
     Column(name="document_id", kind=Kind.IDENTIFIER, presence=Presence.OPTIONAL),
     _QUESTION,
     Column(name="references", kind=Kind.REFERENCES, presence=Presence.OPTIONAL),
+    Column(name="answer_type", kind=Kind.TEXT, presence=Presence.OPTIONAL),
+    Column(name="labels", kind=Kind.REFERENCES, presence=Presence.OPTIONAL),
+    Column(name="schema", kind=Kind.CARRIED, presence=Presence.OPTIONAL),
+    Column(name="unit", kind=Kind.TEXT, presence=Presence.OPTIONAL),
+    Column(name="not_stated", kind=Kind.CARRIED, presence=Presence.OPTIONAL),
 )
+_NUM_PLAIN = 4
+"""The columns before those of the type."""
 
 
 def default_question_id(question: str) -> str:
@@ -53,18 +88,19 @@ def default_question_id(question: str) -> str:
     return f"q-{text_hash(question)[:12]}"
 
 
-def read_questions(location: Location | None, *, ask: Sequence[str]) -> pa.Table:
+def read_questions(location: Location | None, *, ask: Sequence[str | Mapping[str, object]]) -> pa.Table:
     """Reads the question list and adds the questions of the command line, which are asked of every document.
 
     Args:
         location: A Parquet, JSONL, CSV, Arrow or text file (one question a line), or a folder or glob of them.
-        ask: Questions given on the command line.
+        ask: Questions given on the command line, or in a job file, where they may have the fields of a list's row.
 
     Returns:
         A table of `QUESTION_SCHEMA`; without rows where neither was given.
 
     Raises:
         InputError: a file, column or row can't be read, the list is empty, or a question is there twice.
+        ValueTypeError: a question asks for a type that can't be; names the row and the column.
     """
     questions = _question_table(_asked_rows(location, ask=ask))
     if location is not None and not questions.num_rows:
@@ -76,15 +112,84 @@ def given_questions(questions: Iterable[Mapping[str, object]]) -> pa.Table:
     """The questions of a program as a question list.
 
     Args:
-        questions: Each with `question`, and `question_id`, `document_id` and `references` where it has them.
+        questions: Each with `question`, and the other fields of `QUESTION_SCHEMA` where it has them.
 
     Raises:
         InputError: a value can't be used, a question is there twice, or there is none.
+        ValueTypeError: a question asks for a type that can't be; names its number.
     """
-    table = _question_table(_given(questions))
+    table = _question_table(_given(questions, place="questions, number"))
     if not table.num_rows:
         raise InputError("questions: there is none; give at least one")
     return table
+
+
+def value_type_of(row: Mapping[str, Any], *, is_unit_asked: bool = False) -> ValueType | None:
+    """The type that a row of a question list asks for; None where for none, or the list is older than types.
+
+    Raises:
+        ValueTypeError: it can't be asked for.
+    """
+    return parse_value_type(
+        row.get("answer_type"),
+        labels=row.get("labels"),
+        schema=row.get("schema"),
+        unit=row.get("unit"),
+        not_stated=row.get("not_stated"),
+        is_unit_asked=is_unit_asked,
+    )
+
+
+def inline_type(settings: InputConfig) -> ValueType | None:
+    """The type that questions beside the texts ask for.
+
+    Raises:
+        InputError: there is no such column of questions, or a field that is none of a type's.
+        ValueTypeError: it can't be asked for.
+    """
+    if not settings.question_type:
+        return None
+    if settings.question_column is None:
+        raise InputError(
+            "input.question_type is of the questions beside the texts, and input.question_column names none; name the "
+            "column, or give the type in the question list"
+        )
+    where, columns = "input.question_type", _COLUMNS[_NUM_PLAIN:]
+    names = [column.name for column in columns]
+    if strangers := sorted(settings.question_type.keys() - set(names)):
+        raise InputError(f"{where}: there is no field {strangers[0]!r}; there are {', '.join(names)}")
+    values = [convert(settings.question_type.get(column.name), column=column, where=where) for column in columns]
+    try:
+        return value_type_of(_listed_type(values, where=where))
+    except ValueTypeError as error:
+        raise ValueTypeError(f"{where}: {error}") from None
+
+
+def value_types(questions: pa.Table) -> list[ValueType | None]:
+    """The type that each row of a question list asks for."""
+    if "answer_type" not in questions.schema.names or not pc.any(pc.is_valid(questions["answer_type"])).as_py():
+        return [None] * questions.num_rows
+    made: dict[str, ValueType | None] = {}
+    types = []
+    for row in questions.select(list(NO_TYPE)).to_pylist():
+        key = json.dumps(row)
+        if key not in made:
+            made[key] = value_type_of(row)
+        types.append(made[key])
+    return types
+
+
+def type_fields(value_type: ValueType | None) -> TypeFields:
+    """A type as the columns of a question list."""
+    if value_type is None:
+        return NO_TYPE
+    return {
+        "answer_type": value_type.type.value,
+        "labels": list(value_type.labels) or None,
+        "schema": value_type.schema or None,
+        "unit": value_type.unit or None,
+        "not_stated": value_type.not_stated,
+    }
 
 
 def _question_table(listed: Iterable[tuple[str, QuestionRow]]) -> pa.Table:
@@ -100,6 +205,12 @@ def _question_table(listed: Iterable[tuple[str, QuestionRow]]) -> pa.Table:
             )
         rows[key], places[key] = row, where
     _require_no_overlap(places)
+    is_unit_asked = any(row["unit"] for row in rows.values())
+    for key, row in rows.items():
+        try:
+            value_type_of(row, is_unit_asked=is_unit_asked)
+        except ValueTypeError as error:
+            raise ValueTypeError(f"{places[key]}: {error}") from None
     return pa.Table.from_pylist(list(rows.values()), schema=QUESTION_SCHEMA)
 
 
@@ -122,22 +233,26 @@ def missing_documents(questions: pa.Table, index: pa.Table) -> list[str]:
     return names
 
 
-def _asked_rows(location: Location | None, *, ask: Sequence[str]) -> Iterator[tuple[str, QuestionRow]]:
+def _asked_rows(
+    location: Location | None, *, ask: Sequence[str | Mapping[str, object]]
+) -> Iterator[tuple[str, QuestionRow]]:
     """All questions with their places, for a person."""
     if location is not None:
         yield from _read_question_files(location)
     for number, question in enumerate(ask, start=1):
-        if not question.strip():
+        if isinstance(question, str) and not question.strip():
             raise InputError(f"--ask, question {number}: it is empty; write one or leave it out")
-        where = f"--ask, question {number}"
-        yield where, _listed_question((None, None, convert(question, column=_QUESTION, where=where), None))
+    yield from _given(
+        ({"question": question} if isinstance(question, str) else question for question in ask),
+        place="--ask, question",
+    )
 
 
-def _given(questions: Iterable[Mapping[str, object]]) -> Iterator[tuple[str, QuestionRow]]:
+def _given(questions: Iterable[Mapping[str, object]], *, place: str) -> Iterator[tuple[str, QuestionRow]]:
     """Questions of a program with their places; a place is a number, since texts may be long."""
     names = [column.name for column in _COLUMNS]
     for number, given in enumerate(questions, start=1):
-        where = f"questions, number {number}"
+        where = f"{place} {number}"
         if strangers := sorted(map(str, given.keys() - set(names))):
             raise InputError(f"{where}: there is no field {strangers[0]!r}; there are {', '.join(names)}")
         yield (
@@ -146,7 +261,8 @@ def _given(questions: Iterable[Mapping[str, object]]) -> Iterator[tuple[str, Que
                 [
                     convert(given.get(name), column=column, where=where)
                     for name, column in zip(names, _COLUMNS, strict=True)
-                ]
+                ],
+                where=where,
             ),
         )
 
@@ -159,7 +275,7 @@ def _read_question_files(location: Location) -> Iterator[tuple[str, QuestionRow]
             yield from _read_text(place)
             continue
         for record in READERS[format_].read(place, columns=_COLUMNS, groups=None):
-            yield record.where, _listed_question(record.values)
+            yield record.where, _listed_question(record.values, where=record.where)
 
 
 def _read_text(location: Location) -> Iterator[tuple[str, QuestionRow]]:
@@ -171,12 +287,14 @@ def _read_text(location: Location) -> Iterator[tuple[str, QuestionRow]]:
             raise InputError(f"{location.uri}: {text.reason}; write the file as UTF-8")
         for number, line in enumerate(str(text).split("\n"), start=1):
             if line.strip():
-                yield f"{location.uri}, line {number}", _listed_question((None, None, line.strip(), None))
+                where = f"{location.uri}, line {number}"
+                values = [line.strip() if column is _QUESTION else None for column in _COLUMNS]
+                yield where, _listed_question(values, where=where)
 
 
-def _listed_question(values: Sequence[Value]) -> QuestionRow:
+def _listed_question(values: Sequence[Value], *, where: str) -> QuestionRow:
     """The row of a record with the values of `_COLUMNS`."""
-    question_id, document_id, question, references = values
+    question_id, document_id, question, references = values[:_NUM_PLAIN]
     if isinstance(references, str):
         references = [references]
     return {
@@ -184,7 +302,32 @@ def _listed_question(values: Sequence[Value]) -> QuestionRow:
         "document_id": None if document_id is None else str(document_id),
         "question": str(question),
         "references": references if isinstance(references, list) else None,
+        **_listed_type(values[_NUM_PLAIN:], where=where),
     }
+
+
+def _listed_type(values: Sequence[Value], *, where: str) -> TypeFields:
+    """The columns of the type; an empty cell of a CSV file is none."""
+    answer_type, labels, schema, unit, not_stated = (_none_if_blank(value) for value in values)
+    if isinstance(labels, str):
+        labels = [label.strip() for label in labels.split(LABEL_MARK)]
+    return {
+        "answer_type": str(answer_type).strip() if answer_type else None,
+        "labels": labels if isinstance(labels, list) else None,
+        "schema": None if schema is None else str(schema),
+        "unit": None if unit is None else str(unit),
+        "not_stated": None if not_stated is None else _truth(str(not_stated), where=where),
+    }
+
+
+def _none_if_blank(value: Value) -> Value:
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _truth(text: str, *, where: str) -> bool:
+    if text.strip().casefold() not in ("true", "false"):
+        raise InputError(f"{where}: column 'not_stated' is {text!r}; write true or false")
+    return bool(json.loads(text.strip().casefold()))
 
 
 def _require_no_overlap(places: Mapping[tuple[str, str | None], str]) -> None:

@@ -23,6 +23,9 @@ ASKED_COLUMN = "asked"
 _ROW = "row"
 LIST_HASH = "list_hash"
 """Column with the hash of the list that a question is read with; there only where lists are read in one pass."""
+CLOSING_FINGERPRINT = "closing_fingerprint"
+"""Column with the fingerprint under which the log keeps what is asked after the answers to a question; there only where
+something is."""
 
 
 class AskedQuestion(TypedDict):
@@ -34,6 +37,12 @@ class AskedQuestion(TypedDict):
     references: list[str] | None
     question_hash: str
     list_hash: NotRequired[str]
+    answer_type: NotRequired[str | None]
+    labels: NotRequired[list[str] | None]
+    schema: NotRequired[str | None]
+    unit: NotRequired[str | None]
+    not_stated: NotRequired[bool | None]
+    closing_fingerprint: NotRequired[str | None]
 
 
 def write_asked(output: Location, questions: pa.Table, *, run_id: str) -> None:

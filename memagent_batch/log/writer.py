@@ -20,10 +20,20 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import LogRowError, StorageError, StorageOutageError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG, OutcomeRow, ResultRow, TurnRow
+from memagent_batch.log.schemas import (
+    CLOSING_LOG,
+    OUTCOME_LOG,
+    TURN_LOG,
+    ClosedRow,
+    ClosingRow,
+    OutcomeRow,
+    ResultRow,
+    TurnRow,
+)
 
 TURNS_FOLDER = "log/turns"
 OUTCOMES_FOLDER = "log/outcomes"
+CLOSINGS_FOLDER = "log/closings"
 ROW_BYTES = 300
 """Bytes that a row takes beside its tokens and text; only paces the flushes."""
 ROOM_FLUSHES = 8
@@ -40,6 +50,7 @@ class _UnwrittenRows:
 
     turns: list[TurnRow] = field(default_factory=list)
     outcomes: list[OutcomeRow] = field(default_factory=list)
+    closings: list[ClosingRow] = field(default_factory=list)
     num_bytes: int = 0
     """What they take, about."""
 
@@ -100,6 +111,19 @@ class TurnLogWriter:
             self._grow(2 * ROW_BYTES)
             await self._durable()
 
+    async def record_closing(self, address: ReadingAddress, closed: ClosedRow) -> None:
+        """Takes what the closing turns of a reading brought, and returns when it is durable.
+
+        Raises:
+            LogRowError: it does not fit the log.
+        """
+        row = closing_row(address, closed, run_id=self._run_id)
+        self._require_writable(row, schema=CLOSING_LOG)
+        if self._output is not None:
+            self._unwritten.closings.append(row)
+            self._grow(2 * ROW_BYTES)
+            await self._durable()
+
     async def room(self) -> None:
         """Returns when more may be recorded: at once, but while the store fails and much waits to be written."""
         await self._room.wait()
@@ -124,7 +148,7 @@ class TurnLogWriter:
         """Writes what waits; the last call."""
         await self.flush()
 
-    def _require_writable(self, row: TurnRow | OutcomeRow, *, schema: pa.Schema) -> None:
+    def _require_writable(self, row: TurnRow | OutcomeRow | ClosingRow, *, schema: pa.Schema) -> None:
         if self._error:
             raise self._error
         _require_row(row, schema=schema)
@@ -152,7 +176,7 @@ class TurnLogWriter:
             self._room.clear()
 
     async def _flush_until_empty(self) -> None:
-        while self._unwritten.turns or self._unwritten.outcomes or self._flushed:
+        while self._unwritten.turns or self._unwritten.outcomes or self._unwritten.closings or self._flushed:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), timeout=self._settings.flush_seconds)
             self._wake.clear()
@@ -196,10 +220,11 @@ class TurnLogWriter:
         return None
 
     def _write_files(self, rows: _UnwrittenRows, number: int) -> None:
-        """Turns first: an outcome is never there without the turns that explain it."""
+        """Turns first: an outcome is never there without the turns that explain it, nor a closing alone."""
         for folder, written, schema in (
             (TURNS_FOLDER, rows.turns, TURN_LOG),
             (OUTCOMES_FOLDER, rows.outcomes, OUTCOME_LOG),
+            (CLOSINGS_FOLDER, rows.closings, CLOSING_LOG),
         ):
             if written and self._output is not None:
                 data = parquet_bytes(pa.Table.from_pylist(written, schema=schema))
@@ -248,6 +273,18 @@ def outcome_row(address: ReadingAddress, result: ResultRow, *, run_id: str) -> O
         "sample": address.sample,
         "reader_fingerprint": address.reader_fingerprint,
         **result,
+    }
+
+
+def closing_row(address: ReadingAddress, closed: ClosedRow, *, run_id: str) -> ClosingRow:
+    """The row of a reading whose closing turns have ended; its address has their fingerprint."""
+    return {
+        "run_id": run_id,
+        "document_hash": address.document_hash,
+        "question_hash": address.question_hash,
+        "sample": address.sample,
+        "reader_fingerprint": address.reader_fingerprint,
+        **closed,
     }
 
 

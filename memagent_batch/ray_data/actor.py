@@ -16,10 +16,11 @@ from typing import Any, NoReturn, Self
 import pyarrow as pa
 import ray
 
-from memagent_batch.config import AgentConfig, JobConfig, LogConfig, PoolConfig, RunConfig
-from memagent_batch.engines.engine import Engine, RemoteEngine
+from memagent_batch.config import AgentConfig, ClosingConfig, JobConfig, LogConfig, PoolConfig, RunConfig
+from memagent_batch.engines.engine import Engine, RemoteEngine, require_guides
 from memagent_batch.errors import EngineDeadError, StorageError
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.questions import value_types
 from memagent_batch.log.index import scan_log, scan_turn_files
 from memagent_batch.log.question_list import read_asked
 from memagent_batch.log.writer import TurnLogWriter
@@ -27,6 +28,7 @@ from memagent_batch.ray_data.held import HeldReadings, LookUp
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
 from memagent_batch.ray_data.reporter import Reporter, is_replacement
 from memagent_batch.reading.agent import LoadedAgent, make_agent
+from memagent_batch.reading.closed import Closing, make_closing
 from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.suspects import Suspects
@@ -65,10 +67,12 @@ class ReaderTask:
     """Gives the question list with its hashes; a job's is in its log."""
     look_up: LookUp = LookUp.PLANNED
     """Where a reader looks for what the log holds of a document."""
+    closing: ClosingConfig | None = None
+    """What is asked after each answer; None for nothing, whatever types the questions have."""
 
     @classmethod
-    def of_job(cls, job: JobConfig, *, run_id: str, reader_fingerprint: str, board: Any) -> Self:
-        """The task of a job's readers, whose plan names the log files of each document."""
+    def of_job(cls, job: JobConfig, *, run_id: str, reader_fingerprint: str, board: Any, closes: bool = False) -> Self:
+        """The task of a job's readers, whose plan names the log files of each document, and says what `closes`."""
         return cls(
             agent=job.agent,
             pool=job.pool,
@@ -78,7 +82,14 @@ class ReaderTask:
             place=job,
             log=job.log,
             load_questions=partial(read_asked, make_output(job), run_id=run_id),
+            closing=job.closing if closes else None,
         )
+
+    def make_closing(self) -> Closing | None:
+        """What closes readings."""
+        if self.closing is None:
+            return None
+        return make_closing(self.closing, self.agent, reader_fingerprint=self.reader_fingerprint)
 
     @property
     def output(self) -> Location | None:
@@ -106,6 +117,8 @@ class StartedActor:
     """Places of their turns."""
     held: HeldReadings
     """What the log holds: of earlier runs, and of this run's actor before it was restarted."""
+    closing: Closing | None
+    """What closes readings; None where nothing is asked after their answers."""
 
 
 class ActorLife:
@@ -156,7 +169,8 @@ class ActorLife:
         task = self._task
         self._loop = asyncio.get_running_loop()
         require_reader(task.agent, fingerprint=task.reader_fingerprint)
-        agent, asked = make_agent(task.agent), task.load_questions()
+        agent, closing = make_agent(task.agent), task.make_closing()
+        questions = Questions(task.load_questions(), reader_fingerprint=task.reader_fingerprint)
         output = task.output
         log = TurnLogWriter(output, run_id=task.run_id, writer_id=self._writer_id, settings=task.log)
         self._log = log
@@ -164,6 +178,8 @@ class ActorLife:
         await self._load_deaths(suspects)
         held = await self.held()
         engine = await self._start_engine()
+        if closing is not None:
+            await require_guides(engine, closing.turns.plan.guide_kinds(filter(None, set(questions.types))))
         reporter = Reporter(
             board=task.board, log=log, run_id=task.run_id, model=agent.model, policy=task.agent.policy.kind
         )
@@ -171,13 +187,14 @@ class ActorLife:
         self._background = asyncio.create_task(reporter.report())
         return StartedActor(
             agent=agent,
-            questions=Questions(asked, reader_fingerprint=task.reader_fingerprint),
+            questions=questions,
             engine=engine,
             journal=Journal(log=log, suspects=suspects),
             reporter=reporter,
             slots=asyncio.Semaphore(task.pool.readings_in_flight),
             places=TurnPlaces(task.pool.turns_in_flight or max(TURNS_IN_FLIGHT, task.pool.readings_in_flight)),
             held=held,
+            closing=closing,
         )
 
     def _find(self) -> HeldReadings:
@@ -185,12 +202,19 @@ class ActorLife:
         task, output = self._task, self._task.output
         if output is None:
             return HeldReadings(output=None, reader_fingerprint=task.reader_fingerprint)
+        closing = task.make_closing()
+        types = set(value_types(task.load_questions())) if closing else set()
+        turns = closing.of_turns(types) if closing else []
         if task.look_up is LookUp.PLANNED:
             begins = f"{task.run_id}-{self._writer}"
-            files = scan_turn_files(output, reader_fingerprint=task.reader_fingerprint, begins=begins)
-            return HeldReadings(output=output, reader_fingerprint=task.reader_fingerprint, turn_files=files)
-        index = scan_log(output, reader_fingerprint=task.reader_fingerprint)
-        return HeldReadings.of_index(index, output=output, takes_failed=task.look_up is LookUp.ALL)
+            files = scan_turn_files(output, fingerprints=[task.reader_fingerprint, *turns], begins=begins)
+            return HeldReadings(
+                output=output, reader_fingerprint=task.reader_fingerprint, turn_files=files, closing_turns=turns
+            )
+        closings = [each for each in map(closing.of_type, types) if each] if closing else []
+        index = scan_log(output, reader_fingerprint=task.reader_fingerprint, closings=closings, closing_turns=turns)
+        takes_failed = task.look_up is LookUp.ALL
+        return HeldReadings.of_index(index, output=output, takes_failed=takes_failed, closing_turns=turns)
 
     async def _load_deaths(self, suspects: Suspects) -> None:
         if suspects.output is not None:

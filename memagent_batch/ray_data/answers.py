@@ -7,19 +7,24 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from memagent_batch.domain.readings import Status
 from memagent_batch.inputs.documents import CARRY_PREFIX
+from memagent_batch.log.files import ReadingKey
 from memagent_batch.log.index import reading_key
 from memagent_batch.log.question_list import AskedQuestion
-from memagent_batch.log.schemas import OutcomeRow
+from memagent_batch.log.schemas import ClosedRow, OutcomeRow
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.reader import Reader
+from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.questions import Questions
 from memagent_batch.runs.schemas import AnswerRow
 from memagent_batch.runs.tables import Origin, PartDocument, answer_row, answers_table, carried_columns
+from memagent_batch.runs.votes import with_votes
 
-Outcomes = Mapping[tuple[int, int], OutcomeRow | None]
-"""How readings ended, by the row of the question list and the sample; None where the document has no text."""
+Outcomes = Mapping[tuple[int, int], tuple[OutcomeRow | None, ClosedRow | None]]
+"""How readings ended, and what was asked after their answers, by the row of the question list and the sample; None
+where the document has no text, and where nothing was asked."""
 
 
 class AnswerReader:
@@ -53,7 +58,7 @@ class AnswerReader:
     async def _answers(self, document: PlannedDocument) -> list[AnswerRow]:
         """The rows of a document."""
         has_text = bool(document.document_hash)
-        outcomes = await self._outcomes(document) if has_text else dict.fromkeys(document.readings)
+        outcomes = await self._outcomes(document) if has_text else dict.fromkeys(document.readings, (None, None))
         described: PartDocument = {
             "document_id": document.document_id,
             "document_hash": document.document_hash or None,
@@ -61,10 +66,11 @@ class AnswerReader:
             "error_type": None,
             "readings": [],
         }
-        return [
-            answer_row(described, self._rows[question], outcome, sample=sample, origin=self._origin)
-            for (question, sample), outcome in outcomes.items()
+        rows = [
+            answer_row(described, self._rows[question], outcome, sample=sample, origin=self._origin, closed=closed)
+            for (question, sample), (outcome, closed) in outcomes.items()
         ]
+        return with_votes(rows)
 
     async def _outcomes(self, document: PlannedDocument) -> Outcomes:
         """How the readings of a document ended: before, by the log, or now."""
@@ -76,9 +82,44 @@ class AnswerReader:
             for question, sample in document.readings
         }
         held = {reading: logged[key] for reading, key in keys.items() if key in logged}
+        closed = await self._closed(document, held, keys=keys)
+        opened = [reading for reading, each in closed.items() if each is None and self._is_open(reading, held)]
         left = [reading for reading in document.readings if reading not in held]
-        ended = await self._reader.read([replace(document, readings=left)]) if left else []
-        return {**held, **{(each.question, each.outcome["sample"]): each.outcome for each in ended}}
+        work = replace(document, readings=left, closings=opened)
+        ended = await self._reader.read([work]) if left or opened else []
+        found: dict[tuple[int, int], tuple[OutcomeRow | None, ClosedRow | None]] = {
+            reading: (row, closed[reading]) for reading, row in held.items()
+        }
+        for each in ended:
+            reading = (each.question, each.outcome["sample"])
+            is_held = reading in held and each.outcome["status"] != Status.NOT_READ
+            found[reading] = (held[reading] if is_held else each.outcome, each.closed)
+        return found
+
+    async def _closed(
+        self,
+        document: PlannedDocument,
+        held: Mapping[tuple[int, int], OutcomeRow],
+        *,
+        keys: Mapping[tuple[int, int], ReadingKey],
+    ) -> dict[tuple[int, int], ClosedRow | None]:
+        """What the log holds of what was asked after the answers of these readings."""
+        if self._closing is None or not held:
+            return dict.fromkeys(held)
+        logged = await self._reader.held_closings(document)
+        return {
+            reading: logged.get(self._closing.of_type(self._questions.types[reading[0]]) or "", {}).get(keys[reading])
+            for reading in held
+        }
+
+    def _is_open(self, reading: tuple[int, int], held: Mapping[tuple[int, int], OutcomeRow]) -> bool:
+        """Whether something is to be asked after the answer of a reading that the log holds."""
+        asks = self._closing is not None and self._closing.of_type(self._questions.types[reading[0]]) is not None
+        return asks and held[reading]["status"] == Status.OK
+
+    @cached_property
+    def _closing(self) -> Closing | None:
+        return self._task.make_closing()
 
     @cached_property
     def _questions(self) -> Questions:

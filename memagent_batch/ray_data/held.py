@@ -10,8 +10,10 @@ from typing import Self
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.location import Location
-from memagent_batch.log.index import ReadingKey, TurnIndex, read_outcomes, read_turns
-from memagent_batch.log.schemas import OutcomeRow
+from memagent_batch.log.closings import read_closings
+from memagent_batch.log.files import ReadingKey
+from memagent_batch.log.index import TurnIndex, read_outcomes, read_turns_of
+from memagent_batch.log.schemas import ClosingRow, OutcomeRow
 from memagent_batch.reading.documents import PlannedDocument
 from memagent_batch.reading.turns import LoggedTurns
 
@@ -39,11 +41,19 @@ class HeldReadings:
     """Turn files by document hash, beside those that a planned document names."""
     outcome_files: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Outcome files by document hash."""
+    closing_files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Files of closed readings by document hash."""
+    closing_turns: Sequence[str] = ()
+    """Fingerprints under which the log keeps closing turns."""
+    closings: Sequence[str] = ()
+    """Fingerprints under which it keeps what they brought."""
     takes_failed: bool = True
-    """Whether a reading that failed counts as one that has ended."""
+    """Whether a reading that failed counts as one that has ended, and a closing turn as one that was asked."""
 
     @classmethod
-    def of_index(cls, index: TurnIndex, *, output: Location, takes_failed: bool) -> Self:
+    def of_index(
+        cls, index: TurnIndex, *, output: Location, takes_failed: bool, closing_turns: Sequence[str] = ()
+    ) -> Self:
         """What a log holds by its index."""
         turn_files: dict[str, set[str]] = defaultdict(set)
         for (document_hash, _), files in index.turn_files.items():
@@ -51,21 +61,41 @@ class HeldReadings:
         outcome_files: dict[str, set[str]] = defaultdict(set)
         for (document_hash, _, _), outcome in index.outcomes.items():
             outcome_files[document_hash].add(outcome.file)
+        closing_files: dict[str, set[str]] = defaultdict(set)
+        for closed in index.closings.values():
+            for (document_hash, _, _), closing in closed.items():
+                closing_files[document_hash].add(closing.file)
         return cls(
             output=output,
             reader_fingerprint=index.reader_fingerprint,
             turn_files={name: sorted(files) for name, files in turn_files.items()},
             outcome_files={name: sorted(files) for name, files in outcome_files.items()},
+            closing_files={name: sorted(files) for name, files in closing_files.items()},
+            closing_turns=closing_turns,
+            closings=sorted(index.closings),
             takes_failed=takes_failed,
         )
 
-    async def turns(self, document: PlannedDocument) -> LoggedTurns:
-        """Its turns by reading and path."""
+    async def turns(self, document: PlannedDocument) -> Mapping[str, LoggedTurns]:
+        """Its turns by fingerprint, reading and path."""
         files = sorted({*document.turn_files, *self.turn_files.get(document.document_hash, ())})
+        fingerprints = [self.reader_fingerprint, *self.closing_turns]
+        if not files or self.output is None:
+            return {fingerprint: {} for fingerprint in fingerprints}
+        read = partial(read_turns_of, fingerprints=fingerprints, document_hashes=[document.document_hash])
+        return await asyncio.to_thread(read, self.output, files)
+
+    async def closed(self, document: PlannedDocument) -> Mapping[str, Mapping[ReadingKey, ClosingRow]]:
+        """What its closing turns brought, by fingerprint and reading; nothing where a plan has left that out."""
+        files = self.closing_files.get(document.document_hash, ())
         if not files or self.output is None:
             return {}
-        read = partial(read_turns, reader_fingerprint=self.reader_fingerprint, document_hashes=[document.document_hash])
-        return await asyncio.to_thread(read, self.output, files)
+        read = partial(read_closings, fingerprints=self.closings, document_hashes=[document.document_hash])
+        found = await asyncio.to_thread(read, self.output, files)
+        return {
+            name: {key: row for key, row in rows.items() if self.takes_failed or not row["is_failed"]}
+            for name, rows in found.items()
+        }
 
     async def outcomes(self, document: PlannedDocument) -> Mapping[ReadingKey, OutcomeRow]:
         """How its readings ended; none where a plan has left those out."""

@@ -2,24 +2,28 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 import pyarrow as pa
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status
-from memagent_batch.errors import EngineDeadError, EngineRefusedError
-from memagent_batch.log.index import ReadingKey
-from memagent_batch.log.schemas import OutcomeRow
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.errors import EngineDeadError, EngineRefusedError, NotReadError
+from memagent_batch.log.files import ReadingKey
+from memagent_batch.log.schemas import ClosedRow, ClosingRow, OutcomeRow
 from memagent_batch.log.writer import outcome_row
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask, StartedActor
 from memagent_batch.ray_data.reporter import Reporter
+from memagent_batch.reading.closed import close_reading, unclosed
+from memagent_batch.reading.closing import Tracer
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.read import Reading, read
-from memagent_batch.reading.turns import ListTurns, LoggedTurns, ReadingTurns
+from memagent_batch.reading.turns import ClosingsOnly, ListTurns, LoggedTurns, ReadingTurns
 from memagent_batch.runs.parts import ENDED, EndedRow
 
 
@@ -33,6 +37,8 @@ class Ended:
     """Row of the question list."""
     outcome: OutcomeRow
     """How it ended, as a row of `OUTCOME_LOG`."""
+    closed: ClosedRow | None = None
+    """What was asked after the answer."""
 
 
 class Reader:
@@ -54,32 +60,38 @@ class Reader:
     async def read(self, documents: Sequence[PlannedDocument]) -> list[Ended]:
         """The readings of some documents, each ended and durable."""
         actor = await self._life.start()
-        readings = [
-            self._read(actor, shared, question, sample)
-            for shared in [_DocumentReadings(actor, document) for document in documents]
-            for question, sample in shared.document.readings
-        ]
-        return await asyncio.gather(*readings)
+        shared = [_DocumentReadings(actor, document) for document in documents]
+        ended = await asyncio.gather(
+            *(self._read(actor, of_document, asked) for of_document in shared for asked in of_document.asked())
+        )
+        return list(chain.from_iterable(ended))
 
     async def held_outcomes(self, document: PlannedDocument) -> Mapping[ReadingKey, OutcomeRow]:
         """How readings of the document ended before; needs no engine."""
         return await (await self._life.held()).outcomes(document)
 
-    async def _read(self, actor: StartedActor, shared: "_DocumentReadings", question: int, sample: int) -> Ended:
+    async def held_closings(self, document: PlannedDocument) -> Mapping[str, Mapping[ReadingKey, ClosingRow]]:
+        """What was asked before after the answers to questions of the document, by fingerprint; needs no engine."""
+        return await (await self._life.held()).closed(document)
+
+    async def _read(self, actor: StartedActor, shared: "_DocumentReadings", asked: "_Asked") -> list[Ended]:
         """Reads a document for one question, in a place among the readings in flight."""
-        planned, reporter = shared.document, actor.reporter
-        address = actor.questions.address(question, document_hash=planned.document_hash, sample=sample)
-        list_address = actor.questions.list_address(question, document_hash=planned.document_hash, sample=sample)
+        reporter, document_hash = actor.reporter, shared.document.document_hash
+        question, sample = asked.rows[0], asked.sample
+        address = actor.questions.address(question, document_hash=document_hash, sample=sample)
+        list_address = actor.questions.list_address(question, document_hash=document_hash, sample=sample)
         list_turns = shared.list_turns[list_address or address]
         reporter.waiting += 1
         async with list_turns.place(actor.slots):
             reporter.waiting -= 1
             reporter.in_flight += 1
+            held = await asyncio.shield(shared.held)
             turns = ReadingTurns(
-                engine=actor.engine,
+                engine=ClosingsOnly(actor.engine) if asked.is_answered else actor.engine,
                 address=address,
                 seed=self._task.agent.sampling.seed,
-                held=await asyncio.shield(shared.held),
+                held=held[address.reader_fingerprint],
+                held_closings=held,
                 journal=actor.journal,
                 places=actor.places,
                 list_address=list_address,
@@ -88,38 +100,123 @@ class Reader:
                 observe=reporter.count_turn,
             )
             try:
-                reading = await read(planned.document, actor.questions[question], agent=actor.agent, turns=turns)
+                result = await self._result(actor, shared.document, asked, turns=turns)
             except EngineDeadError as error:
                 await self._life.die(actor, error)
             except EngineRefusedError:
                 await self._life.flush(actor)
                 raise
             reporter.in_flight -= 1
-        return await self._end(actor, planned, address, reading, question=question)
+        return await self._end(actor, shared.document, asked, address, result)
+
+    async def _result(
+        self, actor: StartedActor, document: PlannedDocument, asked: "_Asked", *, turns: ReadingTurns
+    ) -> "_Result":
+        """Reads, or replays what the log holds, and asks what is asked after the answer."""
+        question = actor.questions[asked.rows[0]]
+        if actor.closing is None:
+            return _Result(reading=await read(document.document, question, agent=actor.agent, turns=turns))
+        tracer = Tracer(actor.agent.prompts)
+        turns.observe = _both(tracer, actor.reporter.count_turn)
+        reading = await read(document.document, question, agent=actor.agent, turns=turns)
+        closed: dict[str, ClosedRow] = {}
+        for row in asked.rows:
+            fingerprint = actor.closing.of_type(actor.questions.types[row])
+            if fingerprint is None or fingerprint in closed:
+                continue
+            if reading.status is Status.OK:
+                try:
+                    closed[fingerprint] = await close_reading(
+                        reading,
+                        actor.questions.types[row],
+                        question=question.text,
+                        document=document.document,
+                        sentences=document.sentences,
+                        trace=tracer.trace,
+                        closing=actor.closing,
+                        turns=turns,
+                    )
+                except NotReadError as error:
+                    return _Result(reading=reading, closed=closed, not_closed=error)
+            elif asked.is_answered and reading.status is Status.FAILED:
+                closed[fingerprint] = unclosed(reading)
+        return _Result(reading=reading, closed=closed)
 
     async def _end(
         self,
         actor: StartedActor,
         document: PlannedDocument,
+        asked: "_Asked",
         address: ReadingAddress,
-        reading: Reading,
-        *,
-        question: int,
-    ) -> Ended:
+        result: "_Result",
+    ) -> list[Ended]:
         """Keeps and reports how a reading ended; returns when that and its turns are durable."""
-        log, reporter, row = actor.journal.log, actor.reporter, reading.to_row()
-        is_read = reading.status is not Status.NOT_READ
-        durable = asyncio.ensure_future(log.record_outcome(address, row) if is_read else log.settle())
+        log, reporter, reading = actor.journal.log, actor.reporter, result.reading
+        keeps = reading.status is not Status.NOT_READ and not asked.is_answered
+        kept = [log.record_outcome(address, reading.to_row())] if keeps else [log.settle()]
+        for fingerprint, closed in result.closed.items():
+            kept.append(log.record_closing(replace(address, reader_fingerprint=fingerprint), closed))
+        durable = asyncio.gather(*kept)
         if reporter.in_flight == 0:
             log.flush_soon()
         await durable
-        reporter.count_reading(reading.status)
-        if reading.status is not Status.OK:
-            question_id = actor.questions[question].question_id
-            report_failure(reporter, document.document_id, question_id, address.sample, reading)
+        shown = result.shown(is_answered=asked.is_answered)
+        for row in asked.rows:
+            reporter.count_reading(shown.status)
+            if shown.status is not Status.OK:
+                question_id = actor.questions[row].question_id
+                report_failure(reporter, document.document_id, question_id, address.sample, shown)
         if reporter.in_flight == 0:
             await reporter.settle()
-        return Ended(document=document, question=question, outcome=outcome_row(address, row, run_id=self._task.run_id))
+        outcome = outcome_row(address, shown.to_row(), run_id=self._task.run_id)
+        return [
+            Ended(
+                document=document,
+                question=row,
+                outcome=outcome,
+                closed=result.closed.get(actor.closing.of_type(actor.questions.types[row]) or "")
+                if actor.closing
+                else None,
+            )
+            for row in asked.rows
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """One reading of a document, for one row of the question list or several: the same text, of several types."""
+
+    rows: Sequence[int]
+    """Rows of the question list."""
+    sample: int
+    """Which sample."""
+    is_answered: bool
+    """Whether the log holds how it ended; it is replayed then, and closed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Result:
+    """How a reading ended."""
+
+    reading: Reading
+    """The reading."""
+    closed: Mapping[str, ClosedRow] = field(default_factory=dict)
+    """What was asked after its answer, by the fingerprint of what was asked."""
+    not_closed: NotReadError | None = None
+    """What kept the rest from being asked now; the next run asks."""
+
+    def shown(self, *, is_answered: bool) -> Reading:
+        """The reading as this run counts and shows it.
+
+        One that is answered and can't be closed now is not read: the next run closes it. One that the log holds and no
+        longer can replay has its answer all the same.
+        """
+        error = self.not_closed
+        if error is None:
+            return replace(self.reading, status=Status.OK) if is_answered and self.closed else self.reading
+        return replace(
+            self.reading, status=Status.NOT_READ, error_type=type(error).__name__, error_message=str(error), error=error
+        )
 
 
 class _DocumentReadings:
@@ -132,10 +229,35 @@ class _DocumentReadings:
         self.list_turns = defaultdict[ReadingAddress, ListTurns](ListTurns)
         """Turns that readings of a question list share, by the address of the list."""
 
+    def asked(self) -> list[_Asked]:
+        """Its readings: rows of the question list with one address are one."""
+        rows: dict[ReadingAddress, list[int]] = {}
+        document, is_answered = self.document, set[ReadingAddress]()
+        for readings in (document.readings, document.closings):
+            for row, sample in readings:
+                address = self._actor.questions.address(row, document_hash=document.document_hash, sample=sample)
+                if readings is document.closings and address not in rows:
+                    is_answered.add(address)
+                rows.setdefault(address, []).append(row)
+        return [
+            _Asked(rows=of_address, sample=address.sample, is_answered=address in is_answered)
+            for address, of_address in rows.items()
+        ]
+
     @cached_property
-    def held(self) -> asyncio.Task[LoggedTurns]:
-        """Turns of the document that the log holds, read once."""
+    def held(self) -> asyncio.Task[Mapping[str, LoggedTurns]]:
+        """Turns of the document that the log holds, by fingerprint; read once."""
         return asyncio.ensure_future(self._actor.held.turns(self.document))
+
+
+def _both(*observers: Callable[[Prompt, Completion], None]) -> Callable[[Prompt, Completion], None]:
+    """One observer of turns in the place of several."""
+
+    def observe(prompt: Prompt, completion: Completion) -> None:
+        for each in observers:
+            each(prompt, completion)
+
+    return observe
 
 
 def _ended_row(ended: Ended) -> EndedRow:

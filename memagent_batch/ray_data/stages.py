@@ -15,11 +15,13 @@ from memagent_batch.ray_data.session import CPU_SHARE
 from memagent_batch.ray_data.tokenise import RowColumns, tokenise, tokenise_rows
 
 
-def tokenised_plan(bundles: Iterable[pa.Table], *, agent: AgentConfig, sources: SourceConfig) -> Dataset:
+def tokenised_plan(
+    bundles: Iterable[pa.Table], *, agent: AgentConfig, sources: SourceConfig, splits: bool = False
+) -> Dataset:
     """Documents of a plan as rows of `CALL`; their texts are fetched from where the plan found them."""
     return ray.data.from_arrow(list(bundles)).map_batches(
         tokenise,
-        fn_kwargs={"agent": agent, "sources": sources},
+        fn_kwargs={"agent": agent, "sources": sources, "splits": splits},
         batch_size=None,
         batch_format="pyarrow",
         num_cpus=CPU_SHARE,
@@ -27,12 +29,23 @@ def tokenised_plan(bundles: Iterable[pa.Table], *, agent: AgentConfig, sources: 
 
 
 def tokenised_rows(
-    dataset: Dataset, *, agent: AgentConfig, columns: RowColumns, asked: Mapping[str | None, Sequence[int]]
+    dataset: Dataset,
+    *,
+    agent: AgentConfig,
+    columns: RowColumns,
+    asked: Mapping[str | None, Sequence[int]],
+    splits: bool = False,
 ) -> Dataset:
     """Rows of a dataset, which hold their texts, as rows of `CALL`; see `tokenise_rows`."""
     return dataset.map_batches(
         tokenise_rows,
-        fn_kwargs={"agent": agent, "columns": columns, "asked": asked, "samples": agent.sampling.samples},
+        fn_kwargs={
+            "agent": agent,
+            "columns": columns,
+            "asked": asked,
+            "samples": agent.sampling.samples,
+            "splits": splits,
+        },
         batch_size=None,
         batch_format="pyarrow",
         num_cpus=CPU_SHARE,

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from memagent_batch.config import AgentConfig, SourceConfig
 from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.sentences import Sentences, split_sentences
 from memagent_batch.engines.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.errors import DocumentError, InputError, MemagentError, TextUnavailableError
 from memagent_batch.inputs.columnar import batch_records
@@ -29,12 +30,15 @@ TOKENISED = pa.schema(
         pa.field("token_ids", pa.large_list(pa.int32())),
         pa.field("token_chars", pa.large_list(pa.int64())),
         pa.field("num_chars", pa.int64()),
+        pa.field("sentence_starts", pa.large_list(pa.int64())),
+        pa.field("sentence_ends", pa.large_list(pa.int64())),
         pa.field("error", pa.string()),
         pa.field("is_unavailable", pa.bool_()),
         *WORK_COLUMNS,
     ]
 )
-"""A document on its way to the reader: its tokens once, whatever the number of its questions."""
+"""A document on its way to the reader: its tokens once, whatever the number of its questions. It has the places of its
+sentences where evidence is asked for."""
 
 CALL = pa.schema([pa.field("documents", pa.large_list(pa.struct(list(TOKENISED))))])
 """What one call of a reader takes: a long document, or some small ones, since each call costs Ray Data some 7 ms.
@@ -43,6 +47,8 @@ Rows of a dataset have their carried columns behind the others."""
 
 NO_TOKENS = TokenisedText(token_ids=np.empty(0, np.int32), token_chars=np.empty(0, np.int64))
 """Of a document without a text that can be read."""
+NO_SENTENCES = Sentences()
+"""Of a document whose sentences are not asked for."""
 
 
 def index_shards(batch: Mapping[str, Iterable[Shard]], *, sources: SourceConfig) -> Iterator[pa.Table]:
@@ -51,10 +57,13 @@ def index_shards(batch: Mapping[str, Iterable[Shard]], *, sources: SourceConfig)
         yield from index_shard(shard, settings=sources.input, storage_options=sources.storage_options)
 
 
-def tokenise(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig) -> Iterator[pa.Table]:
+def tokenise(
+    bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig, splits: bool = False
+) -> Iterator[pa.Table]:
     """Ray Data UDF: a bundle of planned documents in, rows of `CALL` out, one table each.
 
-    A bundle that `group_documents` has not grouped gives each document a call of its own.
+    A bundle that `group_documents` has not grouped gives each document a call of its own. `splits`: whether documents
+    have their sentences.
     """
     tokenizer = make_tokenizer(agent)
     work = bundle.select(["document_id", "document_hash", *WORK_COLUMNS.names]).to_pylist()
@@ -63,7 +72,7 @@ def tokenise(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig) -> 
     documents = make_documents(sources)
     for fetched in fetch_texts(bundle, documents=documents[0], settings=sources.input):
         call = calls[fetched.row]
-        held[call].append(_tokenised(tokenizer, fetched, work[fetched.row]))
+        held[call].append(_tokenised(tokenizer, fetched, work[fetched.row], splits=splits))
         missing[call] -= 1
         if not missing[call]:
             yield _call(held.pop(call))
@@ -96,6 +105,7 @@ def tokenise_rows(
     columns: RowColumns,
     asked: Mapping[str | None, Sequence[int]],
     samples: int,
+    splits: bool = False,
 ) -> Iterator[pa.Table]:
     """Ray Data UDF: rows that hold their texts in, rows of `CALL` out, one table for each document.
 
@@ -105,6 +115,7 @@ def tokenise_rows(
         columns: Where id and text stand.
         asked: Rows of the question list by the document that they are bound to; None for every document.
         samples: Readings of each document and question.
+        splits: Whether documents have their sentences.
 
     Raises:
         InputError: a column is missing, an id is missing or twice in the block, or a value can't be used.
@@ -123,9 +134,10 @@ def tokenise_rows(
                 "document_hash": text_hash(text) if isinstance(text, str) else "",
                 "readings": [{"question": row, "sample": sample} for row, sample in product(questions, range(samples))],
                 "turn_files": [],
+                "closings": [],
                 **{CARRY_PREFIX + name: value for name, value in zip(columns.carry, record.values[2:], strict=True)},
             }
-            yield _call([_tokenised(tokenizer, _row_text(record), work)])
+            yield _call([_tokenised(tokenizer, _row_text(record), work, splits=splits)])
 
 
 def _row_text(record: Record) -> FetchedText:
@@ -168,14 +180,15 @@ def count_tokens(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig)
     return pa.Table.from_pylist(counted, schema=COUNTED)
 
 
-def _tokenised(tokenizer: Tokenizer, fetched: FetchedText, work: Mapping[str, object]) -> pa.Table:
+def _tokenised(tokenizer: Tokenizer, fetched: FetchedText, work: Mapping[str, object], *, splits: bool) -> pa.Table:
     if fetched.text is None:
-        return _row(work, tokens=NO_TOKENS, num_chars=0, error=fetched.error)
+        return _row(work, error=fetched.error)
     try:
         tokens = tokenizer.encode_document(fetched.text)
     except DocumentError as error:
-        return _row(work, tokens=NO_TOKENS, num_chars=0, error=error)
-    return _row(work, tokens=tokens, num_chars=len(fetched.text), error=None)
+        return _row(work, error=error)
+    sentences = split_sentences(fetched.text) if splits else NO_SENTENCES
+    return _row(work, tokens=tokens, sentences=sentences, num_chars=len(fetched.text))
 
 
 def _call(documents: Sequence[pa.Table]) -> pa.Table:
@@ -183,16 +196,28 @@ def _call(documents: Sequence[pa.Table]) -> pa.Table:
     return pa.table({"documents": pa.LargeListArray.from_arrays(pa.array([0, len(rows)], pa.int64()), rows)})
 
 
-def _row(work: Mapping[str, object], *, tokens: TokenisedText, num_chars: int, error: MemagentError | None) -> pa.Table:
-    offsets = pa.array([0, len(tokens.token_ids)], pa.int64())
+def _row(
+    work: Mapping[str, object],
+    *,
+    tokens: TokenisedText = NO_TOKENS,
+    sentences: Sentences = NO_SENTENCES,
+    num_chars: int = 0,
+    error: MemagentError | None = None,
+) -> pa.Table:
     carried = [pa.field(name, pa.string()) for name in work if name.startswith(CARRY_PREFIX)]
     schema = pa.schema([*TOKENISED, *carried])
     columns = {
         **{name: pa.array([value], schema.field(name).type) for name, value in work.items()},
-        "token_ids": pa.LargeListArray.from_arrays(offsets, pa.array(tokens.token_ids)),
-        "token_chars": pa.LargeListArray.from_arrays(offsets, pa.array(tokens.token_chars)),
+        "token_ids": _one_list(pa.array(tokens.token_ids)),
+        "token_chars": _one_list(pa.array(tokens.token_chars)),
+        "sentence_starts": _one_list(pa.array(sentences.starts, pa.int64())),
+        "sentence_ends": _one_list(pa.array(sentences.ends, pa.int64())),
         "num_chars": pa.array([num_chars], pa.int64()),
         "error": pa.array([error and str(error)], pa.string()),
         "is_unavailable": pa.array([isinstance(error, TextUnavailableError)]),
     }
     return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+
+
+def _one_list(values: pa.Array) -> pa.LargeListArray:
+    return pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), values)

@@ -1,4 +1,4 @@
-"""CPU tasks after the engine: parts of the plan in, files of `answers` and `memories` out."""
+"""CPU tasks after the engine: parts of the plan in, files of the tables out."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,11 +12,12 @@ from memagent_batch.files.errors import storage_errors
 from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.parts import detach_not_read, part_key
 from memagent_batch.runs.plan import PART_COLUMN
-from memagent_batch.runs.schemas import PART_REPORT, PartReport, ReasonRow, reason_rows
+from memagent_batch.runs.schemas import PART_REPORT, PartReport, ReasonRow, reason_rows, rows_of_files
 from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
+    EVIDENCE_FOLDER,
     MEMORIES_FOLDER,
-    PartTables,
+    RESULTS_FOLDER,
     Projection,
     count_rows,
     project,
@@ -30,7 +31,7 @@ KEPT_REASONS = 20
 
 
 def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, PartReport]) -> pa.Table:
-    """Ray Data UDF: one part of the plan in, its two files written, one row of `PART_REPORT` out.
+    """Ray Data UDF: one part of the plan in, its files written, one row of `PART_REPORT` out.
 
     Nothing is written where `kept` (reports by key) has files of the same part, and they are whole. A part
     has the same file names at every try, so a repeated task replaces its own files; two runs share no name.
@@ -44,16 +45,30 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, P
         return pa.Table.from_pylist([{**kept[key], "missing": []}], schema=PART_REPORT)
     tables = project(planned, projection=projection, not_read=not_read)
     name = f"part-{part[PART_COLUMN][0].as_py():05d}-{projection.run_id}.{projection.table_format.value}"
-    _write_part(tables, name, projection=projection)
+    files = {
+        folder: (f"{folder}/{name}", table)
+        for folder, table in (
+            (ANSWERS_FOLDER, tables.answers),
+            (MEMORIES_FOLDER, tables.memories),
+            (EVIDENCE_FOLDER, tables.evidence),
+            (RESULTS_FOLDER, tables.results),
+        )
+        if table is not None
+    }
+    _write_part(dict(files.values()), projection=projection)
     statuses = tables.answers["status"].to_pylist()
     report: PartReport = {
-        "key": key if not tables.missing and set(statuses) <= LASTING else None,
-        "answers_file": f"{ANSWERS_FOLDER}/{name}",
-        "memories_file": f"{MEMORIES_FOLDER}/{name}",
+        "key": key if tables.is_whole and not tables.missing and set(statuses) <= LASTING else None,
+        "answers_file": files[ANSWERS_FOLDER][0],
+        "memories_file": files[MEMORIES_FOLDER][0],
+        "evidence_file": files[EVIDENCE_FOLDER][0] if EVIDENCE_FOLDER in files else None,
+        "results_file": files[RESULTS_FOLDER][0] if RESULTS_FOLDER in files else None,
         "num_answers": tables.answers.num_rows,
         "num_ok": statuses.count(Status.OK),
         "num_not_read": statuses.count(Status.NOT_READ),
         "num_memories": tables.memories.num_rows,
+        "num_evidence": tables.evidence.num_rows if tables.evidence is not None else 0,
+        "num_results": tables.results.num_rows if tables.results is not None else 0,
         "failed_reasons": _part_reasons(tables.answers, statuses, status=Status.FAILED),
         "not_read_reasons": _part_reasons(tables.answers, statuses, status=Status.NOT_READ),
         "missing": tables.missing,
@@ -71,9 +86,9 @@ def _total(column: pa.ChunkedArray) -> int:
 
 
 def _is_whole(report: PartReport, *, projection: Projection) -> bool:
-    files = {report["answers_file"]: report["num_answers"], report["memories_file"]: report["num_memories"]}
+    files = rows_of_files(report).items()
     with storage_errors(projection.output.uri):
-        return all(count_rows(projection.output / name) == num_rows for name, num_rows in files.items())
+        return all(count_rows(projection.output / name) == num_rows for name, num_rows in files)
 
 
 def _part_reasons(answers: pa.Table, statuses: Sequence[str], *, status: Status) -> list[ReasonRow]:
@@ -86,15 +101,14 @@ def _part_reasons(answers: pa.Table, statuses: Sequence[str], *, status: Status)
     return reason_rows(most_frequent(reasons, limit=KEPT_REASONS))
 
 
-def _write_part(tables: PartTables, name: str, *, projection: Projection) -> None:
+def _write_part(files: Mapping[str, pa.Table], *, projection: Projection) -> None:
     output, run_id = projection.output, projection.run_id
     require_claim(output, run_id=run_id)
-    answers, memories = output / f"{ANSWERS_FOLDER}/{name}", output / f"{MEMORIES_FOLDER}/{name}"
-    answers.write_bytes(table_bytes(tables.answers, table_format=projection.table_format))
-    memories.write_bytes(table_bytes(tables.memories, table_format=projection.table_format))
+    for name, table in files.items():
+        (output / name).write_bytes(table_bytes(table, table_format=projection.table_format))
     try:
         require_claim(output, run_id=run_id)
     except SupersededError:
-        answers.delete()
-        memories.delete()
+        for name in files:
+            (output / name).delete()
         raise

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from memagent_batch.domain.document import Document
+from memagent_batch.domain.sentences import Sentences
 from memagent_batch.errors import DocumentError, TextUnavailableError
 from memagent_batch.inputs.documents import CARRY_PREFIX
 
@@ -24,6 +25,10 @@ class PlannedDocument:
     """Row of the question list and sample of each reading."""
     turn_files: list[str]
     """Log files that hold turns of it."""
+    closings: list[tuple[int, int]] = field(default_factory=list)
+    """Readings that have been answered, and of which something is asked after the answer."""
+    sentences: Sentences = field(default_factory=Sentences)
+    """Its sentences, where evidence is asked for."""
     carried: Mapping[str, str | None] = field(default_factory=dict)
     """Its carried columns, by their names in the index."""
 
@@ -41,7 +46,8 @@ def unreadable(error: DocumentError | TextUnavailableError) -> Document:
 
 def _planned_document(row: pa.Table) -> PlannedDocument:
     token_ids, token_chars = (row[name].chunk(0).flatten().to_numpy().data for name in ("token_ids", "token_chars"))
-    (values,) = row.drop_columns(["token_ids", "token_chars"]).to_pylist()
+    starts, ends = (row[name].chunk(0).flatten().to_numpy().data for name in ("sentence_starts", "sentence_ends"))
+    (values,) = row.drop_columns(["token_ids", "token_chars", "sentence_starts", "sentence_ends"]).to_pylist()
     document = Document(token_ids=token_ids, token_chars=token_chars, num_chars=values["num_chars"])
     if values["error"] is not None:
         kind = TextUnavailableError if values["is_unavailable"] else DocumentError
@@ -52,5 +58,7 @@ def _planned_document(row: pa.Table) -> PlannedDocument:
         document=document,
         readings=[(reading["question"], reading["sample"]) for reading in values["readings"]],
         turn_files=values["turn_files"],
+        closings=[(reading["question"], reading["sample"]) for reading in values["closings"]],
+        sentences=Sentences(starts=starts, ends=ends),
         carried={name: value for name, value in values.items() if name.startswith(CARRY_PREFIX)},
     )

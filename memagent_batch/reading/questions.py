@@ -3,7 +3,9 @@
 import pyarrow as pa
 
 from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.readings import Question
+from memagent_batch.inputs.questions import value_types
 from memagent_batch.log.question_list import LIST_HASH, first_questions, question_lists
 
 
@@ -17,6 +19,8 @@ class Questions:
         self._has_lists = LIST_HASH in asked.schema.names
         self._list_texts = question_lists(asked) if self._has_lists else {}
         self._first_hashes = first_questions(asked) if self._has_lists else frozenset()
+        self.types: list[ValueType | None] = value_types(asked)
+        """The type that the question in each row asks for."""
 
     def __getitem__(self, row: int) -> Question:
         """The question in this row."""

@@ -9,7 +9,8 @@ from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import NotHeldError
-from memagent_batch.log.index import ReadingKey, reading_key
+from memagent_batch.log.files import ReadingKey
+from memagent_batch.log.index import reading_key
 from memagent_batch.log.schemas import TurnRow
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.reading.places import TurnPlaces
@@ -171,6 +172,34 @@ class ReadingTurns:
                 completion = await self.engine.complete(prompt, seed=seed)
         self.journal.log.record_turn(address, prompt, completion)
         return completion
+
+
+class ClosingsOnly:
+    """An engine for a reading that the log holds: it is asked closing turns, and no turn of the reading itself."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Takes the engine, which others use too."""
+        self._engine = engine
+
+    async def start(self) -> None:
+        """It was started."""
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        """The completion of a closing turn.
+
+        Raises:
+            NotHeldError: it is a turn of the reading, and the log does not hold it.
+            MemagentError: what the engine raises.
+        """
+        if prompt.fingerprint is None:
+            raise NotHeldError(
+                f"the log no longer holds turn {prompt.path}, so that nothing can be asked after the answer; restore "
+                "its files in log/turns"
+            )
+        return await self._engine.complete(prompt, seed=seed)
+
+    async def stop(self) -> None:
+        """Others use it."""
 
 
 class ReplayOnly:

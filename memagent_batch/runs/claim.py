@@ -28,7 +28,13 @@ from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
-from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER, REMOVED_FOLDER
+from memagent_batch.runs.tables import (
+    ANSWERS_FOLDER,
+    EVIDENCE_FOLDER,
+    MEMORIES_FOLDER,
+    REMOVED_FOLDER,
+    RESULTS_FOLDER,
+)
 
 PUBLISH_TRIES = 5
 """Times that another attempt may replace the record between the look at it and the writing."""
@@ -46,7 +52,9 @@ class TableSet:
     """Folders of their files."""
 
 
-ANSWER_TABLES = TableSet(record=MANIFEST_FILE, folders=(ANSWERS_FOLDER, MEMORIES_FOLDER, REMOVED_FOLDER))
+ANSWER_TABLES = TableSet(
+    record=MANIFEST_FILE, folders=(ANSWERS_FOLDER, MEMORIES_FOLDER, EVIDENCE_FOLDER, RESULTS_FOLDER, REMOVED_FOLDER)
+)
 
 
 def require_claim(output: Location, *, run_id: str) -> None:

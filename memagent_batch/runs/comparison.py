@@ -12,7 +12,8 @@ from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.inputs.documents import is_there
-from memagent_batch.log.index import ReadingKey, StandingOutcome, read_outcomes, scan_outcome_files
+from memagent_batch.log.files import ReadingKey
+from memagent_batch.log.index import StandingOutcome, read_outcomes, scan_outcome_files
 from memagent_batch.log.schemas import OutcomeRow
 from memagent_batch.runs.causes import AskedReading, Cause, causes_between, causes_of_presence, change_between
 from memagent_batch.runs.history import PastRun

@@ -39,7 +39,8 @@ def estimate(plan: Mapping[str, Any], rates: Rates, *, replicas: int) -> Estimat
     """
     tokens_per_hour = rates.tokens_per_second * replicas * 3600
     at_least = plan["prompt_tokens_at_least"] / tokens_per_hour
-    at_most = (plan["prompt_tokens_at_most"] + plan["completion_tokens_at_most"]) / tokens_per_hour
+    kinds = ("prompt_tokens", "completion_tokens", "closing_prompt_tokens", "closing_completion_tokens")
+    at_most = sum(plan[f"{kind}_at_most"] for kind in kinds) / tokens_per_hour
     figures: Estimate = {
         "replicas": replicas,
         "tokens_per_second": rates.tokens_per_second,

@@ -37,16 +37,19 @@ from memagent_batch.runs.manifest import (
     write_run_record,
 )
 from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.schemas import PartReport, ReasonRow, reason_rows
+from memagent_batch.runs.results import result_questions
+from memagent_batch.runs.schemas import PartReport, ReasonRow, reason_rows, rows_of_files
 from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
+    EVIDENCE_FOLDER,
     MEMORIES_FOLDER,
     REMOVED_FOLDER,
+    RESULTS_FOLDER,
     Projection,
     count_rows,
     table_bytes,
 )
-from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens
+from memagent_batch.wiring import ReaderIdentity, make_documents, make_prompt_set, make_prompt_tokens
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +98,7 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         asked=plan.num_readings,
         reader_fingerprint=reader.fingerprint,
         settings=public_settings(job),
+        closing_turns=plan.closing_turns,
     )
     run_id = _claim(output, record)
     write_asked(output, plan.hashed_questions(), run_id=run_id)
@@ -111,6 +115,11 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         extraction=job.agent.extraction,
         table_format=job.table_format,
         opens_thought=make_prompt_tokens(job.agent).opens_thought,
+        closings=plan.turns_of_closings(),
+        has_evidence=plan.closing is not None and plan.closing.turns.plan.evidence,
+        results=result_questions(plan.questions) if plan.closing is not None else {},
+        documents=make_documents(job)[0],
+        input=job.input,
     )
     return Run(
         run_id=run_id,
@@ -222,10 +231,20 @@ def _manifest(
             ANSWERS_FOLDER: [report["answers_file"] for report in reports],
             MEMORIES_FOLDER: [report["memories_file"] for report in reports],
             REMOVED_FOLDER: [removed_file],
+            **_closing_files(reports),
         },
         "changes": asdict(changes),
         "parts": [_recorded_part(report) for report in reports],
     }
+
+
+def _closing_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:
+    """Files of the tables that only runs with closing turns have."""
+    files = {
+        EVIDENCE_FOLDER: [report["evidence_file"] for report in reports if report["evidence_file"]],
+        RESULTS_FOLDER: [report["results_file"] for report in reports if report["results_file"]],
+    }
+    return {folder: names for folder, names in files.items() if names}
 
 
 def _recorded_part(report: PartReport) -> PartReport:
@@ -288,7 +307,7 @@ def _expected_rows(reports: Sequence[PartReport]) -> dict[str, int | None]:
     """Rows of each file, as its task reported them."""
     rows: dict[str, int | None] = {}
     for report in reports:
-        rows |= {report["answers_file"]: report["num_answers"], report["memories_file"]: report["num_memories"]}
+        rows |= rows_of_files(report)
     return rows
 
 

@@ -2,7 +2,7 @@
 
 import os.path
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +16,7 @@ from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import ASKED_FOLDER
-from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER
+from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.masking import recorded, shown
 from memagent_batch.plugins import ENGINES, engine_config
 from memagent_batch.reading.suspects import DEATHS_FOLDER
@@ -26,7 +26,7 @@ RUN_FILE = "run.json"
 MANIFEST_FILE = "manifest.json"
 INPUT_FOLDER = "input"
 """Where documents and questions lie that came from a program and not from files."""
-LOG_FOLDERS = (TURNS_FOLDER, OUTCOMES_FOLDER, ASKED_FOLDER, DEATHS_FOLDER)
+LOG_FOLDERS = (TURNS_FOLDER, OUTCOMES_FOLDER, CLOSINGS_FOLDER, ASKED_FOLDER, DEATHS_FOLDER)
 """Where the turn log lies, which may be there before a run is."""
 FORMAT = "memagent-batch/1"
 """Changes with every change of layout that an older version can't read."""
@@ -99,6 +99,8 @@ class RunRecord:
     """The reader's identity."""
     settings: Mapping[str, Any]
     """All knobs, without secrets."""
+    closing_turns: Sequence[str] = ()
+    """Fingerprints under which the log keeps the turns asked after its answers."""
     format: str = FORMAT
     """Layout of the location."""
 
@@ -223,7 +225,8 @@ def _slashes(path: str) -> list[int]:
 def asked_questions(job: JobConfig) -> list[str]:
     """Where the questions come from, for `run.json`."""
     listed = _asked_place(job.questions, job) if job.questions else None
-    return [text for text in (listed, *job.ask, job.input.question_column) if text]
+    asked = [str(each if isinstance(each, str) else each.get("question", "")) for each in job.ask]
+    return [text for text in (listed, *asked, job.input.question_column) if text]
 
 
 def _asked_place(uri: str, job: JobConfig) -> str:

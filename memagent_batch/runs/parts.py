@@ -2,7 +2,7 @@
 
 A run takes over the files of a part from the run before where it would write the same rows.
 
-A row of `answers` or `memories` follows from the plan, the log files that hold its reading, and a few settings. Their
+A row of a table follows from the plan, the log files that hold its reading, and a few settings. Their
 hash is the key of a part; a run that plans a part of a key that the manifest has names the files that are there.
 
 The log does not hold readings that were not read, so that the next run reads them. A reader returns a row of each, as
@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import CARRY_PREFIX
-from memagent_batch.log.question_list import asked_in
+from memagent_batch.log.question_list import CLOSING_FINGERPRINT, asked_in
 from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
 from memagent_batch.runs.manifest import read_manifest
-from memagent_batch.runs.schemas import ANSWERS, MEMORIES, PART_REPORT, PartReport
+from memagent_batch.runs.schemas import ANSWERS, EVIDENCE, MEMORIES, PART_REPORT, PartReport
 from memagent_batch.runs.tables import Projection
 
 NOT_READ_COLUMN = "not_read"
@@ -48,19 +48,28 @@ class EndedRow(TypedDict):
     not_read: OutcomeRow | None
 
 
-PROJECTION = 1
-"""Raised with every change of the code that changes a row of `answers` or `memories`: parts are then written again."""
+PROJECTION = 2
+"""Raised with every change of the code that changes a row of a table: parts are then written again."""
 
-_PLAN_COLUMNS = ("document_id", "document_hash", "error", "error_type", "readings", "outcome_files", "turn_files")
-_SETTINGS = sorted({field.name for field in fields(Projection)} - {"output", "run_id"})
-_QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", "list_hash")
+_PLAN_COLUMNS = (
+    "document_id",
+    "document_hash",
+    "error",
+    "error_type",
+    "readings",
+    "outcome_files",
+    "turn_files",
+    "closing_files",
+)
+_SETTINGS = sorted({field.name for field in fields(Projection)} - {"output", "run_id", "documents", "input"})
+_QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", "list_hash", CLOSING_FINGERPRINT)
 
 
 def part_key(part: pa.Table, *, projection: Projection) -> str:
     """Hash of all that decides the rows of a part of the plan (a table of `Plan.parts`), hex."""
     carried = sorted(name for name in part.schema.names if name.startswith(CARRY_PREFIX))
     made_of = {
-        "code": [PROJECTION, str(ANSWERS), str(MEMORIES)],
+        "code": [PROJECTION, str(ANSWERS), str(MEMORIES), str(EVIDENCE)],
         "settings": {name: getattr(projection, name) for name in _SETTINGS},
         "documents": part.select([*_PLAN_COLUMNS, *carried]).to_pylist(),
         "questions": {

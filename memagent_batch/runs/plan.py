@@ -16,12 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
 from memagent_batch.inputs.bundles import bundles
 from memagent_batch.inputs.documents import is_there
-from memagent_batch.log.index import ReadingKey, TurnIndex
-from memagent_batch.log.question_list import LIST_HASH, with_asked, with_hashes
+from memagent_batch.inputs.questions import type_fields, value_types
+from memagent_batch.log.files import ReadingKey
+from memagent_batch.log.index import TurnIndex
+from memagent_batch.log.question_list import CLOSING_FINGERPRINT, LIST_HASH, with_asked, with_hashes
+from memagent_batch.reading.closed import Closing
 
 PART_BYTES = 256 * 1024 * 1024
 """Text that the readings of one part file of the tables have read: some 13,000 turns of 5,000 tokens."""
@@ -36,15 +40,18 @@ WORK_COLUMNS = pa.schema(
     [
         pa.field("readings", pa.list_(pa.struct([("question", pa.int32()), ("sample", pa.int32())]))),
         pa.field("turn_files", pa.list_(pa.string())),
+        pa.field("closings", pa.list_(pa.struct([("question", pa.int32()), ("sample", pa.int32())]))),
     ]
 )
-"""What a document is read for: row of the question list and sample; and the log files that hold turns of it."""
+"""What a document is read for: row of the question list and sample; the log files that hold turns of it; and the
+readings that the log has answered, of which something is asked after the answer."""
 
 _PART_COLUMNS = pa.schema(
     [
         WORK_COLUMNS.field("readings"),
         pa.field("outcome_files", pa.list_(pa.string())),
         WORK_COLUMNS.field("turn_files"),
+        pa.field("closing_files", pa.list_(pa.string())),
     ]
 )
 
@@ -70,6 +77,8 @@ class PlanCounts:
     """Answered by the log."""
     failed: int
     """Failed, as the log or the input says."""
+    to_close: int
+    """Answered by the log; something is asked after the answer that it does not hold."""
 
 
 class _IndexedText(TypedDict):
@@ -87,21 +96,70 @@ class _PartRow(TypedDict):
     readings: list[dict[str, int]]
     outcome_files: list[str]
     turn_files: list[str]
+    closing_files: list[str]
+
+
+class _ReadingLists:
+    """Builds a list column of readings, one list for each document, without an object for each reading."""
+
+    def __init__(self) -> None:
+        self._offsets, self._questions, self._samples = array("i", [0]), array("i"), array("i")
+
+    def add(self, question: int, sample: int) -> None:
+        """Adds a reading of the document."""
+        self._questions.append(question)
+        self._samples.append(sample)
+
+    def end_document(self) -> None:
+        """The next reading is of the next document."""
+        self._offsets.append(len(self._questions))
+
+    def column(self) -> pa.ListArray:
+        """The column, as `readings` of `WORK_COLUMNS`."""
+        kind = WORK_COLUMNS.field("readings").type
+        columns = [pa.array(self._questions, pa.int32()), pa.array(self._samples, pa.int32())]
+        values = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
+        return pa.ListArray.from_arrays(pa.array(self._offsets, pa.int32()), values, type=kind)
 
 
 class Plan:
     """The readings that are asked for: each document with its questions, `samples` times."""
 
-    def __init__(self, documents: pa.Table, questions: pa.Table, *, samples: int, as_lists: bool = False) -> None:
+    def __init__(
+        self,
+        documents: pa.Table,
+        questions: pa.Table,
+        *,
+        samples: int,
+        as_lists: bool = False,
+        inline_type: ValueType | None = None,
+        closing: Closing | None = None,
+    ) -> None:
         """Joins an index of documents (`INDEX_SCHEMA`) with a question list (`QUESTION_SCHEMA`).
 
-        `as_lists`: whether lists are read in one pass, so that an answer depends on the whole list.
+        Args:
+            documents: The index.
+            questions: The list.
+            samples: Readings of each document and question.
+            as_lists: Whether lists are read in one pass, so that an answer depends on the whole list.
+            inline_type: The type that questions beside the texts ask for.
+            closing: What is asked after each answer; None for nothing, whatever types the questions have.
         """
         self.documents = documents
         self._missing = frozenset(documents.filter(pc.invert(is_there(documents)))["document_id"].to_pylist())
-        self.questions = _with_inline(questions, documents)
+        self.questions = _with_inline(questions, documents, value_type=inline_type)
         self.samples = samples
+        self.closing = closing
         self._hashed = with_hashes(self.questions, as_lists=as_lists)
+        self.types: list[ValueType | None] = value_types(self.questions)
+        """The type that each question asks for."""
+        of_type = {each: closing.of_type(each) for each in dict.fromkeys(self.types)} if closing else {}
+        self._closings: list[str | None] = [of_type[each] for each in self.types] if of_type else []
+        self.closing_turns: list[str] = closing.of_turns(self.types) if closing else []
+        """Fingerprints under which the log keeps the closing turns of the plan."""
+        if any(self._closings):
+            closings = pa.array(self._closings, pa.string())
+            self._hashed = self._hashed.append_column(CLOSING_FINGERPRINT, closings)
         self._hashes: list[str] = self._hashed["question_hash"].to_pylist()
         self._list_hashes: list[str] = self._hashed[LIST_HASH].to_pylist() if as_lists else []
         self._shared: list[int] = []
@@ -118,6 +176,19 @@ class Plan:
         """Readings asked for."""
         bound = sum(len(self._bound.get(name, ())) for name in self.documents["document_id"].to_pylist())
         return self.samples * (len(self._shared) * self.num_documents + bound)
+
+    @property
+    def closings(self) -> list[str]:
+        """Fingerprints under which the log keeps what the closing turns of the plan bring."""
+        return sorted({each for each in self._closings if each})
+
+    def turns_of_closings(self) -> dict[str, list[str]]:
+        """Fingerprints of closing turns, by that under which the log keeps what they brought together."""
+        if self.closing is None:
+            return {}
+        types = dict.fromkeys(self.types)
+        of_types = {self.closing.of_type(each): self.closing.turns_of_type(each) for each in types}
+        return {fingerprint: turns for fingerprint, turns in of_types.items() if fingerprint}
 
     @property
     def num_documents(self) -> int:
@@ -141,7 +212,7 @@ class Plan:
 
     def counts(self, index: TurnIndex) -> PlanCounts:
         """How many readings are asked for, done and failed."""
-        asked = done = failed = 0
+        asked = done = failed = to_close = 0
         for document in self._texts():
             for row in self.question_rows(document["document_id"]):
                 for sample in range(self.samples):
@@ -149,7 +220,8 @@ class Plan:
                     status = self._status(document, row, sample, index)
                     done += status == Status.OK
                     failed += status == Status.FAILED
-        return PlanCounts(asked=asked, done=done, failed=failed)
+                    to_close += status == Status.OK and self._is_open(document, row, sample, index)
+        return PlanCounts(asked=asked, done=done, failed=failed, to_close=to_close)
 
     def pending(self, index: TurnIndex, *, retry_failed: bool) -> Iterator[pa.Table]:
         """Documents with readings to do, longest first, as bundles to tokenise together (`bundles.py`).
@@ -157,12 +229,16 @@ class Plan:
         Documents of the same text share their readings: the first of them is read, for all.
         A bundle is a table of the index's places with `WORK_COLUMNS`.
         """
-        readings = self._todo(index, retry_failed=retry_failed)
-        documents = self.documents.select(_PLACE_COLUMNS).append_column(WORK_COLUMNS.field("readings"), readings)
-        documents = documents.filter(pc.greater(pc.list_value_length(readings), 0)).combine_chunks()
+        work = self._todo(index, retry_failed=retry_failed)
+        documents = self.documents.select(_PLACE_COLUMNS)
+        for name, column in work.items():
+            documents = documents.append_column(WORK_COLUMNS.field(name), column)
+        counts = [pc.list_value_length(column) for column in work.values()]
+        documents = documents.filter(pc.greater(pc.add(*counts), 0)).combine_chunks()
         for rows in bundles(documents):
             bundle = documents.take(rows)
-            asked = [[reading["question"] for reading in readings] for readings in bundle["readings"].to_pylist()]
+            both = zip(*(bundle[name].to_pylist() for name in work), strict=True)
+            asked = [[reading["question"] for readings in of_document for reading in readings] for of_document in both]
             files = [
                 self._turn_files(hash_, rows, index)
                 for hash_, rows in zip(bundle["document_hash"].to_pylist(), asked, strict=True)
@@ -220,25 +296,34 @@ class Plan:
     def _key(self, document: _IndexedText, row: int, sample: int) -> ReadingKey:
         return (document["document_hash"], self._hashes[row], sample)
 
-    def _todo(self, index: TurnIndex, *, retry_failed: bool) -> pa.ListArray:
-        """The readings to do of each document."""
+    def _is_open(
+        self, document: _IndexedText, row: int, sample: int, index: TurnIndex, *, retry_failed: bool = False
+    ) -> bool:
+        """Whether something is asked after this answer that the log does not hold."""
+        fingerprint = self._closings[row] if self._closings else None
+        if fingerprint is None:
+            return False
+        closed = index.closings.get(fingerprint, {}).get(self._key(document, row, sample))
+        return closed is None or (retry_failed and closed.is_failed)
+
+    def _todo(self, index: TurnIndex, *, retry_failed: bool) -> dict[str, pa.ListArray]:
+        """The readings to do of each document, and those to close, as columns of `WORK_COLUMNS`."""
         again = {None, Status.FAILED} if retry_failed else {None}
         shared_texts = self._shared_texts()
-        taken_of_shared: set[ReadingKey] = set()
-        offsets, questions, samples = array("i", [0]), array("i"), array("i")
+        taken_of_shared: set[tuple[ReadingKey, str | None]] = set()
+        readings, closings = _ReadingLists(), _ReadingLists()
         for document in self._texts():
             taken = taken_of_shared if document["document_hash"] in shared_texts else set()
             for row, sample in self._asked(document) if document["error"] is None else ():
-                key = self._key(document, row, sample)
-                if key not in taken and self._status(document, row, sample, index) in again:
-                    questions.append(row)
-                    samples.append(sample)
+                key = (self._key(document, row, sample), self._closings[row] if self._closings else None)
+                status = self._status(document, row, sample, index)
+                is_open = status == Status.OK and self._is_open(document, row, sample, index, retry_failed=retry_failed)
+                if key not in taken and (is_open or status in again):
+                    (closings if is_open else readings).add(row, sample)
                     taken.add(key)
-            offsets.append(len(questions))
-        kind = WORK_COLUMNS.field("readings").type
-        columns = [pa.array(questions, pa.int32()), pa.array(samples, pa.int32())]
-        values = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
-        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
+            readings.end_document()
+            closings.end_document()
+        return {"readings": readings.column(), "closings": closings.column()}
 
     def _shared_texts(self) -> frozenset[str]:
         """Hashes that several documents have."""
@@ -252,7 +337,16 @@ class Plan:
             "readings": [{"question": row, "sample": sample} for row, sample in readings],
             "outcome_files": sorted({outcome.file for outcome in outcomes if outcome}),
             "turn_files": self._turn_files(document["document_hash"], [row for row, _ in readings], index),
+            "closing_files": self._closing_files(document, index) if self._closings else [],
         }
+
+    def _closing_files(self, document: _IndexedText, index: TurnIndex) -> list[str]:
+        """The log files that hold what was asked after the answers to a document's questions."""
+        closed = [
+            index.closings.get(self._closings[row] or "", {}).get(self._key(document, row, sample))
+            for row, sample in self._asked(document)
+        ]
+        return sorted({each.file for each in closed if each})
 
     def _turn_files(self, document_hash: str, rows: Iterable[int], index: TurnIndex) -> list[str]:
         """The log files that hold turns of a document's readings for these questions, its own or shared ones."""
@@ -278,7 +372,7 @@ class Plan:
         return with_asked(documents, asked, questions=self._hashed).combine_chunks()
 
 
-def _with_inline(questions: pa.Table, documents: pa.Table) -> pa.Table:
+def _with_inline(questions: pa.Table, documents: pa.Table, *, value_type: ValueType | None) -> pa.Table:
     """Adds the questions that stand beside the texts, bound to their documents."""
     inline = documents.filter(pc.is_valid(documents["question"])).select(["document_id", "question"])
     if not inline.num_rows:
@@ -290,6 +384,10 @@ def _with_inline(questions: pa.Table, documents: pa.Table) -> pa.Table:
             "document_id": inline["document_id"],
             "question": inline["question"],
             "references": pa.nulls(len(texts), questions.schema.field("references").type),
+            **{
+                name: pa.array([value] * len(texts), questions.schema.field(name).type)
+                for name, value in type_fields(value_type).items()
+            },
         }
     ).cast(questions.schema)
     return pa.concat_tables([questions, added])
@@ -300,19 +398,27 @@ class PendingWork:
     """How much is left to read."""
 
     readings: int
-    """Readings."""
+    """Readings, those to close among them."""
     num_bytes: int
     """Text of their documents, once for each reading; bytes of UTF-8."""
+    closings: int
+    """Readings that the log has answered, of which something is asked after the answer."""
 
 
 def count_pending(bundles: Iterable[pa.Table]) -> PendingWork:
     """Sums over the bundles of `Plan.pending`."""
-    readings = num_bytes = 0
+    readings = num_bytes = closings = 0
     for bundle in bundles:
-        lengths = pc.list_value_length(bundle["readings"])
+        lengths = _num_readings(bundle)
         readings += pc.sum(lengths).as_py()
         num_bytes += pc.sum(pc.multiply(bundle["num_bytes"], lengths)).as_py()
-    return PendingWork(readings=readings, num_bytes=num_bytes)
+        closings += pc.sum(pc.list_value_length(bundle["closings"])).as_py()
+    return PendingWork(readings=readings, num_bytes=num_bytes, closings=closings)
+
+
+def _num_readings(bundle: pa.Table) -> pa.ChunkedArray:
+    """Readings of each document, those to close among them."""
+    return pc.add(pc.list_value_length(bundle["readings"]), pc.list_value_length(bundle["closings"]))
 
 
 def group_documents(bundles: Sequence[pa.Table], *, readings_in_flight: int) -> Iterator[pa.Table]:
@@ -329,7 +435,7 @@ def group_documents(bundles: Sequence[pa.Table], *, readings_in_flight: int) -> 
     left = count_pending(bundles)
     num_readings, num_bytes = left.readings, left.num_bytes
     for bundle in bundles:
-        counts = pc.list_value_length(bundle["readings"]).to_pylist()
+        counts = _num_readings(bundle).to_pylist()
         room_readings = room_bytes = 0.0
         calls: list[int] = []
         for count, size in zip(counts, bundle["num_bytes"].to_pylist(), strict=True):

@@ -283,10 +283,14 @@ PART_REPORT = pa.schema(
         pa.field("key", pa.string()),
         pa.field("answers_file", pa.string()),
         pa.field("memories_file", pa.string()),
+        pa.field("evidence_file", pa.string()),
+        pa.field("results_file", pa.string()),
         pa.field("num_answers", pa.int64()),
         pa.field("num_ok", pa.int64()),
         pa.field("num_not_read", pa.int64()),
         pa.field("num_memories", pa.int64()),
+        pa.field("num_evidence", pa.int64()),
+        pa.field("num_results", pa.int64()),
         pa.field("failed_reasons", _REASONS),
         pa.field("not_read_reasons", _REASONS),
         pa.field("missing", pa.list_(pa.string())),
@@ -325,14 +329,30 @@ class PartReport(AnswerSums):
     """Hash of all that decides its rows; None where the next run may write other ones."""
     answers_file: str
     memories_file: str
+    evidence_file: str | None
+    """None where the run has no such table, as of `results_file`."""
+    results_file: str | None
     num_answers: int
     num_ok: int
     num_not_read: int
     num_memories: int
+    num_evidence: int
+    num_results: int
     failed_reasons: list[ReasonRow]
     not_read_reasons: list[ReasonRow]
     missing: NotRequired[list[str]]
     """Readings that the log has no outcome of; a manifest keeps none."""
+
+
+def rows_of_files(report: PartReport) -> dict[str, int]:
+    """The files that a part wrote, and the rows of each."""
+    rows = {
+        report["answers_file"]: report["num_answers"],
+        report["memories_file"]: report["num_memories"],
+        report["evidence_file"]: report["num_evidence"],
+        report["results_file"]: report["num_results"],
+    }
+    return {file: num_rows for file, num_rows in rows.items() if file is not None}
 
 
 def reason_rows(reasons: Iterable[Reason]) -> list[ReasonRow]:

@@ -3,7 +3,7 @@
 A run that stops before its end leaves a note, `runs/RUN_ID/stopped.json`. A killed run leaves none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypedDict, cast
 
@@ -37,6 +37,8 @@ class LogSums(TypedDict):
 
     turns: int
     prompt_tokens: int
+    closing_turns: int
+    closing_prompt_tokens: int
     last_turn_at: str | None
 
 
@@ -85,7 +87,9 @@ def read_state(output: Location) -> RunState:
         entry.status for entry in scan_log(output, reader_fingerprint=record["reader_fingerprint"]).outcomes.values()
     ]
     note = None if manifest else read_stop_note(output, run_id=record["run_id"])
-    sums = _sum_log(output, reader_fingerprint=record["reader_fingerprint"])
+    sums = _sum_log(
+        output, reader_fingerprint=record["reader_fingerprint"], closing_turns=record.get("closing_turns", ())
+    )
     return {
         "run_id": record["run_id"],
         "state": _state(manifest, note),
@@ -117,18 +121,26 @@ def _life_sign(started_at: str, last_turn_at: str | None) -> LifeSign:
     return {"last_sign_of_life_at": seen.isoformat(), "last_sign_of_life_seconds_ago": round(age.total_seconds())}
 
 
-def _sum_log(output: Location, *, reader_fingerprint: str) -> LogSums:
-    """Counts of the turn log, file by file."""
-    num_turns = num_tokens = 0
+def _sum_log(output: Location, *, reader_fingerprint: str, closing_turns: Collection[str]) -> LogSums:
+    """Counts of the turn log, file by file: of the reader's own turns, and of those asked after its answers."""
+    num_turns = num_tokens = num_closing_turns = num_closing_tokens = 0
     last: datetime | None = None
-    for table in scan_turns(
-        output, columns=["num_prompt_tokens", "finished_at"], reader_fingerprint=reader_fingerprint
-    ):
-        num_turns += table.num_rows
-        num_tokens += pc.sum(table["num_prompt_tokens"]).as_py() or 0
-        ended = pc.max(table["finished_at"]).as_py()
-        last = max(filter(None, (last, ended)), default=None)
-    return {"turns": num_turns, "prompt_tokens": num_tokens, "last_turn_at": None if last is None else last.isoformat()}
+    columns = ["num_prompt_tokens", "finished_at"]
+    for table in scan_turns(output, columns=columns, fingerprints=[reader_fingerprint, *closing_turns]):
+        own = table.filter(pc.equal(table["reader_fingerprint"], reader_fingerprint))
+        own_tokens = pc.sum(own["num_prompt_tokens"]).as_py() or 0
+        num_turns += own.num_rows
+        num_tokens += own_tokens
+        num_closing_turns += table.num_rows - own.num_rows
+        num_closing_tokens += (pc.sum(table["num_prompt_tokens"]).as_py() or 0) - own_tokens
+        last = max(filter(None, (last, pc.max(table["finished_at"]).as_py())), default=None)
+    return {
+        "turns": num_turns,
+        "prompt_tokens": num_tokens,
+        "closing_turns": num_closing_turns,
+        "closing_prompt_tokens": num_closing_tokens,
+        "last_turn_at": None if last is None else last.isoformat(),
+    }
 
 
 def write_stop_note(output: Location, *, run_id: str, why: str) -> None:

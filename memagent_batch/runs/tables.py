@@ -1,8 +1,8 @@
-"""The tables `answers` and `memories`: projections of plan and turn log, and of nothing else."""
+"""The tables of a run: projections of plan and turn log, and of the texts that evidence is cut from."""
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import TypedDict
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from memagent_batch.config import TableFormat
+from memagent_batch.config import InputConfig, TableFormat
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.prompts import new_memory
 from memagent_batch.domain.readings import Status
@@ -20,14 +20,21 @@ from memagent_batch.errors import DocumentError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.documents import CARRY_PREFIX
-from memagent_batch.log.index import read_outcomes, read_turns
+from memagent_batch.log.closings import read_closings
+from memagent_batch.log.files import ReadingKey
+from memagent_batch.log.index import read_outcomes, read_turns_of
 from memagent_batch.log.question_list import AskedQuestion, asked_in
-from memagent_batch.log.schemas import ClosingColumns, OutcomeRow, ResultRow, TurnRow
-from memagent_batch.runs.schemas import ANSWERS, MEMORIES, AnswerRow, MemoryRow
+from memagent_batch.log.schemas import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, TurnRow
+from memagent_batch.runs.evidence import Answered, evidence_of_part
+from memagent_batch.runs.results import ResultQuestion, results_table
+from memagent_batch.runs.schemas import ANSWERS, EVIDENCE, MEMORIES, AnswerRow, MemoryRow
+from memagent_batch.runs.votes import with_votes
 
 ANSWERS_FOLDER = "answers"
 MEMORIES_FOLDER = "memories"
 REMOVED_FOLDER = "removed"
+EVIDENCE_FOLDER = "evidence"
+RESULTS_FOLDER = "results"
 NOT_CLOSED: ClosingColumns = {
     "value": None,
     "value_bool": None,
@@ -89,6 +96,16 @@ class Projection:
     """File format."""
     opens_thought: bool = False
     """Whether each prompt ended inside a thought."""
+    closings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Fingerprints of closing turns, by that under which the log keeps what they brought together."""
+    has_evidence: bool = False
+    """Whether there is a table `evidence`."""
+    results: Mapping[str, ResultQuestion] = field(default_factory=dict)
+    """Questions of the table `results` by question_id; without one there is no such table."""
+    documents: Location | None = None
+    """The documents, where texts are fetched from for evidence."""
+    input: InputConfig = InputConfig()  # noqa: RUF009 - a frozen value
+    """Where texts stand in them."""
 
     @property
     def origin(self) -> Origin:
@@ -109,6 +126,12 @@ class PartTables:
     """`ANSWERS` and the carried columns."""
     memories: pa.Table
     """`MEMORIES`."""
+    evidence: pa.Table | None
+    """`EVIDENCE`; None where it was not asked for."""
+    results: pa.Table | None
+    """`results_schema`; None where no question asks for a type."""
+    is_whole: bool
+    """Whether each text that evidence is cut from was there; else the next run writes the part again."""
     missing: list[str]
     """Readings asked for that the log has no outcome of, though no reader reported it as not read."""
 
@@ -118,43 +141,100 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
 
     `not_read`: what stands in for the outcomes of readings that were not read, as rows of `OUTCOME_LOG`.
     """
-    fingerprint = projection.reader_fingerprint
-    outcome_files = sorted({file for files in part["outcome_files"].to_pylist() for file in files})
-    turn_files = sorted({file for files in part["turn_files"].to_pylist() for file in files})
-    hashes = [value for value in part["document_hash"].to_pylist() if value is not None]
-    outcomes = read_outcomes(projection.output, outcome_files, reader_fingerprint=fingerprint)
-    turns = read_turns(
-        projection.output,
-        turn_files,
-        reader_fingerprint=fingerprint,
-        document_hashes=hashes,
-        ended_by={key: row["line"] for key, row in outcomes.items()},
-        with_tokens=False,
-    )
+    held = _held_of_part(part, projection=projection)
     unread = {(row["document_hash"], row["question_hash"], row["sample"]): row for row in not_read}
     answers: list[AnswerRow] = []
-    answered: list[int] = []
+    answered: list[Answered] = []
     memories: list[MemoryRow] = []
     missing: list[str] = []
     for row, document, question, sample in _readings(part):
         key = (document["document_hash"] or "", question["question_hash"], sample)
-        outcome = unread.get(key) or outcomes.get(key)
-        if outcome is None and document["error"] is None:
+        outcome, closed = unread.get(key) or held.outcomes.get(key), held.closed_of(question, key)
+        is_open = closed is None and bool(question.get("closing_fingerprint"))
+        if document["error"] is None and (outcome is None or (is_open and outcome["status"] == Status.OK)):
             names = f"document {document['document_id']!r}, question {question['question_id']!r}"
             missing.append(f"{names}, sample {sample}")
             continue
-        answers.append(answer_row(document, question, outcome, sample=sample, origin=projection.origin))
-        answered.append(row)
-        shared = turns.get((key[0], question.get("list_hash", ""), sample), {})
-        both = {**shared, **turns.get(key, {})}
-        memories.extend(_memory_rows(both, document, question, sample=sample, projection=projection))
-    rows = part.take(pa.array(answered, pa.int64()))
+        answer = answer_row(document, question, outcome, sample=sample, origin=projection.origin, closed=closed)
+        answers.append(answer)
+        answered.append(Answered(row=row, answer=answer, sentences=(closed["evidence"] if closed else None) or ()))
+        turns = held.turns_of(question, key)
+        memories.extend(_memory_rows(turns, document, question, sample=sample, projection=projection))
+    rows = part.take(pa.array([each.row for each in answered], pa.int64()))
     carried = {name: rows[CARRY_PREFIX + name].to_pylist() for name in carried_columns(part.schema)}
+    answers = with_votes(answers)
+    evidence, is_whole = _evidence(part, answered, projection=projection)
     return PartTables(
         answers=answers_table(answers, carried=carried),
         memories=pa.Table.from_pylist(memories, schema=MEMORIES),
+        evidence=evidence,
+        results=results_table(part["document_id"].to_pylist(), answers, questions=projection.results)
+        if projection.results
+        else None,
+        is_whole=is_whole,
         missing=missing,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HeldPart:
+    """What the log holds of the readings of a part."""
+
+    reader_fingerprint: str
+    """The reader."""
+    closings: Mapping[str, Sequence[str]]
+    """`Projection.closings`."""
+    outcomes: Mapping[ReadingKey, OutcomeRow]
+    """How they ended."""
+    closed: Mapping[str, Mapping[ReadingKey, ClosedRow]]
+    """What closing turns brought, by fingerprint."""
+    turns: Mapping[str, Mapping[ReadingKey, Mapping[str, TurnRow]]]
+    """Turns, by fingerprint and path."""
+
+    def closed_of(self, question: AskedQuestion, key: ReadingKey) -> ClosedRow | None:
+        """What was asked after the answer to a question brought; None where nothing was."""
+        return self.closed.get(question.get("closing_fingerprint") or "", {}).get(key)
+
+    def turns_of(self, question: AskedQuestion, key: ReadingKey) -> dict[str, TurnRow]:
+        """The turns of a reading by path: of its question list, its own, and its closing turns."""
+        own = self.turns[self.reader_fingerprint]
+        found = {**own.get((key[0], question.get("list_hash", ""), key[2]), {}), **own.get(key, {})}
+        for fingerprint in self.closings.get(question.get("closing_fingerprint") or "", ()):
+            found |= self.turns[fingerprint].get(key, {})
+        return found
+
+
+def _held_of_part(part: pa.Table, *, projection: Projection) -> _HeldPart:
+    """Reads the log files that a part names."""
+    files = {
+        name: sorted({file for files in part[name].to_pylist() for file in files})
+        for name in ("outcome_files", "turn_files", "closing_files")
+    }
+    reader, output = projection.reader_fingerprint, projection.output
+    outcomes = read_outcomes(output, files["outcome_files"], reader_fingerprint=reader)
+    closing_turns = {each for fingerprints in projection.closings.values() for each in fingerprints}
+    return _HeldPart(
+        reader_fingerprint=reader,
+        closings=projection.closings,
+        outcomes=outcomes,
+        closed=read_closings(output, files["closing_files"], fingerprints=list(projection.closings)),
+        turns=read_turns_of(
+            output,
+            files["turn_files"],
+            fingerprints=[reader, *sorted(closing_turns)],
+            document_hashes=[value for value in part["document_hash"].to_pylist() if value is not None],
+            ended_by={(reader, key): row["line"] for key, row in outcomes.items()},
+            with_tokens=False,
+        ),
+    )
+
+
+def _evidence(part: pa.Table, answered: Sequence[Answered], *, projection: Projection) -> tuple[pa.Table | None, bool]:
+    """The rows of `evidence`, and whether all their texts were there."""
+    if not projection.has_evidence or projection.documents is None:
+        return None, True
+    rows, is_whole = evidence_of_part(part, answered, documents=projection.documents, settings=projection.input)
+    return pa.Table.from_pylist(rows, schema=EVIDENCE), is_whole
 
 
 def answer_row(
@@ -164,6 +244,7 @@ def answer_row(
     *,
     sample: int,
     origin: Origin,
+    closed: ClosedRow | None = None,
 ) -> AnswerRow:
     """The row of `answers` of a reading.
 
@@ -173,6 +254,7 @@ def answer_row(
         outcome: How the reading ended; None where the document can't be read, which ends it.
         sample: Which of several draws.
         origin: Who answers.
+        closed: What was asked after the answer; None where nothing was.
     """
     if document["error"] is not None or outcome is None:
         result, run_id = _unreadable_result(document, origin=origin), origin.run_id
@@ -189,11 +271,11 @@ def answer_row(
         "document_hash": document["document_hash"],
         "question_hash": question["question_hash"],
         "reader_fingerprint": origin.reader_fingerprint,
-        **NOT_CLOSED,
-        "answer_type": None,
-        "value_unit": None,
+        **(closing_columns(closed) if closed else NOT_CLOSED),
+        "answer_type": question.get("answer_type"),
+        "value_unit": question.get("unit"),
         "votes": None,
-        "num_evidence": None,
+        "num_evidence": len(closed["evidence"]) if closed and closed["evidence"] is not None else None,
     }
     if row["status"] == Status.OK:
         row["answer"] = extract_answer(row["response"] or "", extraction=origin.extraction)
@@ -202,6 +284,22 @@ def answer_row(
             cut = "; it was cut at policy.answer_tokens" if row["finish_reason"] == FinishReason.LENGTH else ""
             row["error_message"] = f"the response holds no answer in the form {origin.extraction.value!r}{cut}"
     return row
+
+
+def closing_columns(closed: ClosedRow) -> ClosingColumns:
+    """What closing turns brought, as `answers` has it."""
+    return {
+        "value": closed["value"],
+        "value_bool": closed["value_bool"],
+        "value_number": closed["value_number"],
+        "value_label": closed["value_label"],
+        "value_status": closed["value_status"],
+        "confidence": closed["confidence"],
+        "support": closed["support"],
+        "support_probability": closed["support_probability"],
+        "coverage": closed["coverage"],
+        "closing_error": closed["closing_error"],
+    }
 
 
 def answers_table(rows: Sequence[AnswerRow], *, carried: Mapping[str, Sequence[str | None]]) -> pa.Table:

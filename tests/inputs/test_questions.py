@@ -8,21 +8,33 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.config import InputConfig
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.errors import InputError
+from memagent_batch.domain.closing.answer_types import Bool, Label, Number
+from memagent_batch.errors import InputError, ValueTypeError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import INDEX_SCHEMA
 from memagent_batch.inputs.questions import (
+    NO_TYPE,
     QUESTION_SCHEMA,
     default_question_id,
+    given_questions,
+    inline_type,
     missing_documents,
     read_questions,
+    type_fields,
+    value_types,
 )
 
+PARTY = '{"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}'
 ROWS: list[dict[str, Any]] = [
-    {"question_id": "1", "document_id": None, "question": "a, b?", "references": ["x", "y"]},
-    {"question_id": "2", "document_id": "d", "question": 'c\n"d"?', "references": None},
+    {"question_id": "1", "document_id": None, "question": "a, b?", "references": ["x", "y"], **NO_TYPE},
+    {"question_id": "2", "document_id": "d", "question": 'c\n"d"?', "references": None, **NO_TYPE},
+    {"question_id": "3", "question": "e?", **NO_TYPE, "answer_type": "label", "labels": ["low", "high, or more"]},
+    {"question_id": "4", "question": "f?", **NO_TYPE, "answer_type": "number", "unit": "EUR", "not_stated": False},
+    {"question_id": "5", "question": "g?", **NO_TYPE, "answer_type": "json", "schema": PARTY, "not_stated": True},
 ]
+ROWS[2:] = [{"document_id": None, "references": None, **row} for row in ROWS[2:]]
 
 
 def _read(path: Path, *ask: str) -> list[dict[str, object]]:
@@ -43,8 +55,14 @@ def _write(path: Path) -> None:
             with path.open("w", newline="") as stream:
                 writer = csv.DictWriter(stream, fieldnames=list(ROWS[0]))
                 writer.writeheader()
-                writer.writerow({**ROWS[0], "references": json.dumps(ROWS[0]["references"])})
-                writer.writerow({**ROWS[1], "references": ""})
+                for row in ROWS:
+                    writer.writerow({name: _cell(value) for name, value in row.items()})
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value) if isinstance(value, list) else str(value or "")
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "jsonl", "csv"])
@@ -65,7 +83,7 @@ def test_read_questions_text_file_has_one_a_line(tmp_path: Path) -> None:
 def test_read_questions_integers_and_one_reference_become_texts(tmp_path: Path) -> None:
     (tmp_path / "q.jsonl").write_text('{"question_id": 5, "document_id": 7, "question": "a", "references": "r"}')
     assert _read(tmp_path / "q.jsonl") == [
-        {"question_id": "5", "document_id": "7", "question": "a", "references": ["r"]}
+        {"question_id": "5", "document_id": "7", "question": "a", "references": ["r"], **NO_TYPE}
     ]
 
 
@@ -153,3 +171,68 @@ def test_missing_documents_all_of_them_are_refused_with_question_and_document() 
 def test_read_questions_in_a_bucket_are_read(s3_bucket: Location) -> None:
     (s3_bucket / "q.jsonl").write_bytes(b'{"question": "a"}')
     assert read_questions(s3_bucket / "q.jsonl", ask=()).num_rows == 1
+
+
+def test_labels_of_a_csv_file_stand_between_bars(tmp_path: Path) -> None:
+    (tmp_path / "q.csv").write_text("question,answer_type,labels\nRisk?,label,low | high\nWho?,,\n")
+    table = read_questions(Location(uri=str(tmp_path / "q.csv")), ask=())
+    assert value_types(table) == [Label("low", "high"), None]
+
+
+def test_schema_may_stand_as_an_object_in_a_jsonl_file(tmp_path: Path) -> None:
+    row = {"question": "Who?", "answer_type": "json", "schema": json.loads(PARTY)}
+    (tmp_path / "q.jsonl").write_text(json.dumps(row))
+    (value_type,) = value_types(read_questions(Location(uri=str(tmp_path / "q.jsonl")), ask=()))
+    assert value_type is not None
+    assert json.loads(value_type.schema) == json.loads(PARTY)
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"answer_type": "nummer"}, "answer_type: 'nummer' is none of text, bool, label"),
+        ({"answer_type": "label"}, "labels: there is none; name those"),
+        ({"answer_type": "label", "labels": ["a", " a"]}, "labels: label 2 is the same as label 1"),
+        ({"answer_type": "label", "labels": [f"label {number}" for number in range(501)]}, "500 are the most"),
+        ({"answer_type": "json", "schema": "{"}, "schema: it is no JSON"),
+        ({"answer_type": "json", "schema": '{"type": "strong"}'}, "schema/type"),
+        ({"labels": ["a"]}, "labels: the question has no answer_type"),
+        ({"answer_type": "number"}, "unit: the list has units, and this number none"),
+    ],
+)
+def test_wrong_type_is_refused_with_its_row(row: dict[str, Any], problem: str, tmp_path: Path) -> None:
+    rows = [{"question": "How much?", "answer_type": "number", "unit": "EUR"}, {"question": "Which?", **row}]
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(ValueTypeError) as raised:
+        read_questions(Location(uri=str(tmp_path / "q.jsonl")), ask=())
+    place, _, message = str(raised.value).partition(", line 2: ")
+    assert place.endswith("/q.jsonl")
+    assert problem in message
+
+
+def test_not_stated_that_is_no_truth_value_is_refused() -> None:
+    with pytest.raises(InputError, match="questions, number 1: column 'not_stated' is 'maybe'; write true or false"):
+        given_questions([{"question": "Who?", "answer_type": "bool", "not_stated": "maybe"}])
+
+
+def test_questions_of_a_job_file_may_have_types() -> None:
+    table = read_questions(None, ask=["Who?", {"question": "Is it?", "question_id": "is", "answer_type": "bool"}])
+    assert table["question_id"].to_pylist()[1] == "is"
+    assert value_types(table) == [None, Bool()]
+    with pytest.raises(ValueTypeError, match="--ask, question 1: answer_type: 'boolean' is none of"):
+        read_questions(None, ask=[{"question": "Is it?", "answer_type": "boolean"}])
+
+
+def test_type_of_inline_questions_is_that_of_the_settings() -> None:
+    settings = InputConfig(question_column="q", question_type={"answer_type": "number", "unit": "EUR"})
+    assert inline_type(settings) == Number(unit="EUR")
+    assert inline_type(InputConfig(question_column="q")) is None
+    with pytest.raises(ValueTypeError, match=r"input\.question_type: labels: there is none"):
+        inline_type(InputConfig(question_column="q", question_type={"answer_type": "label"}))
+    with pytest.raises(InputError, match=r"input\.question_column names none"):
+        inline_type(InputConfig(question_type={"answer_type": "bool"}))
+
+
+def test_type_fields_give_the_type_again() -> None:
+    for value_type in (None, Bool(not_stated=False), Label("a", "b"), Number(unit="days")):
+        assert value_types(given_questions([{"question": "q?", **type_fields(value_type)}])) == [value_type]

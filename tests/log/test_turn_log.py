@@ -236,7 +236,7 @@ async def test_scan_of_one_writer_finds_its_files_alone(
     for run_id, writer_id in (("run", "a-1"), ("run", "a-2"), ("run", "b-1"), ("other", "a-1")):
         writer = writer_at(output, run_id=run_id, writer_id=writer_id)
         await write_turns(writer, address_of(f"{run_id} {writer_id}"), turn_of())
-    found = scan_turn_files(output, reader_fingerprint="f", begins="run-a-")
+    found = scan_turn_files(output, fingerprints=["f"], begins="run-a-")
     assert set(found) == {text_hash("run a-1"), text_hash("run a-2")}
 
 

@@ -3,7 +3,13 @@ import pytest
 from jobs import plan
 from memagent_batch.runs.estimate import Rates, estimate
 
-PLAN = {"prompt_tokens_at_least": 7_200_000, "prompt_tokens_at_most": 10_000_000, "completion_tokens_at_most": 800_000}
+PLAN = {
+    "prompt_tokens_at_least": 7_200_000,
+    "prompt_tokens_at_most": 9_000_000,
+    "completion_tokens_at_most": 700_000,
+    "closing_prompt_tokens_at_most": 1_000_000,
+    "closing_completion_tokens_at_most": 100_000,
+}
 
 
 def test_estimate_divides_tokens_by_speed_and_multiplies_hours_by_price() -> None:

@@ -13,7 +13,8 @@ from memagent_batch.config import JobConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.errors import DocumentError, SupersededError
-from memagent_batch.log.index import ReadingKey, StandingOutcome, read_outcomes, read_turns, reading_key
+from memagent_batch.log.files import ReadingKey
+from memagent_batch.log.index import StandingOutcome, read_outcomes, read_turns, reading_key
 from memagent_batch.log.question_list import AskedQuestion, asked_in
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.reading.agent import make_agent
