@@ -116,7 +116,8 @@ def _evidence_line(row: Row) -> str:
     how = "" if row["how"] == CHOSEN else f"; words of the answer, {row['alignment']}"
     chunk = "" if row["chunk_index"] is None else f", chunk {row['chunk_index']}"
     locator = "" if row["locator"] is None else f", {row['locator']}"
-    return f"{row['text']} [characters {row['char_start']:,} to {row['char_end']:,}{chunk}{locator}{how}]"
+    text = "(the text could not be fetched)" if row["text"] is None else row["text"]
+    return f"{text} [characters {row['char_start']:,} to {row['char_end']:,}{chunk}{locator}{how}]"
 
 
 def _trace_lines(turns: Sequence[Row], *, is_full: bool, width: int) -> Iterator[str]:
