@@ -28,6 +28,8 @@ LEAST_CHUNK_TOKENS = 32
 """A shorter chunk is no sensible default, tokens."""
 MOST_EVIDENCE_TOKENS = 1024
 """More sentences than these are shown only where that is asked for, tokens."""
+LEAST_EVIDENCE_TOKENS = 256
+"""Fewer are too few sentences to choose from, where a chunk has more, tokens."""
 CHUNKS_OF_EVIDENCE = 4
 """By default the sentences that are shown take this part of a chunk, so that a window that holds a chunk holds them."""
 
@@ -56,7 +58,9 @@ def fitted(agent: AgentConfig) -> AgentConfig:
 
 def closing_plan(config: ClosingConfig, agent: AgentConfig) -> ClosingPlan:
     """What is asked after each answer of an agent, whose budgets fit its window (`fitted`)."""
-    default = max(1, min(MOST_EVIDENCE_TOKENS, agent.policy.chunk_tokens // CHUNKS_OF_EVIDENCE))
+    chunk_tokens = agent.policy.chunk_tokens
+    share = max(chunk_tokens // CHUNKS_OF_EVIDENCE, min(LEAST_EVIDENCE_TOKENS, chunk_tokens))
+    default = min(MOST_EVIDENCE_TOKENS, share)
     return ClosingPlan(
         evidence=config.evidence,
         support=config.support,

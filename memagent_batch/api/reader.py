@@ -169,8 +169,8 @@ class AgentReader:
         text: str,
         question: str,
         *,
-        type: ValueType | None = None,
-        sample: int = 0,  # noqa: A002 - as in Question
+        type: ValueType | None = None,  # noqa: A002 - the word of Question
+        sample: int = 0,
     ) -> Answered:
         """Reads a text of any length for a question.
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from memagent_batch.domain.closing.answer_types import ValueType
+
 
 class AnswerChange(StrEnum):
     """How a row of `answers` differs between two runs."""
@@ -28,6 +30,8 @@ class Cause(StrEnum):
     """The reader fingerprint: model, prompts, policy, sampling."""
     EXTRACTION = "extraction"
     """How answers are taken out of responses."""
+    TYPE = "type"
+    """The type that the question asks for."""
     SAME_INPUTS = "same inputs"
     """None of these: a reading that failed or was not read was read again, or the engine gave another answer."""
 
@@ -44,6 +48,8 @@ class AskedReading:
     """The reader."""
     extraction: str
     """How its answer is taken out of the response."""
+    value_type: ValueType | None = None
+    """The type that it asks for."""
 
 
 def change_between(*, asked_before: bool, asked_after: bool) -> AnswerChange:
@@ -60,6 +66,7 @@ def causes_between(before: AskedReading, after: AskedReading) -> list[Cause]:
         Cause.QUESTION: before.question_hash != after.question_hash,
         Cause.READER: before.reader_fingerprint != after.reader_fingerprint,
         Cause.EXTRACTION: before.extraction != after.extraction,
+        Cause.TYPE: before.value_type != after.value_type,
     }
     return [cause for cause, different in differs.items() if different] or [Cause.SAME_INPUTS]
 

@@ -12,6 +12,7 @@ from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.inputs.documents import is_there
+from memagent_batch.inputs.questions import value_types
 from memagent_batch.log.files import ReadingKey
 from memagent_batch.log.index import StandingOutcome, read_outcomes, scan_outcome_files
 from memagent_batch.log.schemas import OutcomeRow
@@ -85,6 +86,7 @@ class _Side:
         self._missing = frozenset(run.plan.filter(pc.invert(is_there(run.plan)))["document_id"].to_pylist())
         self._records = run.plan.select(["document_hash", "error", "readings"]).to_struct_array().combine_chunks()
         self._questions = run.questions.select(["question_id", "question", "question_hash"]).to_pylist()
+        self._types = value_types(run.questions)
         self._reader = (run.manifest["reader_fingerprint"], run.manifest["settings"]["extraction"])
         self._files: dict[tuple[ReadingKey, str], list[str]] = {}
 
@@ -98,7 +100,8 @@ class _Side:
 
     def reads_as(self, other: "_Side") -> bool:
         """Whether equal records of the two, in one log, mean equal answers."""
-        return self._reader == other._reader and self._questions == other._questions
+        mine, others = ((side._reader, side._questions, side._types) for side in (self, other))
+        return mine == others
 
     def record(self, document_id: str) -> pa.StructScalar | None:
         """What the plan says of a document; None where the run asked nothing of it."""
@@ -121,6 +124,7 @@ class _Side:
                     question_hash=question["question_hash"],
                     reader_fingerprint=fingerprint,
                     extraction=extraction,
+                    value_type=self._types[reading["question"]],
                 ),
                 question=question["question"],
                 sample=reading["sample"],
@@ -169,7 +173,7 @@ class _Side:
 
 
 def compare_runs(before: PastRun, after: PastRun) -> Iterator[pa.Table]:
-    """Streams the rows whose answer, status or presence differs, as tables of `DIFFERENCES`.
+    """Streams the rows whose answer, status, type or presence differs, as tables of `DIFFERENCES`.
 
     What both runs have from the same rows of one log is passed over without reading it.
 
@@ -191,7 +195,7 @@ def compare_runs(before: PastRun, after: PastRun) -> Iterator[pa.Table]:
         rows = [
             _difference(pair, *answers)
             for pair, *answers in zip(batch, earlier, later, strict=True)
-            if _differs(*answers)
+            if _differs(pair, *answers)
         ]
         if rows:
             yield pa.Table.from_pylist(rows, schema=DIFFERENCES)
@@ -242,8 +246,9 @@ def _given_answer(reading: _Reading, outcome: OutcomeRow) -> _GivenAnswer:
     )
 
 
-def _differs(before: _GivenAnswer, after: _GivenAnswer) -> bool:
-    return (before.status, before.answer) != (after.status, after.answer)
+def _differs(pair: _Pair, before: _GivenAnswer, after: _GivenAnswer) -> bool:
+    """Whether answer or status differ, or both runs ask for the same in another type."""
+    return Cause.TYPE in pair.why or (before.status, before.answer) != (after.status, after.answer)
 
 
 def _difference(pair: _Pair, before: _GivenAnswer, after: _GivenAnswer) -> dict[str, object]:

@@ -195,7 +195,7 @@ def test_schema_may_stand_as_an_object_in_a_jsonl_file(tmp_path: Path) -> None:
         ({"answer_type": "label", "labels": ["a", " a"]}, "labels: label 2 is the same as label 1"),
         ({"answer_type": "label", "labels": [f"label {number}" for number in range(501)]}, "500 are the most"),
         ({"answer_type": "json", "schema": "{"}, "schema: it is no JSON"),
-        ({"answer_type": "json", "schema": '{"type": "strong"}'}, "schema/type"),
+        ({"answer_type": "json", "schema": '{"type": "strong"}'}, "schema at /type"),
         ({"labels": ["a"]}, "labels: the question has no answer_type"),
         ({"answer_type": "number"}, "unit: the list has units, and this number none"),
     ],

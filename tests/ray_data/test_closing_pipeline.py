@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -91,9 +92,9 @@ def logged_kinds(output: Location) -> dict[str, Counter[str]]:
 
 
 def test_closing_turns_switched_on_ask_no_update_and_change_no_answer(
-    documents: Path, text_model: str, s3_bucket: Location
+    documents: Path, text_model: str, tmp_path: Path
 ) -> None:
-    output = s3_bucket / "scan"
+    output = Location(uri=str(tmp_path / "scan"))
     first = answer(job(documents, text_model, output, ask=PLAIN))
     assert set(first["files"]) == {"answers", "memories", "removed"}
     before = table(output, first, "answers")
@@ -111,7 +112,11 @@ def test_closing_turns_switched_on_ask_no_update_and_change_no_answer(
     assert planned["closing_turns_at_most"] >= kinds.total()
     answers = table(output, second, "answers")
     assert answers.schema.equals(ANSWERS, check_metadata=True)
-    assert answers.select(OLD_COLUMNS).equals(before.select(OLD_COLUMNS))
+    old, new = (
+        each.filter(pc.not_equal(each["document_id"], "none")).select(OLD_COLUMNS).combine_chunks()
+        for each in (before, answers)
+    )
+    assert new.equals(old)
     state = read_state(output)
     assert (state["turns"], state["closing_turns"]) == (logged_kinds(output)[first["run_id"]].total(), kinds.total())
     _require_values(by_id(answers))
@@ -121,7 +126,7 @@ def test_closing_turns_switched_on_ask_no_update_and_change_no_answer(
     third = answer(closing)
     assert third["run_id"] not in logged_kinds(output)
     assert third["files"] == second["files"]
-    fresh = s3_bucket / "fresh"
+    fresh = Location(uri=str(tmp_path / "fresh"))
     at_once = answer(closing.model_copy(update={"output": fresh.uri}))
     for name in ("answers", "evidence", "results"):
         _require_same(table(fresh, at_once, name), table(output, second, name))
@@ -185,7 +190,7 @@ def _require_results(results: pa.Table) -> None:
         "free": "simulated",
         "signed": True,
         "risk": "low",
-        "tags": ["a"],
+        "tags": [],
         "price": 0.0,
         "day": date(1000, 1, 1),
         "party": {"name": "", "shares": []},
@@ -228,9 +233,9 @@ def test_other_type_asks_the_value_alone(documents: Path, text_model: str, s3_bu
         (
             {"closing": {"evidence": True, "evidence_tokens": 1400}},
             SettingsError,
-            "the closing turn 'evidence' needs up",
+            "closing turn 'evidence' needs",
         ),
-        ({"closing": {"json_tokens": 1400}}, SettingsError, "the closing turn 'value' needs up to"),
+        ({"closing": {"json_tokens": 1400}}, SettingsError, "closing turn 'value' needs"),
         ({"sampling": {"samples": 2}}, SettingsError, "2 greedy samples are all the same"),
         ({"input": {"question_type": {"answer_type": "bool"}}}, InputError, "question_column names none"),
     ],
@@ -242,3 +247,39 @@ def test_closing_turns_that_cannot_be_asked_are_refused_before_the_run(
     with pytest.raises(error, match=problem):
         check(job(documents, text_model, output, ask=TYPED, **knobs))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_closing_turns_of_the_shipped_policy_on_real_vllm_are_valid_and_replayed(
+    vllm_server: str, tiny_model: str, tmp_path: Path
+) -> None:
+    text = "It rained. The access code of quiet-harbour is 4071936.\r\nIt rained 😀 again. The code is old.\n"
+    pq.write_table(pa.table({"document_id": ["note"], "text": [text * 4]}), tmp_path / "d.parquet")
+    knobs: dict[str, Any] = {
+        "engine": "openai",
+        "openai": {"base_url": vllm_server},
+        "tokenizer": tiny_model,
+        "weights_version": "tiny",
+        "policy": {"chunk_tokens": 200, "question_tokens": 64, "memory_tokens": 64, "answer_tokens": 64},
+        "window_tokens": 1024,
+        "closing": {**CLOSING, "json_tokens": 96},
+    }
+    ask = [{**row, "question": "What is the access code of quiet-harbour?"} for row in TYPED]
+    settings = job(tmp_path / "d.parquet", "tiny", Location(uri=str(tmp_path / "out")), ask=ask, **knobs)
+    output, first = Location(uri=str(tmp_path / "out")), answer(settings)
+    rows = by_id(table(output, first, "answers"))
+    for name, row in rows.items():
+        assert (row["status"], row["coverage"]) == ("ok", 1.0)
+        cut = row["value_status"] == "invalid" and "cut" in row["closing_error"]
+        assert cut or row["value_status"] in (None, "ok", "not_stated"), name
+        assert row["closing_error"] is None or cut
+    assert rows["note", "price"]["value_status"] in ("ok", "not_stated")
+    assert 0 < rows["note", "signed"]["confidence"] <= 1
+    for each in table(output, first, "evidence").to_pylist():
+        if each["char_start"] is not None:
+            assert each["text"] == (text * 4)[each["char_start"] : each["char_end"]]
+    assert table(output, first, "results").num_rows == 1
+    again = answer(settings)
+    assert again["run_id"] not in logged_kinds(output)
+    assert again["files"] == first["files"]

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from memagent_batch.domain.closing.answer_types import Bool
 from memagent_batch.runs.causes import (
     AnswerChange,
     AskedReading,
@@ -26,6 +27,7 @@ def asked(**values: Any) -> AskedReading:
         ({"question_hash": "r"}, [Cause.QUESTION]),
         ({"reader_fingerprint": "g"}, [Cause.READER]),
         ({"extraction": "raw"}, [Cause.EXTRACTION]),
+        ({"value_type": Bool()}, [Cause.TYPE]),
         ({"document_hash": "e", "reader_fingerprint": "g"}, [Cause.DOCUMENT, Cause.READER]),
     ],
 )

@@ -1,0 +1,124 @@
+"""The table of evidence: spans are those of the text as hashed, whatever its line ends and scripts."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.config import InputConfig
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.sentences import split_sentences
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.documents import INDEX_SCHEMA
+from memagent_batch.runs.evidence import Answered, evidence_of_part
+from memagent_batch.runs.schemas import AnswerRow
+from memagent_batch.runs.tables import NOT_CLOSED
+
+TEXTS = {
+    "crlf": "Old.\r\nAnn signed it.\r\n\r\nNew.",
+    "astral": "😀 laughs. 𝔘𝔫𝔦 pays 5 EUR. 👩‍👩‍👧 wave.",
+    "combining": "Cafe\u0301 opens. The e\u0301tage is 3.",
+    "right_to_left": "هذا نص قصير. وقع علي العقد. שלום עולם.",
+}
+
+
+def answer_of(document_id: str, answer: str | None, **columns: Any) -> AnswerRow:
+    row: dict[str, Any] = {
+        "run_id": "r",
+        "document_id": document_id,
+        "question_id": "q",
+        "sample": 0,
+        "status": "ok",
+        "answer": answer,
+        "document_hash": text_hash(TEXTS[document_id]),
+        "question_hash": "h",
+        "reader_fingerprint": "f",
+        **NOT_CLOSED,
+        **columns,
+    }
+    return row  # type: ignore[return-value]
+
+
+def part_of(folder: Path, texts: dict[str, str]) -> tuple[pa.Table, Location]:
+    pq.write_table(pa.table({"document_id": list(texts), "text": list(texts.values())}), folder / "d.parquet")
+    documents = Location(uri=str(folder / "d.parquet"))
+    rows = [
+        {
+            "document_id": name,
+            "document_hash": text_hash(TEXTS[name]),
+            "path": documents.path,
+            "format": "parquet",
+            "start": 0,
+            "stop": row,
+            "num_bytes": len(texts[name].encode()),
+        }
+        for row, name in enumerate(texts)
+    ]
+    return pa.Table.from_pylist(rows, schema=INDEX_SCHEMA), documents
+
+
+def rows_of(folder: Path, answered: list[Answered], *, texts: dict[str, str] = TEXTS) -> tuple[list[Any], bool]:
+    part, documents = part_of(folder, texts)
+    rows, is_whole = evidence_of_part(part, answered, documents=documents, settings=InputConfig())
+    return list(rows), is_whole
+
+
+def test_chosen_sentences_have_their_text_character_for_character(tmp_path: Path) -> None:
+    answered = []
+    for row, (name, text) in enumerate(TEXTS.items()):
+        sentences = split_sentences(text)
+        spans: Any = [
+            {"char_start": start, "char_end": end, "chunk_index": place}
+            for place, (start, end) in reversed(list(enumerate(map(sentences.span, range(len(sentences))))))
+        ]
+        answered.append(Answered(row=row, answer=answer_of(name, None), sentences=spans))
+    rows, is_whole = rows_of(tmp_path, answered)
+    assert is_whole
+    found = {name: [row["text"] for row in rows if row["document_id"] == name] for name in TEXTS}
+    assert found == {
+        "crlf": ["New.", "Ann signed it.", "Old."],
+        "astral": ["👩‍👩‍👧 wave.", "𝔘𝔫𝔦 pays 5 EUR.", "😀 laughs."],
+        "combining": ["The e\u0301tage is 3.", "Cafe\u0301 opens."],
+        "right_to_left": ["שלום עולם.", "وقع علي العقد.", "هذا نص قصير."],
+    }
+    assert [(row["how"], row["rank"], row["chunk_index"]) for row in rows[:3]] == [
+        ("chosen", 1, 2),
+        ("chosen", 2, 1),
+        ("chosen", 3, 0),
+    ]
+    assert {row["alignment"] for row in rows} == {"exact"}
+
+
+@pytest.mark.parametrize(
+    ("document_id", "answer", "alignment", "text"),
+    [
+        ("crlf", "Ann signed it.", "exact", "Ann signed it."),
+        ("crlf", "ANN  SIGNED IT", "folded", "Ann signed it"),
+        ("astral", "Uni pays 5 EUR", "folded", "𝔘𝔫𝔦 pays 5 EUR"),
+        ("combining", "The étage is 3", "folded", "The e\u0301tage is 3"),
+        ("right_to_left", "וקע", "none", None),
+    ],
+)
+def test_strings_of_the_answer_are_looked_for_in_the_text(
+    document_id: str, answer: str, alignment: str, text: str | None, tmp_path: Path
+) -> None:
+    row = list(TEXTS).index(document_id)
+    (found, *_), _ = rows_of(tmp_path, [Answered(row=row, answer=answer_of(document_id, answer), sentences=())])
+    assert (found["how"], found["quote"], found["alignment"], found["text"]) == ("aligned", answer, alignment, text)
+    if text is not None:
+        assert TEXTS[document_id][found["char_start"] : found["char_end"]] == text
+
+
+def test_answer_that_says_not_stated_is_not_looked_for(tmp_path: Path) -> None:
+    answer = answer_of("crlf", "not stated", value_status="not_stated")
+    assert rows_of(tmp_path, [Answered(row=0, answer=answer, sentences=())]) == ([], True)
+
+
+def test_text_that_changed_since_leaves_the_place_without_its_text(tmp_path: Path) -> None:
+    span: Any = {"char_start": 6, "char_end": 20, "chunk_index": 0}
+    answered = [Answered(row=0, answer=answer_of("crlf", "Ann signed it."), sentences=[span])]
+    (row,), is_whole = rows_of(tmp_path, answered, texts={**TEXTS, "crlf": "Other."})
+    assert (row["how"], row["char_start"], row["char_end"], row["text"]) == ("chosen", 6, 20, None)
+    assert not is_whole
