@@ -56,7 +56,7 @@ def _export(arguments: Sequence[str]) -> None:
 
 
 def _export_answers(arguments: Sequence[str]) -> None:
-    from memagent_batch.review.spreadsheets import SpreadsheetFormat
+    from memagent_batch.pages.spreadsheets import SpreadsheetFormat
     from pipelines.export_answers import export_answers
 
     parser = OptionParser(ANSWERS)

@@ -14,9 +14,9 @@ from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import Row
-from memagent_batch.review.document_page import CHOSEN
-from memagent_batch.review.readings import RunReading, find_readings
-from memagent_batch.review.values import percent, shown_value
+from memagent_batch.pages.document_page import CHOSEN
+from memagent_batch.pages.readings import RunReading, find_readings
+from memagent_batch.pages.values import percent, shown_value
 from memagent_batch.runs.manifest import require_manifest
 
 MANUAL = Manual(

@@ -5,7 +5,7 @@ from tempfile import TemporaryDirectory
 
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
-from memagent_batch.review.spreadsheets import SpreadsheetFormat, WrittenCells, write_spreadsheet
+from memagent_batch.pages.spreadsheets import SpreadsheetFormat, WrittenCells, write_spreadsheet
 from memagent_batch.runs.manifest import require_manifest
 
 

@@ -5,9 +5,9 @@ import logging
 from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
-from memagent_batch.review.site import WrittenSite, write_site
-from memagent_batch.review.site_files import claim_site
-from memagent_batch.review.size import estimate_size
+from memagent_batch.pages.site import WrittenSite, write_site
+from memagent_batch.pages.site_files import claim_site
+from memagent_batch.pages.size import estimate_size
 from memagent_batch.runs.manifest import require_manifest
 
 log = logging.getLogger(__name__)

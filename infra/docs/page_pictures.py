@@ -1,6 +1,6 @@
 """`docs/pictures/page-*.png`: the site of `memagent page` as Chromium shows it.
 
-`python -m tests.review.reviewed_run DIR` makes up a scan; `python -m infra.docs.page_pictures --run DIR/scan` draws it.
+`python -m tests.pages.reviewed_run DIR` makes up a scan; `python -m infra.docs.page_pictures --run DIR/scan` draws it.
 """
 
 import argparse
@@ -35,7 +35,7 @@ WAIT_SECONDS = 30
 
 def made_from() -> str:
     """Hash of the files that draw the site."""
-    parts = [part for part in files("memagent_batch.review").iterdir() if part.name.endswith((".html", ".css", ".js"))]
+    parts = [part for part in files("memagent_batch.pages").iterdir() if part.name.endswith((".html", ".css", ".js"))]
     return sha256(b"".join(part.read_bytes() for part in sorted(parts, key=lambda part: part.name))).hexdigest()
 
 

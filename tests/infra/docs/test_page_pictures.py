@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 
 from infra.docs.page_pictures import ANSWERS, DOCUMENT, MADE_FROM, PICTURES, WIDTH, draw, made_from
-from tests.review.reviewed_run import Scan, write_scan
+from tests.pages.reviewed_run import Scan, write_scan
 
 GUIDE = PICTURES.parent / "how-to" / "page.md"
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from memagent_batch.evaluation.report.traces import Trace, make_trace
 from memagent_batch.log.index import Row
-from memagent_batch.review.changes import Change, RunChanges
-from memagent_batch.review.readings import ReadingKey, RunReading, key_of
-from memagent_batch.review.values import outcome_of, shown_value
-from memagent_batch.review.windows import Mark, Window
+from memagent_batch.pages.changes import Change, RunChanges
+from memagent_batch.pages.readings import ReadingKey, RunReading, key_of
+from memagent_batch.pages.values import outcome_of, shown_value
+from memagent_batch.pages.windows import Mark, Window
 
 CHOSEN = "chosen"
 """`how` of a sentence that the model pointed at."""

@@ -18,7 +18,7 @@ import xlsxwriter
 
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
-from memagent_batch.review.readings import column_names, table_rows
+from memagent_batch.pages.readings import column_names, table_rows
 from memagent_batch.runs.manifest import Manifest
 
 MAX_XLSX_ROWS = 1_048_576

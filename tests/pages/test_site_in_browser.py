@@ -17,7 +17,7 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from memagent_batch.files.location import Location
 from pipelines.page import page
-from tests.review.reviewed_run import Scan, write_scan
+from tests.pages.reviewed_run import Scan, write_scan
 from tests.runs.recorded_nights import Nights
 
 pytestmark = pytest.mark.browser

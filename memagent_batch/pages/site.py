@@ -12,8 +12,8 @@ from typing import Any, TypedDict
 from memagent_batch.domain.readings import Status
 from memagent_batch.evaluation.report.visible import shorten
 from memagent_batch.files.location import Location
-from memagent_batch.review.changes import RunChanges, changes_of
-from memagent_batch.review.document_page import (
+from memagent_batch.pages.changes import RunChanges, changes_of
+from memagent_batch.pages.document_page import (
     MAX_SHEET_READINGS,
     Passages,
     ReadingView,
@@ -21,12 +21,12 @@ from memagent_batch.review.document_page import (
     template_values,
     view_reading,
 )
-from memagent_batch.review.readings import documents_of, stream_readings, table_rows
-from memagent_batch.review.site_files import SiteFiles, open_site, publish
-from memagent_batch.review.templates import render
-from memagent_batch.review.texts import DocumentTexts
-from memagent_batch.review.values import OUTCOMES
-from memagent_batch.review.windows import Window, windows
+from memagent_batch.pages.readings import documents_of, stream_readings, table_rows
+from memagent_batch.pages.site_files import SiteFiles, open_site, publish
+from memagent_batch.pages.templates import render
+from memagent_batch.pages.texts import DocumentTexts
+from memagent_batch.pages.values import OUTCOMES
+from memagent_batch.pages.windows import Window, windows
 from memagent_batch.runs.manifest import Manifest
 
 ROWS_PER_FILE = 1_000

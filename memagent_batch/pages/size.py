@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from memagent_batch.evaluation.report.templates import MAX_TEXT_CHARACTERS
 from memagent_batch.evaluation.report.traces import MAX_MEMORY_CHARACTERS, MAX_STEPS
 from memagent_batch.files.location import Location
-from memagent_batch.review.readings import table_rows
-from memagent_batch.review.templates import stylesheet
+from memagent_batch.pages.readings import table_rows
+from memagent_batch.pages.templates import stylesheet
 from memagent_batch.runs.manifest import Manifest
 
 SHEET_BYTES = 2_500

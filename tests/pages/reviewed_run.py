@@ -1,6 +1,6 @@
 """A finished scan of contracts with typed values, evidence and a night before it, written by hand with its schemas.
 
-`python -m tests.review.reviewed_run FOLDER` writes one to look at; the pictures in the docs are made of it.
+`python -m tests.pages.reviewed_run FOLDER` writes one to look at; the pictures in the docs are made of it.
 """
 
 import random

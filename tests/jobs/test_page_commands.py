@@ -9,9 +9,9 @@ import pytest
 
 from jobs import cli
 from memagent_batch.files.location import Location
-from memagent_batch.review.spreadsheets import SpreadsheetFormat
+from memagent_batch.pages.spreadsheets import SpreadsheetFormat
 from pipelines.export_answers import export_answers
-from tests.review.reviewed_run import Scan, write_scan
+from tests.pages.reviewed_run import Scan, write_scan
 from tests.runs.recorded_nights import Nights
 
 DOCUMENT = "Calder & Voss 2020/001"

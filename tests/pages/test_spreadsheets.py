@@ -11,7 +11,7 @@ import pytest
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.review.spreadsheets import (
+from memagent_batch.pages.spreadsheets import (
     MAX_XLSX_CHARACTERS,
     SpreadsheetFormat,
     WrittenCells,

@@ -13,9 +13,9 @@ from markupsafe import Markup
 
 from memagent_batch.evaluation.report.templates import page_environment
 from memagent_batch.evaluation.report.visible import visible
-from memagent_batch.review.values import percent, run_time
+from memagent_batch.pages.values import percent, run_time
 
-_HERE = files("memagent_batch.review")
+_HERE = files("memagent_batch.pages")
 _UNSAFE_IN_JSON = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
@@ -48,9 +48,9 @@ def render(template: str, values: Mapping[str, Any], *, script: str | None = Non
 
 @cache
 def stylesheet() -> str:
-    """The one style of all pages: that of the evaluation's report, and what a review adds."""
+    """The one style of all pages: that of the evaluation's report, and what these pages add."""
     report = files("memagent_batch.evaluation") / "report" / "page.css"
-    return report.read_text(encoding="utf-8") + (_HERE / "review.css").read_text(encoding="utf-8")
+    return report.read_text(encoding="utf-8") + (_HERE / "pages.css").read_text(encoding="utf-8")
 
 
 def content_policy(*, style: str, script: str | None, frames: bool) -> str:
@@ -73,7 +73,7 @@ def inert_json(value: Any) -> Markup:
 def _environment() -> jinja2.Environment:
     loader = jinja2.ChoiceLoader(
         [
-            jinja2.PackageLoader("memagent_batch.review", "."),
+            jinja2.PackageLoader("memagent_batch.pages", "."),
             jinja2.PackageLoader("memagent_batch.evaluation", "report"),
         ]
     )

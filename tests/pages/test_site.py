@@ -11,14 +11,14 @@ import pytest
 
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.files.location import Location
-from memagent_batch.review import site
-from memagent_batch.review.site import WrittenSite
-from memagent_batch.review.size import estimate_size
-from memagent_batch.review.templates import content_policy, inert_json
+from memagent_batch.pages import site
+from memagent_batch.pages.site import WrittenSite
+from memagent_batch.pages.size import estimate_size
+from memagent_batch.pages.templates import content_policy, inert_json
 from memagent_batch.runs.manifest import require_manifest
 from pipelines import page as pipeline
 from pipelines.page import page
-from tests.review.reviewed_run import Scan, write_scan
+from tests.pages.reviewed_run import Scan, write_scan
 from tests.runs.recorded_nights import Nights
 
 
