@@ -54,10 +54,12 @@ COMMANDS = {
     "answer": "answers questions over documents of any length",
     "collect": "samples every question several times, with rewards and advantages to train on",
     "train": "updates a model on collected rollouts, once or in a loop of collecting and updating",
-    "export": "writes collected rollouts for another trainer: verl, TRL, SkyRL",
+    "export": "writes collected rollouts for another trainer (verl, TRL, SkyRL), or answers for a spreadsheet",
     "plan": "shows what `answer` would read and cost; starts no engine",
     "status": "shows what a running, finished or dead run has done",
     "diff": "shows the answers in which two finished runs differ, with both memories",
+    "page": "writes the answers of a finished run as pages that open without a server",
+    "show": "shows the answers of one document: value, evidence, and the memory's trace",
     "prompts": "lists, shows and imports prompt sets",
     "evaluate": "makes test suites, runs and scores them, and draws the results",
 }

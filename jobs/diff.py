@@ -4,10 +4,11 @@ import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from jobs.cli import run_command
@@ -47,6 +48,8 @@ def _diff(arguments: Sequence[str]) -> None:
     parser.add_argument("before", nargs="?", default=PREVIOUS, help="RUN_ID, latest, previous, or an output (a path)")
     parser.add_argument("after", nargs="?", default=LATEST, help="the same; an output stands for its latest run")
     parser.add_argument("--output", help="where the runs wrote: a folder or any fsspec URL")
+    parser.add_argument("--document", metavar="ID", help="only readings of this document_id")
+    parser.add_argument("--question", metavar="ID", help="only readings of this question_id")
     parser.add_argument("--json", action="store_true", help="print each row as a JSON object on a line of its own")
     parser.add_argument("--to", metavar="FILE.parquet", help="write the rows to this file and print only how many")
     parser.add_storage_options()
@@ -59,7 +62,8 @@ def _diff(arguments: Sequence[str]) -> None:
         for name in (options.before, options.after)
     )
     counts: Counter[str] = Counter()
-    tables = _with_counts(compare_runs(before, after), counts)
+    wanted = {"document_id": options.document, "question_id": options.question}
+    tables = _with_counts(_only(compare_runs(before, after), wanted), counts)
     if options.to:
         Location(uri=options.to, storage_options=storage_options).write_bytes(_parquet(tables))
     elif options.json:
@@ -78,6 +82,15 @@ def _past_run(name: str, *, output: str | None, storage_options: StorageOptions)
     if output is None or "/" in name:
         return find_run(Location(uri=name, storage_options=storage_options), LATEST)
     return find_run(Location(uri=output, storage_options=storage_options), name)
+
+
+def _only(tables: Iterable[pa.Table], wanted: Mapping[str, str | None]) -> Iterator[pa.Table]:
+    """The rows with these values, where one is given."""
+    for table in tables:
+        for name, value in wanted.items():
+            if value is not None:
+                table = table.filter(pc.equal(table[name], value))
+        yield table
 
 
 def _with_counts(tables: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:

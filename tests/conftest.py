@@ -30,6 +30,7 @@ from memagent_batch.logs import end_log
 from memagent_batch.wiring import TINY_MODEL
 
 if TYPE_CHECKING:
+    from selenium import webdriver
     from tokenizers import Tokenizer as BackendTokenizer
 
 # A time limit for each example tells how busy the machine is, not whether the code is right.
@@ -188,6 +189,27 @@ async def openai_sampled(vllm_server: str, tiny_tokenizer: Tokenizer) -> AsyncIt
 async def simulated_greedy(tiny_tokenizer: Tokenizer) -> Engine:
     """The engine without a model."""
     return SimulatedEngine(SimulatedConfig(completion_tokens=4), window_tokens=WINDOW_TOKENS, tokenizer=tiny_tokenizer)
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[webdriver.Chrome]":
+    """A headless Chromium, which keeps what a page logs; one for all tests."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    chromium, driver_program = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver_program is None:
+        pytest.fail("chromium and chromedriver are not on the PATH; run `make tools`, or install them")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    flags = "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --window-size=1200,1000"
+    quiet = "--disable-background-networking --disable-component-update --disable-sync"
+    for argument in f"{flags} {quiet}".split():
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(driver_program))
+    yield driver
+    driver.quit()
 
 
 async def started_client(base_url: str, *, tokenizer: Tokenizer, sampling: SamplingConfig) -> AsyncIterator[Engine]:

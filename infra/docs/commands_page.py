@@ -24,6 +24,7 @@ def command_names() -> list[str]:
     nested = {"evaluate": cli.EVALUATE_COMMANDS, "prompts": prompts.SUBCOMMANDS}
     names = [f"{name} {part}".strip() for name in cli.COMMANDS for part in nested.get(name, [""])]
     names.insert(names.index("train") + 1, "train loop")
+    names.insert(names.index("export") + 1, "export answers")
     return names
 
 

@@ -4,9 +4,11 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 UNSYNCABLE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EBADF, errno.EACCES})
 """What a file system says that can't sync a folder."""
@@ -58,16 +60,35 @@ def sync_folder(folder: Path) -> None:
 @contextlib.contextmanager
 def synced_temporary(place: Path, data: bytes) -> Iterator[Path]:
     """The data in a synced file beside the place; gone when the block ends."""
+    with _temporary(place) as (temporary, stream):
+        stream.write(data)
+        _sync(stream)
+        yield temporary
+
+
+@contextlib.contextmanager
+def synced_copy(place: Path, file: Path) -> Iterator[Path]:
+    """A synced copy of a file beside the place; gone when the block ends."""
+    with _temporary(place) as (temporary, stream), file.open("rb") as source:
+        shutil.copyfileobj(source, stream)
+        _sync(stream)
+        yield temporary
+
+
+@contextlib.contextmanager
+def _temporary(place: Path) -> Iterator[tuple[Path, IO[bytes]]]:
     make_folder(place.parent)
     temporary = place.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
     try:
         with temporary.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        yield temporary
+            yield temporary, stream
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sync(stream: IO[bytes]) -> None:
+    stream.flush()
+    os.fsync(stream.fileno())
 
 
 def rename(temporary: Path, place: Path) -> None:

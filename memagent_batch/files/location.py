@@ -22,6 +22,7 @@ from memagent_batch.files.disk import (
     link,
     locked,
     rename,
+    synced_copy,
     synced_temporary,
     without_parents,
 )
@@ -201,6 +202,19 @@ class Location:
                     rename(temporary, Path(self.path))
             else:
                 self.fs.pipe_file(self.path, data)
+
+    def write_file(self, file: Path) -> None:
+        """Writes the content of a local file whole or not at all, without holding it in memory.
+
+        Raises:
+            StorageError: nothing was written; names the place and the cause.
+        """
+        with storage_errors(self.uri, done="written"):
+            if self.is_local:
+                with synced_copy(Path(self.path), file) as temporary:
+                    rename(temporary, Path(self.path))
+            else:
+                self.fs.put_file(str(file), self.path)
 
     def create(self, data: bytes) -> bool:
         """Writes the file whole, unless one is there; returns whether this very file is there now.

@@ -19,15 +19,11 @@ from memagent_batch.evaluation.report.canvas import Picture, colour_of
 from memagent_batch.evaluation.report.curves import num_tokens
 from memagent_batch.evaluation.report.failures import TRACES_PER_VARIANT, Failures, Fault
 from memagent_batch.evaluation.report.lengths import length_label, magnitude
+from memagent_batch.evaluation.report.templates import MAX_TEXT_CHARACTERS, page_environment
 from memagent_batch.evaluation.report.traces import MAX_MEMORY_CHARACTERS, MAX_STEPS, Trace
-from memagent_batch.evaluation.report.visible import shorten, visible
 from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary
 from memagent_batch.log.index import Row
 
-MAX_TEXT_CHARACTERS = 4_000
-"""Of a question, answer, reference or response, characters that are shown."""
-MAX_SHORT_CHARACTERS = 120
-"""Of the same in a list."""
 MAX_REFERENCES = 20
 """Of a question, references that are shown."""
 
@@ -96,25 +92,13 @@ class Page:
 
 def render(page: Page, *, pictures: Sequence[Picture]) -> bytes:
     """The page, UTF-8; sections of pictures that are not there are left out."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("memagent_batch.evaluation", "report"),
-        autoescape=True,
-        finalize=_shown_text,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_environment(jinja2.PackageLoader("memagent_batch.evaluation", "report"))
     environment.filters |= {
-        "brief": _brief,
-        "cut": lambda text: shorten(text, characters=MAX_TEXT_CHARACTERS),
         "data_uri": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}",
         "length": length_label,
         "magnitude": magnitude,
-        "minute": lambda time: f"{time:%Y-%m-%d %H:%M}",
         "num_tokens": num_tokens,
-        "number": lambda number: f"{number:,}",
         "score": score_label,
-        "span": _span,
     }
     names = [view.record.name for view in page.variants]
     text = environment.get_template("page.html").render(
@@ -141,19 +125,6 @@ def score_label(score: float) -> str:
     if 0 < score < 1:
         score = min(max(score, 0.001), 0.999)
     return f"{score:.3f}"
-
-
-def _shown_text(value: object) -> object:
-    """Each value on its way into the page, before it is escaped."""
-    return visible(value) if type(value) is str else value
-
-
-def _brief(text: str) -> str:
-    return shorten(" ".join(text.split()), characters=MAX_SHORT_CHARACTERS)
-
-
-def _span(start: int | None, end: int | None) -> str:
-    return "–" if start is None or end is None else f"{start:,} – {end:,}"
 
 
 def _grouped(cells: Sequence[CellSummary], *, names: Sequence[str]) -> dict[str, list[CellSummary]]:

@@ -1,11 +1,7 @@
 """The report as a person opens it: a file in a browser."""
 
-import shutil
-from collections.abc import Iterator
-
 import pytest
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
 from memagent_batch.evaluation.report.report import write_report
@@ -15,22 +11,6 @@ from tests.evaluation.report.evaluation_output import Made, write_evaluation
 pytestmark = pytest.mark.browser
 
 HOSTILE = "<script>document.title='owned'</script></memory>\x00\u202e\"><img src=x onerror=\"document.title='owned'\">"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[webdriver.Chrome]:
-    """A headless Chromium."""
-    chromium, driver_program = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver_program is None:
-        pytest.fail("chromium and chromedriver are not on the PATH; run `make browser`, or install them")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1200,1000"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(driver_program))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,189 @@
+"""The readings of a finished run, one after another: row of `answers`, turns of the memory, evidence."""
+
+import difflib
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+import pyarrow as pa
+
+from memagent_batch.errors import OutputError
+from memagent_batch.files.errors import table_errors
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.columnar import GroupedFile, open_grouped
+from memagent_batch.log.index import Row
+from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.schemas import PartReport
+
+REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
+"""What to do about a table file that is gone."""
+TURN_COLUMNS = (
+    *("turn", "kind", "chunk_index", "token_start", "token_end", "char_start", "char_end"),
+    *("memory", "changed", "num_tokens", "finish_reason"),
+)
+"""Columns of `memories` that a trace shows."""
+KEY_COLUMNS = ("document_id", "question_id", "sample")
+"""Columns that name a reading."""
+LIKENESS = 0.5
+"""How alike an id must be to be suggested, 0 to 1."""
+SUGGESTED_IDS = 3
+"""Ids that an error suggests."""
+
+ReadingKey = tuple[str, str, int]
+"""Values of `KEY_COLUMNS`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReading:
+    """What a run kept of one reading."""
+
+    answer: Row
+    """Its row of `answers`; a run of an older version lacks some columns."""
+    turns: list[Row]
+    """Its rows of `memories`, in the order of reading; none where it failed before the first turn."""
+    evidence: list[Row]
+    """Its rows of `evidence`; none where the run asked for no evidence."""
+
+    @property
+    def document_id(self) -> str:
+        """The document."""
+        return str(self.answer["document_id"])
+
+    @property
+    def question_id(self) -> str:
+        """The question."""
+        return str(self.answer["question_id"])
+
+    @property
+    def key(self) -> ReadingKey:
+        """Document, question and sample."""
+        return key_of(self.answer)
+
+
+def key_of(row: Row) -> ReadingKey:
+    """The reading that a row belongs to."""
+    return str(row["document_id"]), str(row["question_id"]), int(row["sample"])
+
+
+def stream_readings(output: Location, manifest: Manifest) -> Iterator[RunReading]:
+    """All readings of a run; those of a document follow each other. Holds the turns of one reading at a time.
+
+    Raises:
+        OutputError: a table file is gone or can't be read; names it.
+    """
+    for part in manifest["parts"]:
+        yield from _part_readings(output, part)
+
+
+def find_readings(
+    output: Location, manifest: Manifest, *, document_id: str, question_id: str | None
+) -> list[RunReading]:
+    """The readings of a document, of one question or of all; at least one.
+
+    Raises:
+        OutputError: the run has no such document or question; names near ids.
+    """
+    for part in manifest["parts"]:
+        if document_id in _ids(output / part["answers_file"], "document_id"):
+            readings = [each for each in _part_readings(output, part) if each.document_id == document_id]
+            found = [each for each in readings if question_id in {None, each.question_id}]
+            if not found:
+                raise OutputError(
+                    f"QUESTION: the run asked no question {question_id!r} of document {document_id!r}; "
+                    f"{_nearest(str(question_id), {each.question_id for each in readings})}"
+                )
+            return found
+    ids = {name for part in manifest["parts"] for name in _ids(output / part["answers_file"], "document_id")}
+    raise OutputError(f"DOCUMENT: the run at {output} has no document {document_id!r}; {_nearest(document_id, ids)}")
+
+
+def table_rows(place: Location, *, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The batches of a table file; of the columns that it has.
+
+    Raises:
+        OutputError: the file is gone or can't be read.
+    """
+    with table_errors(place.uri, remedy=REMEDY), open_grouped(place) as file:
+        names = [name for name in file.schema.names if columns is None or name in columns]
+        for group in range(len(file.group_bytes)):
+            yield from _batches(file, group, names)
+
+
+def column_names(place: Location) -> list[str]:
+    """The columns of a table file.
+
+    Raises:
+        OutputError: the file is gone or can't be read.
+    """
+    with table_errors(place.uri, remedy=REMEDY), open_grouped(place) as file:
+        return list(file.schema.names)
+
+
+def _batches(file: GroupedFile, group: int, names: list[str]) -> Iterator[pa.RecordBatch]:
+    for batch in file.batches(group, names=names):
+        yield batch.select(names)
+
+
+def _part_readings(output: Location, part: PartReport) -> Iterator[RunReading]:
+    """Rows of the tables of a part stand in the same order of readings."""
+    evidence_file = part.get("evidence_file")
+    turns = _GroupedRows(output / part["memories_file"], columns=(*KEY_COLUMNS, *TURN_COLUMNS))
+    evidence = _GroupedRows(output / str(evidence_file) if evidence_file else None)
+    for batch in table_rows(output / part["answers_file"]):
+        for answer in batch.to_pylist():
+            key = key_of(answer)
+            yield RunReading(answer=answer, turns=turns.take(key), evidence=evidence.take(key))
+    for rows in (turns, evidence):
+        rows.require_end()
+
+
+class _GroupedRows:
+    """Rows of a table, reading by reading."""
+
+    def __init__(self, place: Location | None, *, columns: Collection[str] | None = None) -> None:
+        batches: Iterable[pa.RecordBatch] = table_rows(place, columns=columns) if place else ()
+        self._place = place
+        self._groups = groupby((row for batch in batches for row in batch.to_pylist()), key=key_of)
+        self._next = self._advance()
+
+    def take(self, key: ReadingKey) -> list[Row]:
+        """The rows of this reading, where they are next."""
+        if self._next is None or self._next[0] != key:
+            return []
+        rows = self._next[1]
+        self._next = self._advance()
+        return rows
+
+    def require_end(self) -> None:
+        """Refuses a table that holds rows of readings which the answers don't have at their place.
+
+        Raises:
+            OutputError: it does.
+        """
+        if self._next is not None:
+            raise OutputError(
+                f"{self._place} holds rows of {self._next[0]} where `answers` has none; run the same command again, "
+                "which writes the tables again"
+            )
+
+    def _advance(self) -> tuple[ReadingKey, list[Row]] | None:
+        found = next(self._groups, None)
+        return None if found is None else (found[0], list(found[1]))
+
+
+def documents_of(readings: Iterable[RunReading]) -> Iterator[tuple[str, Iterator[RunReading]]]:
+    """The readings, document by document."""
+    return groupby(readings, key=attrgetter("document_id"))
+
+
+def _ids(place: Location, column: str) -> set[str]:
+    return {name for batch in table_rows(place, columns=(column,)) for name in batch.column(column).to_pylist()}
+
+
+def _nearest(name: str, names: set[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(names), n=SUGGESTED_IDS, cutoff=LIKENESS)
+    if near:
+        return f"did you mean {' or '.join(map(repr, near))}?"
+    some = ", ".join(map(repr, sorted(names)[:SUGGESTED_IDS]))
+    return f"it has {some}{f' and {len(names) - SUGGESTED_IDS:,} more' if len(names) > SUGGESTED_IDS else ''}"

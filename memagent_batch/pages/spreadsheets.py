@@ -1,0 +1,183 @@
+"""The table `answers` as a file for a spreadsheet program: CSV or XLSX, row by row, with nothing that it would run."""
+
+import csv
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import xlsxwriter
+
+from memagent_batch.errors import OutputError
+from memagent_batch.files.location import Location
+from memagent_batch.pages.readings import column_names, table_rows
+from memagent_batch.runs.manifest import Manifest
+
+MAX_XLSX_ROWS = 1_048_576
+"""Rows of a sheet in XLSX, its heading included."""
+MAX_XLSX_CHARACTERS = 32_767
+"""Of a cell in XLSX, UTF-16 code units."""
+_STARTS_FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
+"""What makes a program take text for a formula; also in full-width forms, and behind blanks, which some cut off."""
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+"""Text that is a plain number can't be a formula."""
+
+
+class SpreadsheetFormat(StrEnum):
+    """What can be written."""
+
+    CSV = "csv"
+    """UTF-8 with a byte order mark, by which programs know it; a cell that would be a formula begins with `'`."""
+    XLSX = "xlsx"
+    """One sheet; text stays text, and can't be a formula."""
+
+
+@dataclass(slots=True, kw_only=True)
+class WrittenCells:
+    """What became of the cells: the one value here that changes."""
+
+    num_rows: int = 0
+    """Rows, without the heading."""
+    num_quoted: int = 0
+    """Cells that would be formulas."""
+    num_cut: int = 0
+    """Cells that were cut, each with a note of it; XLSX alone."""
+
+
+Cell = str | float | bool | None
+Writer = Callable[[Sequence[Cell]], object]
+"""Writes a row."""
+
+
+def write_spreadsheet(output: Location, manifest: Manifest, *, to: SpreadsheetFormat, file: Path) -> WrittenCells:
+    """Writes all rows of `answers`, with all columns, to a local file.
+
+    Raises:
+        OutputError: there are more rows than XLSX holds, or a table file is gone.
+    """
+    num_rows = manifest["counts"]["answers_rows"]
+    if to is SpreadsheetFormat.XLSX and num_rows >= MAX_XLSX_ROWS:
+        raise OutputError(
+            f"--to xlsx: the run has {num_rows:,} answers, and a sheet of XLSX holds {MAX_XLSX_ROWS - 1:,}; "
+            "say --to csv, or read the Parquet files"
+        )
+    cells = WrittenCells()
+    batches = _batches(output, manifest)
+    names = _column_names(output, manifest)
+    with _WRITERS[to](file, cells) as write:
+        write(names)
+        for batch in batches:
+            for row in batch.to_pylist():
+                write([_plain(row.get(name)) for name in names])
+                cells.num_rows += 1
+    return cells
+
+
+def _column_names(output: Location, manifest: Manifest) -> list[str]:
+    """The columns of all files; the newest part may have some that others lack."""
+    names: dict[str, None] = {}
+    for file in manifest["files"]["answers"]:
+        names.update(dict.fromkeys(column_names(output / file)))
+    return list(names)
+
+
+def _batches(output: Location, manifest: Manifest) -> Iterator[pa.RecordBatch]:
+    for name in manifest["files"]["answers"]:
+        yield from table_rows(output / name)
+
+
+@contextmanager
+def _csv_writer(file: Path, cells: WrittenCells) -> Iterator[Writer]:
+    with file.open("w", encoding="utf-8-sig", newline="") as stream:
+        writer = csv.writer(stream)
+        yield lambda row: writer.writerow([_csv_cell(value, cells) for value in row])
+
+
+def _csv_cell(value: Cell, cells: WrittenCells) -> Cell:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str() if is_formula(value):
+            cells.num_quoted += 1
+            return f"'{value}"
+        case _:
+            return value
+
+
+@contextmanager
+def _xlsx_writer(file: Path, cells: WrittenCells) -> Iterator[Writer]:
+    """Rows go to a file as they come; `constant_memory` of xlsxwriter."""
+    with xlsxwriter.Workbook(str(file), {"constant_memory": True}) as book:
+        book.use_zip64()
+        sheet = book.add_worksheet("answers")
+        sheet.freeze_panes(1, 0)
+        formats = _Formats(plain=book.add_format(), quoted=book.add_format({"quote_prefix": True}))
+        rows = count()
+        yield lambda row: _write_xlsx_row(sheet, next(rows), row, formats=formats, cells=cells)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Formats:
+    """Formats of a workbook."""
+
+    plain: Any
+    """As all cells."""
+    quoted: Any
+    """Text that a program must not read again as something else when the cell is edited."""
+
+
+def _write_xlsx_row(sheet: Any, number: int, row: Sequence[Cell], *, formats: _Formats, cells: WrittenCells) -> None:
+    for column, value in enumerate(row):
+        match value:
+            case None:
+                continue
+            case bool():
+                sheet.write_boolean(number, column, value)
+            case int() | float():
+                sheet.write_number(number, column, value)
+            case str():
+                text = _xlsx_text(value, cells)
+                cells.num_quoted += is_formula(value)
+                if text.startswith("<r>") and text.endswith("</r>"):  # which xlsxwriter takes for XML of its own
+                    sheet.write_rich_string(number, column, formats.plain, text[:1], text[1:])
+                else:
+                    sheet.write_string(number, column, text, formats.quoted if is_formula(value) else None)
+
+
+def _xlsx_text(text: str, cells: WrittenCells) -> str:
+    """The text, or as much of it as a cell holds, with a note of what is missing."""
+    encoded = text.encode("utf-16-le")
+    if len(encoded) <= 2 * MAX_XLSX_CHARACTERS:
+        return text
+    cells.num_cut += 1
+    note = f" … cut: {len(text):,} characters in all; --to csv has them"
+    return encoded[: 2 * (MAX_XLSX_CHARACTERS - len(note))].decode("utf-16-le", errors="ignore") + note
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet program could take the text for a formula."""
+    return _STARTS_FORMULA.match(text) is not None and _NUMBER.fullmatch(text) is None
+
+
+def _plain(value: object) -> Cell:
+    """A value as a cell: times in ISO 8601, lists and objects as JSON; numbers that are none as text."""
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case None | bool() | int() | float() | str():
+            return value
+        case date():
+            return value.isoformat()
+        case _:
+            return json.dumps(value, ensure_ascii=False, default=str)
+
+
+_WRITERS = {SpreadsheetFormat.CSV: _csv_writer, SpreadsheetFormat.XLSX: _xlsx_writer}

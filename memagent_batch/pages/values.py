@@ -1,0 +1,72 @@
+"""An answer in the few words in which a person reads it: its typed value where there is one. Pure."""
+
+import json
+import re
+from typing import Any
+
+from memagent_batch.domain.closing.values import ValueStatus
+from memagent_batch.domain.readings import Status
+from memagent_batch.log.index import Row
+
+NOT_STATED = "not stated"
+INVALID = "invalid"
+NO_ANSWER = "no answer"
+OUTCOMES = ("answered", NOT_STATED, NO_ANSWER, INVALID, "failed", "not read")
+"""What becomes of a reading, as `outcome_of` says it."""
+
+
+def shown_value(row: Row) -> str:
+    """The value of a row of `answers` as text; of a question without a type, the answer.
+
+    A reading without an answer shows its status instead.
+    """
+    if row["status"] != Status.OK:
+        return str(row["status"]).replace("_", " ")
+    match row.get("value_status"):
+        case ValueStatus.NOT_STATED:
+            return NOT_STATED
+        case ValueStatus.INVALID:
+            return INVALID
+        case ValueStatus.OK if row.get("value") is not None:
+            unit = row.get("value_unit")
+            return f"{_words(json.loads(row['value']))}{f' {unit}' if unit else ''}"
+    return NO_ANSWER if row["answer"] is None else str(row["answer"])
+
+
+def outcome_of(row: Row) -> str:
+    """What a reader filters answers by: one of `OUTCOMES`."""
+    if row["status"] != Status.OK:
+        return str(row["status"]).replace("_", " ")
+    match row.get("value_status"):
+        case ValueStatus.NOT_STATED:
+            return NOT_STATED
+        case ValueStatus.INVALID:
+            return INVALID
+    return NO_ANSWER if row["answer"] is None else "answered"
+
+
+def percent(share: float) -> str:
+    """A probability as per cent; 0 % and 100 % only where it is that."""
+    if 0 < share < 1:
+        share = min(max(share, 0.001), 0.999)
+    return f"{100 * share:.{0 if share in {0, 1} else 1}f} %"
+
+
+def run_time(run_id: str) -> str:
+    """When a run began, by its id; the id itself where it does not say."""
+    found = re.match(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)", run_id)
+    return "{}-{}-{} {}:{} UTC".format(*found.groups()) if found else run_id
+
+
+def _words(value: Any) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case str():
+            return value
+        case int() | float():
+            return f"{value:,.15g}"
+        case list() if all(isinstance(each, str) for each in value):
+            return ", ".join(value) or "none"
+        case _:
+            return json.dumps(value, ensure_ascii=False)

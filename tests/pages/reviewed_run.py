@@ -1,0 +1,355 @@
+"""A finished scan of contracts with typed values, evidence and a night before it, written by hand with its schemas.
+
+`python -m tests.pages.reviewed_run FOLDER` writes one to look at; the pictures in the docs are made of it.
+"""
+
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jobs.settings import job_of
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.files.json_files import write_json
+from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import parquet_bytes
+from memagent_batch.log.schemas import OUTCOME_LOG
+from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
+from memagent_batch.runs.manifest import FORMAT, RUN_FILE, public_settings
+from memagent_batch.runs.schemas import ANSWERS, EVIDENCE, MEMORIES, REMOVED, RUN_PLAN
+
+Row = dict[str, Any]
+
+LAST_NIGHT, TONIGHT = "20261121T010000.000Z.aaaa", "20261122T010000.000Z.bbbb"
+CHUNK_CHARS = 2_400
+FINGERPRINT = "f" * 64
+PARTIES = (
+    "Nordhafen Logistik",
+    "Calder & Voss",
+    "Ostrava Metals",
+    "Lindqvist Energi",
+    "Marisol Foods",
+    "Tarn Valley Rail",
+)
+PROSE = (
+    "Each party shall keep records of the services in the form that Schedule {n} describes.",
+    "Notices under this clause are given in writing and take effect on receipt.",
+    "The supplier shall replace any part that fails inspection within {n} working days.",
+    "Nothing in this section limits the rights of the customer under Schedule {n}.",
+    "The parties meet every quarter to review performance against the service levels.",
+    "Invoices are payable within {n} days of receipt, without set-off or deduction.",
+    "Personnel who enter the customer's premises shall follow its safety rules at all times.",
+    "A waiver of any breach is not a waiver of a later breach of the same kind.",
+    "Title to the goods passes on delivery; risk passes when they leave the supplier's dock.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question of the scan."""
+
+    question_id: str
+    question: str
+    answer_type: str | None
+    unit: str | None = None
+
+
+QUESTIONS = (
+    Asked(question_id="governing-law", question="Which law governs the contract?", answer_type="label"),
+    Asked(question_id="liability-cap", question="Is the supplier's liability capped?", answer_type="bool"),
+    Asked(question_id="notice-period", question="How long is the notice period?", answer_type="number", unit="days"),
+    Asked(question_id="end-date", question="When does the contract end?", answer_type="date"),
+    Asked(question_id="signatory", question="Who signs for the supplier?", answer_type=None),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """What is put into an output."""
+
+    num_documents: int = 12
+    questions: Sequence[Asked] = QUESTIONS
+    paragraphs: int = 60
+    """Length of a contract."""
+    has_evidence: bool = True
+    has_night_before: bool = True
+    hostile: str = ""
+    """Stands in every id, question, answer, memory and sentence."""
+    failed: frozenset[int] = field(default_factory=lambda: frozenset({7}))
+    """Documents whose last question failed."""
+    seed: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clause:
+    """What a contract says to a question."""
+
+    sentence: str
+    answer: str
+    value: str
+    columns: Row
+
+
+def write_scan(folder: Path, scan: Scan) -> Location:
+    """Writes documents and output below the folder; returns the output."""
+    rng = random.Random(scan.seed)
+    output = Location(uri=str(folder / "scan"))
+    texts: dict[str, str] = {}
+    tables: dict[str, list[Row]] = {"answers": [], "memories": [], "evidence": []}
+    for number in range(scan.num_documents):
+        document_id = f"{PARTIES[number % len(PARTIES)]} {2020 + number // len(PARTIES)}/{number:03d}{scan.hostile}"
+        clauses = [_clause(rng, asked, scan) for asked in scan.questions]
+        texts[document_id] = text = _contract(rng, document_id, clauses, scan)
+        for place, (asked, clause) in enumerate(zip(scan.questions, clauses, strict=True)):
+            is_failed = number in scan.failed and place == len(scan.questions) - 1
+            key = _key(document_id, text, asked, scan)
+            tables["answers"].append(_answer(rng, key, text, asked, clause, scan, is_failed=is_failed))
+            if not is_failed:
+                tables["memories"] += _turns(key, text, clause)
+                tables["evidence"] += _evidence(key, text, clause)
+    (folder / "documents").mkdir(parents=True)
+    rows = [{"document_id": name, "text": text} for name, text in texts.items()]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "documents" / "contracts.parquet", row_group_size=5)
+    _write_run(output, folder, tables, texts, scan)
+    return output
+
+
+def _key(document_id: str, text: str, asked: Asked, scan: Scan) -> Row:
+    return {
+        "run_id": TONIGHT,
+        "document_id": document_id,
+        "question_id": asked.question_id + scan.hostile,
+        "sample": 0,
+        "document_hash": text_hash(text),
+        "question_hash": text_hash(asked.question + scan.hostile),
+        "reader_fingerprint": FINGERPRINT,
+    }
+
+
+def _clause(rng: random.Random, asked: Asked, scan: Scan) -> Clause | None:
+    """What a contract says; None where it does not say."""
+    if rng.random() < 0.12 and asked.answer_type is not None:
+        return None
+    days, day = rng.choice((30, 45, 60, 90, 180)), date(2027, 1, 31) + timedelta(days=rng.randrange(1500))
+    law = rng.choice(("Germany", "England and Wales", "Delaware", "France"))
+    is_capped = rng.random() < 0.7
+    name = rng.choice(("Ines Carvalho", "Tom Ashworth", "Jana Nováková", "Mei-Ling Zhou", "Sigrid Aas"))
+    cap = "is limited to the fees paid in the last twelve months" if is_capped else "is unlimited"
+    said: dict[str, tuple[str, str, str, Row]] = {
+        "governing-law": (
+            f"This agreement is governed by the laws of {law}.",
+            f"The laws of {law}.",
+            f'"{law}"',
+            {"value_label": law},
+        ),
+        "liability-cap": (
+            f"The supplier's total liability {cap}.",
+            f"Its liability {cap}.",
+            str(is_capped).lower(),
+            {"value_bool": is_capped},
+        ),
+        "notice-period": (
+            f"Either party may end this agreement on {days} days' notice.",
+            f"{days} days",
+            f"{days}",
+            {"value_number": float(days)},
+        ),
+        "end-date": (
+            f"Unless ended earlier, this agreement runs until {day:%d %B %Y}.",
+            f"{day:%d %B %Y}",
+            f'"{day}"',
+            {},
+        ),
+        "signatory": (f"Signed for the supplier by {name}, managing director.", name, "", {}),
+    }
+    sentence, answer, value, columns = said[asked.question_id]
+    return Clause(sentence=sentence + scan.hostile, answer=answer + scan.hostile, value=value, columns=columns)
+
+
+def _contract(rng: random.Random, title: str, clauses: Sequence[Clause | None], scan: Scan) -> str:
+    paragraphs = [
+        " ".join(rng.choice(PROSE).format(n=rng.randrange(2, 30)) for _ in range(rng.randrange(3, 7)))
+        for _ in range(scan.paragraphs)
+    ]
+    for clause in clauses:
+        if clause is not None:
+            place = rng.randrange(len(paragraphs))
+            paragraphs[place] = f"{paragraphs[place]} {clause.sentence} {rng.choice(PROSE).format(n=4)}"
+    return f"FRAMEWORK AGREEMENT — {title}\r\n\r\n" + "\n\n".join(
+        f"{number}. {paragraph}" for number, paragraph in enumerate(paragraphs, start=1)
+    )
+
+
+def _answer(
+    rng: random.Random, key: Row, text: str, asked: Asked, clause: Clause | None, scan: Scan, *, is_failed: bool
+) -> Row:
+    turns = len(range(0, len(text), CHUNK_CHARS)) + 1
+    finished = datetime(2026, 11, 22, 1, 7, tzinfo=UTC)
+    row: Row = dict.fromkeys(ANSWERS.names) | {
+        **key,
+        "question": asked.question + scan.hostile,
+        "model": "memagent-tiny",
+        "num_document_tokens": len(text) // 4,
+        "num_chunks": turns - 1,
+        "num_turns": turns,
+        "finished_at": finished,
+        "answer_type": asked.answer_type,
+        "value_unit": asked.unit,
+    }
+    row |= dict.fromkeys(("memory_truncations", "num_replayed_turns", "num_cached_prompt_tokens"), 0)
+    row |= {
+        "num_prompt_tokens": len(text) // 4 + 900 * turns,
+        "num_completion_tokens": 40 * turns,
+        "engine_seconds": 1.5,
+    }
+    if is_failed:
+        error = {
+            "error_type": "EngineRequestError",
+            "error_message": f"turn 3: the engine refused the request{scan.hostile}",
+        }
+        return row | {"status": "failed", "num_turns": 3, **error}
+    said = clause.answer if clause else "The contract does not say."
+    row |= {
+        "status": "ok",
+        "answer": said,
+        "response": f"The notes settle it. \\boxed{{{said}}}",
+        "memory": _memory(clause),
+    }
+    if not scan.has_evidence:
+        return row | {"answer_type": None, "value_unit": None}
+    confidence = round(min(0.9995, max(0.31, rng.gauss(0.93, 0.13))), 4)
+    row |= {"coverage": 1.0, "num_evidence": 1 if clause else 0}
+    if asked.answer_type is not None:
+        row |= {"value_status": "ok" if clause else "not_stated", "confidence": confidence}
+    if asked.answer_type in {"number", "date"}:
+        row["confidence"] = None
+    if clause:
+        support = "supported" if confidence > 0.8 else rng.choice(("partly", "not enough", "contradicted"))
+        row |= {"value": clause.value or None, **clause.columns, "support": support, "support_probability": confidence}
+    return row
+
+
+def _memory(clause: Clause | None) -> str:
+    return f"Noted so far: {clause.sentence}" if clause else "Nothing on the question yet."
+
+
+def _turns(key: Row, text: str, clause: Clause | None) -> Iterator[Row]:
+    found = text.find(clause.sentence) if clause else len(text)
+    was_noted = False
+    for number, start in enumerate([*range(0, len(text), CHUNK_CHARS), None]):
+        is_answer = start is None
+        end = None if start is None else min(start + CHUNK_CHARS, len(text))
+        is_noted = end is None or found < end
+        noted = _memory(clause if is_noted else None)
+        yield {
+            **key,
+            "turn": number,
+            "kind": "answer" if is_answer else "update",
+            "chunk_index": None if is_answer else number,
+            "token_start": None if start is None else start // 4,
+            "token_end": None if end is None else end // 4,
+            "char_start": start,
+            "char_end": end,
+            "memory": noted,
+            "changed": not is_answer and (number == 0 or is_noted != was_noted),
+            "num_tokens": 31,
+            "finish_reason": "stop",
+        }
+        was_noted = is_noted
+
+
+def _evidence(key: Row, text: str, clause: Clause | None) -> Iterator[Row]:
+    if clause is None:
+        return
+    start = text.index(clause.sentence)
+    base = {**key, "rank": 1, "locator": None, "alignment": "exact"}
+    span = {"char_start": start, "char_end": start + len(clause.sentence), "text": clause.sentence}
+    yield {**base, "how": "chosen", **span, "chunk_index": start // CHUNK_CHARS, "quote": None}
+    quote = clause.answer.removesuffix(".")
+    place = text.find(quote, start, start + len(clause.sentence))
+    found = {"char_start": place, "char_end": place + len(quote), "text": quote} if place >= 0 else {}
+    nowhere = {"char_start": None, "char_end": None, "text": None, "alignment": "none"}
+    yield {**base, "how": "aligned", "chunk_index": None, "quote": quote, **(found or nowhere)}
+
+
+def _write_run(output: Location, folder: Path, tables: dict[str, list[Row]], texts: dict[str, str], scan: Scan) -> None:
+    """Tables, manifest and, where there is a night before, the records and logs of both nights."""
+    job = job_of(documents=str(folder / "documents"), questions="contracts.csv", output=output.uri)
+    part: Row = {"key": "k"}
+    for name, schema in (("answers", ANSWERS), ("memories", MEMORIES), ("evidence", EVIDENCE)):
+        if name != "evidence" or scan.has_evidence:
+            part[f"{name}_file"] = f"{name}/part-00000-{TONIGHT}.parquet"
+            (output / part[f"{name}_file"]).write_bytes(
+                parquet_bytes(pa.Table.from_pylist(tables[name], schema=schema))
+            )
+    counts = {"asked": len(tables["answers"]), "ok": 0, "failed": 0, "not_read": 0}
+    since = LAST_NIGHT if scan.has_night_before else None
+    manifest: Any = {
+        "format": FORMAT,
+        "run_id": TONIGHT,
+        "counts": counts | {"answers_rows": len(tables["answers"]), "memories_rows": len(tables["memories"])},
+        "reader_fingerprint": FINGERPRINT,
+        "settings": public_settings(job),
+        "started_at": "2026-11-22T01:00:00+00:00",
+        "finished_at": "2026-11-22T01:07:12+00:00",
+        "seconds": 432.0,
+        "files": {
+            name: [part[f"{name}_file"]] for name in ("answers", "memories", "evidence") if f"{name}_file" in part
+        },
+        "changes": {"since": since},
+        "parts": [part],
+    }
+    if since:
+        _write_history(output, manifest, tables["answers"])
+    record = {"format": FORMAT, "run_id": TONIGHT, "documents": (folder / "documents").as_uri()}
+    write_json(output / RUN_FILE, record)
+    write_json(output / "manifest.json", manifest)
+
+
+def _write_history(output: Location, manifest: Any, answers: list[Row]) -> None:
+    """Two nights; of the first, every ninth answer was another one, and every eleventh was not asked."""
+    ids = list(dict.fromkeys(row["question_id"] for row in answers))
+    by_question = {row["question_id"]: row for row in reversed(answers)}
+    questions = pa.Table.from_pylist(
+        [{n: by_question[q][n] for n in ("question_id", "question", "question_hash")} for q in ids]
+    )
+    for run_id, is_before in ((LAST_NIGHT, True), (TONIGHT, False)):
+        asked: dict[str, Row] = {}
+        outcomes = []
+        for number, row in enumerate(answers):
+            document = asked.setdefault(
+                row["document_id"],
+                {"document_id": row["document_id"], "document_hash": row["document_hash"], "readings": []},
+            )
+            if is_before and number % 11 == 5:
+                continue
+            document["readings"].append({"question": ids.index(row["question_id"]), "sample": 0, "run_id": run_id})
+            outcome = {name: row.get(name) for name in OUTCOME_LOG.names} | {"run_id": run_id}
+            if is_before and number % 9 == 4 and row["status"] == "ok":
+                outcome["response"] = "\\boxed{It was another answer.}"
+            outcomes.append(outcome)
+        (output / f"log/outcomes/{run_id}-w-000001.parquet").write_bytes(
+            parquet_bytes(pa.Table.from_pylist(outcomes, schema=OUTCOME_LOG))
+        )
+        (output / f"log/questions/{run_id}.parquet").write_bytes(parquet_bytes(questions))
+        plan = pa.Table.from_pylist(list(asked.values()), schema=RUN_PLAN)
+        past = PastRun(
+            output=output,
+            run_id=run_id,
+            manifest=manifest | {"run_id": run_id},
+            plan=plan,
+            questions=questions,
+            removed=REMOVED.empty_table(),
+        )
+        write_plan(past)
+        write_record_manifest(past)
+
+
+if __name__ == "__main__":
+    print(write_scan(Path(sys.argv[1]), Scan()))

@@ -1,0 +1,184 @@
+"""The files of a site: what they hold, and that one build replaces another whole or not at all."""
+
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.errors import InputError, OutputError
+from memagent_batch.files.location import Location
+from memagent_batch.pages import site
+from memagent_batch.pages.site import WrittenSite
+from memagent_batch.pages.size import estimate_size
+from memagent_batch.pages.templates import content_policy, inert_json
+from memagent_batch.runs.manifest import require_manifest
+from pipelines import page as pipeline
+from pipelines.page import page
+from tests.pages.reviewed_run import Scan, write_scan
+from tests.runs.recorded_nights import Nights
+
+
+def write(output: Location, target: Location, *, context_chars: int | None = 2000) -> WrittenSite:
+    return page(output, target, context_chars=context_chars, is_large_allowed=False)
+
+
+def document_pages(target: Location) -> dict[str, str]:
+    """The pages of documents, by the id in their title."""
+    texts = [Path(path).read_text(encoding="utf-8") for path in target.files() if "/documents/" in path]
+    return {unescape(re.findall("<title>(.*?)</title>", text)[0]): text for text in texts}
+
+
+@pytest.fixture
+def scan(tmp_path: Path) -> Location:
+    """A scan of four contracts, one of which has a failed reading."""
+    return write_scan(tmp_path, Scan(num_documents=4, failed=frozenset({1})))
+
+
+def test_site_shows_the_sentences_of_the_document_itself(scan: Location, tmp_path: Path) -> None:
+    told = write(scan, scan / "page")
+    assert (told["readings"], told["documents"], told["documents_without_text"]) == (20, 4, 0)
+    texts = dict(zip(*pq.read_table(tmp_path / "documents").to_pydict().values(), strict=True))
+    pages = document_pages(scan / "page")
+    evidence = pq.read_table((scan / "evidence").path).to_pylist()
+    assert pages.keys() == texts.keys()
+    for row in (row for row in evidence if row["how"] == "chosen"):
+        assert texts[row["document_id"]][row["char_start"] : row["char_end"]] == row["text"]
+        assert row["text"] in unescape(re.sub("<[^>]+>", "", pages[row["document_id"]].partition("<figure")[2]))
+
+
+def test_site_without_text_has_the_sentences_and_no_passage(scan: Location) -> None:
+    write(scan, scan / "page", context_chars=None)
+    pages = document_pages(scan / "page").values()
+    assert all("governed by the laws" in text or "not stated" in text for text in pages)
+    assert not any("<mark" in text or "characters before" in text for text in pages)
+
+
+def test_site_of_a_document_that_changed_shows_none_of_its_text(scan: Location, tmp_path: Path) -> None:
+    file = tmp_path / "documents" / "contracts.parquet"
+    rows = pq.read_table(file).to_pylist()
+    changed = rows[2]["document_id"]
+    rows[2]["text"] += " "
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    assert write(scan, scan / "page")["documents_without_text"] == 1
+    pages = document_pages(scan / "page")
+    assert "changed or is gone since it was read" in pages[changed]
+    assert [name for name, text in pages.items() if "<mark" not in text] == [changed]
+
+
+def test_site_of_documents_that_are_gone_is_refused_and_the_one_before_stays(scan: Location, tmp_path: Path) -> None:
+    write(scan, scan / "page")
+    before = (scan / "page").files()
+    (tmp_path / "documents").rename(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=r"texts of the documents can't be shown.*--without-text"):
+        write(scan, scan / "page")
+    assert (scan / "page").files() == before
+    write(scan, scan / "page", context_chars=None)
+    assert len((scan / "page").files()) == len(before)
+
+
+def test_site_that_fails_on_the_way_leaves_the_one_before(scan: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(scan, scan / "page")
+    before = {path: Path(path).read_bytes() for path in (scan / "page").files()}
+
+    def fail(*_: Any, **__: Any) -> bytes:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(site, "_index", fail)
+    with pytest.raises(OSError, match="full"):
+        write(scan, scan / "page")
+    assert {path: Path(path).read_bytes() for path in (scan / "page").files()} == before
+
+
+def test_site_replaces_the_one_before_and_leaves_nothing_of_it(scan: Location) -> None:
+    first, second = write(scan, scan / "page"), write(scan, scan / "page")
+    assert first["files"] == second["files"]
+    assert len((scan / "page").files()) == second["files"] + 1  # its record
+    pages = [path for path in (scan / "page").files() if path.endswith(".html")]
+    assert second["bytes"] == sum(Path(path).stat().st_size for path in pages)
+
+
+def test_site_is_not_written_among_other_files(scan: Location, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"holds other files.*--to"):
+        write(scan, Location(uri=str(tmp_path)))
+
+
+def test_site_is_told_its_size_before_it_is_written(
+    scan: Location, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    estimate = estimate_size(scan, require_manifest(scan), context_chars=2000)
+    monkeypatch.setattr(pipeline, "LARGE_BYTES", estimate.num_bytes - 1)
+    with pytest.raises(OutputError, match=r"the pages of 4 documents would take about 1 MB.*--yes"):
+        write(scan, scan / "page")
+    assert not (scan / "page").exists() or not (scan / "page/index.html").exists()
+    written = page(scan, scan / "page", context_chars=2000, is_large_allowed=True)
+    assert "the pages of 4 documents take about 1 MB" in caplog.text
+    assert written["bytes"] / 2 < estimate.num_bytes < written["bytes"] * 2
+
+
+def test_site_says_what_changed_since_the_run_before(scan: Location) -> None:
+    write(scan, scan / "page")
+    index = Path((scan / "page/index.html").path).read_text()
+    assert "Compared with the run of" in index
+    changed = [text for text in document_pages(scan / "page").values() if '"chip change">changed' in text]
+    assert changed
+    assert "It was another answer." in changed[0]
+
+
+def test_site_of_runs_that_cannot_be_compared_says_so(scan: Location) -> None:
+    (scan / "log/outcomes").delete()
+    write(scan, scan / "page")
+    index = Path((scan / "page/index.html").path).read_text()
+    assert "is not known: the log of" in index
+
+
+def test_site_of_a_run_without_evidence_shows_answers_and_failures(tmp_path: Path) -> None:
+    nights = Nights(Location(uri=str(tmp_path / "run")))
+    nights.run({"a": "one", "b": "it fails"}, {"q": "Why?"})
+    nights.run({"a": "another", "b": "it fails", "null": None}, {"q": "Why?", "r": "Who?"})
+    told = write(nights.output, Location(uri=str(tmp_path / "site")))
+    assert (told["documents"], told["readings"]) == (3, 6)
+    pages = document_pages(Location(uri=str(tmp_path / "site")))
+    assert "since 20" in pages["a"]
+    assert "E: the engine refused it" in pages["b"]
+    assert "p: the text is null" in pages["null"]
+    assert "Evidence" not in "".join(pages.values())
+
+
+def test_site_splits_a_document_of_many_questions(tmp_path: Path) -> None:
+    nights = Nights(Location(uri=str(tmp_path / "run")))
+    nights.run({"a": "one"}, {f"q-{number}": f"Why {number}?" for number in range(120)})
+    target = Location(uri=str(tmp_path / "site"))
+    told = write(nights.output, target)
+    texts = [Path(path).read_text() for path in target.files() if "/documents/" in path]
+    assert (told["documents"], len(texts)) == (1, 3)
+    assert [text.count('<section class="reading"') for text in texts] == [50, 50, 20]
+    assert ["Answers after these" in text for text in texts] == [True, True, False]
+
+
+def test_site_goes_to_a_bucket(scan: Location, s3_bucket: Location) -> None:
+    told = page(
+        Location(uri=scan.uri),
+        Location(uri=f"{s3_bucket.uri}/site", storage_options=s3_bucket.storage_options),
+        context_chars=100,
+        is_large_allowed=False,
+    )
+    assert len((s3_bucket / "site").files()) == told["files"] + 1
+    assert b"grid" in (s3_bucket / "site/index.html").read_bytes()
+
+
+def test_json_in_a_page_cannot_end_its_element() -> None:
+    text = inert_json({"a": ["</script><!--", "\u2028&\x00\u202e"]})
+    assert not set("<>&\u2028\x00\u202e") & set(text)
+    assert "⟦U+202E⟧" in text
+
+
+def test_policy_names_one_style_and_one_script_by_hash() -> None:
+    policy = content_policy(style="a{}", script="1", frames=False)
+    assert policy.startswith("default-src 'none'; img-src data:; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert policy.count("sha256-") == 2

@@ -1,0 +1,236 @@
+"""The site as a person opens it: files in a browser."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from memagent_batch.files.location import Location
+from pipelines.page import page
+from tests.pages.reviewed_run import Scan, write_scan
+from tests.runs.recorded_nights import Nights
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = "<script>document.title='owned'</script>\x00\u202e\"'><img src=x onerror=\"document.title='owned'\">--><!--"
+SEEN = HOSTILE.replace("\x00", "⟦U+0000⟧").replace("\u202e", "⟦U+202E⟧")
+WAIT_SECONDS = 30
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of twelve contracts with five questions, of which one reading failed."""
+    return site_of(write_scan(tmp_path_factory.mktemp("scan"), Scan()))
+
+
+def site_of(output: Location) -> Path:
+    page(output, output / "page", context_chars=2000, is_large_allowed=False)
+    return Path((output / "page/index.html").path)
+
+
+def opened(browser: webdriver.Chrome, place: str) -> webdriver.Chrome:
+    """The browser on the table, when all rows are there."""
+    browser.get("about:blank")
+    browser.get_log("browser")  # type: ignore[no-untyped-call]
+    browser.get(place)
+    WebDriverWait(browser, WAIT_SECONDS).until(lambda it: it.execute_script("return document.body.dataset.ready"))
+    return browser
+
+
+@pytest.fixture
+def table(browser: webdriver.Chrome, site: Path) -> webdriver.Chrome:
+    return opened(browser, site.as_uri())
+
+
+def rows(browser: webdriver.Chrome) -> list[WebElement]:
+    return browser.find_elements(By.CSS_SELECTOR, "#table tbody tr")
+
+
+def column(browser: webdriver.Chrome, number: int) -> list[str]:
+    return [row.find_elements(By.CSS_SELECTOR, "th, td")[number].text for row in rows(browser)]
+
+
+def choose(browser: webdriver.Chrome, control: str, value: str) -> None:
+    Select(browser.find_element(By.ID, control)).select_by_visible_text(value)
+
+
+def search(browser: webdriver.Chrome, words: str) -> None:
+    field = browser.find_element(By.ID, "search")
+    field.clear()
+    field.send_keys(words)
+    searched = "return new URLSearchParams(location.hash.slice(1)).get('search')"
+    WebDriverWait(browser, WAIT_SECONDS).until(lambda it: it.execute_script(searched) == words)
+
+
+def state(browser: webdriver.Chrome) -> str:
+    return browser.find_element(By.ID, "state").text
+
+
+def log_of(browser: webdriver.Chrome) -> list[object]:
+    found: list[object] = browser.get_log("browser")  # type: ignore[no-untyped-call]
+    return found
+
+
+def test_table_shows_every_answer_and_breaks_no_policy(table: webdriver.Chrome) -> None:
+    assert state(table) == "60 answers in 12 documents"
+    assert len(rows(table)) == 12
+    assert len(table.find_elements(By.CSS_SELECTOR, "#table tbody a.answer")) == 60
+    assert log_of(table) == []
+
+
+def test_table_filters_and_shows_all_again(table: webdriver.Chrome) -> None:
+    choose(table, "outcome", "failed")
+    assert state(table) == "1 of 60 answers in 1 documents"
+    choose(table, "outcome", "all")
+    choose(table, "change", "changed")
+    assert state(table).startswith("6 of 60")
+    choose(table, "question", "end-date")
+    choose(table, "change", "all")
+    assert {len(row.find_elements(By.CSS_SELECTOR, "td")) for row in rows(table)} == {1}
+    table.find_element(By.ID, "reset").click()
+    assert state(table) == "60 answers in 12 documents"
+    choose(table, "confidence", "below 90 %")
+    found = [float(each.text.split(" ")[0]) for each in table.find_elements(By.CSS_SELECTOR, "tbody .confidence")]
+    assert found
+    assert max(found) < 90
+    assert log_of(table) == []
+
+
+def test_table_search_finds_words_of_document_and_answer(table: webdriver.Chrome) -> None:
+    search(table, "ostrava notice")
+    assert state(table) == "2 of 60 answers in 2 documents"
+    search(table, "nothing like this")
+    assert state(table).startswith("No answer fits")
+
+
+def test_table_sorts_by_its_headings_with_the_keyboard(table: webdriver.Chrome) -> None:
+    documents = column(table, 0)
+    assert documents == sorted(documents)
+    heading = table.find_element(By.CSS_SELECTOR, "#table thead button")
+    heading.send_keys(Keys.ENTER)
+    assert column(table, 0) == documents[::-1]
+    assert table.switch_to.active_element.text.startswith("document")
+    table.find_element(By.CSS_SELECTOR, "input[value=list]").click()
+    for heading in table.find_elements(By.CSS_SELECTOR, "#table thead button"):
+        if heading.text.startswith("confidence"):
+            heading.click()
+            break
+    shares = [float(text.split(" ")[0]) for text in column(table, 4) if text]
+    assert shares == sorted(shares)
+    assert len(shares) > 10
+    head = table.find_elements(By.CSS_SELECTOR, "#table thead th")
+    assert [each.get_attribute("aria-sort") for each in head].count("ascending") == 1
+
+
+def test_document_opens_with_its_evidence_and_back_finds_the_filters(table: webdriver.Chrome) -> None:
+    search(table, "calder governing")
+    table.find_element(By.CSS_SELECTOR, "a.answer").click()
+    assert "Calder" in table.find_element(By.TAG_NAME, "h1").text
+    link = table.find_element(By.CSS_SELECTOR, "a.to-evidence")
+    sentence = link.text
+    link.click()
+    mark = table.find_element(By.CSS_SELECTOR, ".anchor:target + mark")
+    assert mark.text == sentence
+    place = table.execute_script("const r = arguments[0].getBoundingClientRect(); return [r.top, innerHeight]", mark)
+    assert 0 <= place[0] < place[1]
+    far = table.find_element(By.CSS_SELECTOR, "details.far p")
+    assert not far.is_displayed()
+    table.find_element(By.CSS_SELECTOR, "details.far summary").click()
+    assert far.is_displayed()
+    trace = table.find_element(By.CSS_SELECTOR, "details.trace")
+    trace.find_element(By.TAG_NAME, "summary").click()
+    assert "turn 0" in trace.text
+    assert "memagent diff 2026" in table.find_element(By.CSS_SELECTOR, ".commands").text
+    assert log_of(table) == []
+    table.back()
+    table.back()
+    WebDriverWait(table, WAIT_SECONDS).until(lambda it: it.execute_script("return document.body.dataset.ready"))
+    assert table.find_element(By.ID, "search").get_attribute("value") == "calder governing"
+    assert state(table).startswith("2 of 60")
+
+
+def test_failed_reading_says_why(table: webdriver.Chrome) -> None:
+    choose(table, "outcome", "failed")
+    table.find_element(By.CSS_SELECTOR, "a.answer").click()
+    section = table.find_element(By.CSS_SELECTOR, "section:target")
+    assert "EngineRequestError: turn 3: the engine refused the request" in section.text
+
+
+def test_hostile_text_stays_text_and_runs_nothing(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    index = site_of(write_scan(tmp_path, Scan(num_documents=2, paragraphs=3, hostile=HOSTILE)))
+    for view in ("grid", "list"):
+        opened(browser, f"{index.as_uri()}#view={view}")
+        assert SEEN in browser.find_element(By.CSS_SELECTOR, "#table tbody").text
+        assert len(browser.find_elements(By.CSS_SELECTOR, "script")) == 2
+        assert browser.find_elements(By.CSS_SELECTOR, "body img") == []
+    browser.find_element(By.CSS_SELECTOR, "a.answer").click()
+    WebDriverWait(browser, WAIT_SECONDS).until(lambda it: it.find_elements(By.CSS_SELECTOR, "section.reading"))
+    assert browser.find_elements(By.CSS_SELECTOR, "script, body img") == []
+    assert SEEN in browser.find_element(By.TAG_NAME, "h1").text
+    assert SEEN in browser.find_element(By.CSS_SELECTOR, "mark").text
+    assert not browser.title.startswith("owned")
+    assert log_of(browser) == []
+
+
+@pytest.mark.parametrize("kind", ["table", "document"])
+def test_policy_stops_what_the_page_does_not_name(table: webdriver.Chrome, kind: str) -> None:
+    if kind == "document":
+        table.find_element(By.CSS_SELECTOR, "a.answer").click()
+    table.execute_script(
+        "const s = document.createElement('script'); s.textContent = 'document.title = \"owned\"';"
+        "document.body.append(s);"
+        "const i = document.createElement('img'); i.src = 'https://example.com/x.png'; document.body.append(i)"
+    )
+    assert table.title != "owned"
+    assert sum("Content Security Policy" in str(entry) for entry in log_of(table)) >= 2
+
+
+def test_site_opens_from_a_server_too(browser: webdriver.Chrome, site: Path) -> None:
+    with served(site.parent) as address:
+        opened(browser, f"{address}/index.html")
+        assert state(browser) == "60 answers in 12 documents"
+        assert [entry for entry in log_of(browser) if "favicon" not in str(entry)] == []
+
+
+def test_ten_thousand_readings_stay_usable(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    nights = Nights(Location(uri=str(tmp_path / "run")))
+    questions = {f"q-{number:02d}": f"Question {number}?" for number in range(50)}
+    nights.run({f"document-{number:03d}": f"answer {number}" for number in range(200)}, questions)
+    index = site_of(nights.output)
+    began = time.perf_counter()
+    opened(browser, index.as_uri())
+    loaded = time.perf_counter()
+    assert state(browser) == "10,000 answers in 200 documents"
+    assert len(rows(browser)) == 50
+    search(browser, "document-199 q-49")
+    assert state(browser) == "1 of 10,000 answers in 1 documents"
+    browser.find_element(By.ID, "reset").click()
+    browser.find_element(By.ID, "after").click()
+    browser.find_element(By.ID, "columns-after").click()
+    assert column(browser, 0)[0] == "document-050"
+    assert "questions 7 – 12 of 50" in browser.find_element(By.CSS_SELECTOR, ".pager").text
+    print(f"10,000 readings: shown after {loaded - began:.1f} s; four steps {time.perf_counter() - loaded:.1f} s")
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of the folder, served on loopback while the block runs."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()

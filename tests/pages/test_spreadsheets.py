@@ -1,0 +1,102 @@
+import csv
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pyarrow as pa
+import pytest
+
+from memagent_batch.errors import OutputError
+from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import parquet_bytes
+from memagent_batch.pages.spreadsheets import (
+    MAX_XLSX_CHARACTERS,
+    SpreadsheetFormat,
+    WrittenCells,
+    is_formula,
+    write_spreadsheet,
+)
+
+NAMESPACE = {"x": "http://schemas.openxmlformats.org/spreadsheetml/2006/main"}
+FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1+1", "＝1+1", "- a point"]
+PLAIN = ["-5", "-5.25", "a=1", "1+1", "", 'quo"te, comma\nline', "<b>&amp;", "<r><t>raw</t></r>", "_x0041_", "\x00\x1b"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> tuple[Location, Any]:
+    """A run whose answers are all of the texts, in two files of which the second has a column more."""
+    output = Location(uri=str(tmp_path / "out"))
+    texts = [*FORMULAS, *PLAIN, "long" * 10_000, "🦊" * 20_000]
+    rows = [{"answer": text, "number": -1.5, "yes": True, "none": None, "list": ["a", "b"]} for text in texts]
+    (output / "answers/a.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist(rows[:5])))
+    (output / "answers/b.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist([{**r, "new": 1} for r in rows[5:]])))
+    manifest = {"counts": {"answers_rows": len(rows)}, "files": {"answers": ["answers/a.parquet", "answers/b.parquet"]}}
+    return output, manifest
+
+
+def texts_of(run: tuple[Location, Any]) -> list[str]:
+    tables = [pa.parquet.read_table((run[0] / name).path) for name in run[1]["files"]["answers"]]
+    return [text for table in tables for text in table["answer"].to_pylist()]
+
+
+def cells_of(file: Path) -> list[list[str | None]]:
+    """Text of each cell of the sheet, with Excel's escapes undone."""
+    with zipfile.ZipFile(file) as book:
+        sheet = ElementTree.fromstring(book.read("xl/worksheets/sheet1.xml"))
+    assert sheet.findall(".//x:f", NAMESPACE) == []
+    return [
+        ["".join(cell.itertext()) for cell in row.findall("x:c", NAMESPACE)]
+        for row in sheet.findall(".//x:row", NAMESPACE)
+    ]
+
+
+def test_csv_quotes_every_text_that_would_be_a_formula_and_no_other(run: tuple[Location, Any], tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    cells = write_spreadsheet(*run, to=SpreadsheetFormat.CSV, file=file)
+    rows = list(csv.DictReader(io.StringIO(file.read_bytes().decode("utf-8-sig"), newline="")))
+    answers = [row["answer"] for row in rows]
+    assert answers == [f"'{text}" if text in FORMULAS else text for text in texts_of(run)]
+    assert cells == WrittenCells(num_rows=len(rows), num_quoted=len(FORMULAS), num_cut=0)
+    assert (rows[0]["number"], rows[0]["yes"], rows[0]["none"], rows[0]["list"]) == ("-1.5", "true", "", '["a", "b"]')
+    assert [row["new"] for row in rows[:6]] == [""] * 5 + ["1"]
+
+
+def test_xlsx_holds_every_text_as_text(run: tuple[Location, Any], tmp_path: Path) -> None:
+    file = tmp_path / "a.xlsx"
+    cells = write_spreadsheet(*run, to=SpreadsheetFormat.XLSX, file=file)
+    head, *rows = cells_of(file)
+    assert head == ["answer", "number", "yes", "none", "list", "new"]
+    shown = {"\x00\x1b": "_x0000__x001B_", "_x0041_": "_x005F_x0041_", "\r=1": "_x000D_=1"}
+    for row, text in zip(rows[:-2], texts_of(run), strict=False):
+        assert row[0] == shown.get(text, text)
+    assert cells.num_quoted == len(FORMULAS)
+
+
+def test_xlsx_cuts_a_text_that_no_cell_holds_with_a_note(run: tuple[Location, Any], tmp_path: Path) -> None:
+    cells = write_spreadsheet(*run, to=SpreadsheetFormat.XLSX, file=tmp_path / "a.xlsx")
+    long, foxes = (row[0] or "" for row in cells_of(tmp_path / "a.xlsx")[-2:])
+    assert cells.num_cut == 2
+    assert long.endswith(" … cut: 40,000 characters in all; --to csv has them")
+    assert len(long) == MAX_XLSX_CHARACTERS
+    assert foxes.startswith("🦊🦊")
+    assert len(foxes.encode("utf-16-le")) // 2 <= MAX_XLSX_CHARACTERS
+    assert "20,000 characters in all" in foxes
+
+
+def test_xlsx_of_more_rows_than_a_sheet_holds_is_refused(run: tuple[Location, Any], tmp_path: Path) -> None:
+    run[1]["counts"]["answers_rows"] = 1_048_576
+    with pytest.raises(OutputError, match=r"1,048,576 answers.*--to csv"):
+        write_spreadsheet(*run, to=SpreadsheetFormat.XLSX, file=tmp_path / "a.xlsx")
+    assert not (tmp_path / "a.xlsx").exists()
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_formula_is_seen(text: str) -> None:
+    assert is_formula(text)
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_plain_text_is_no_formula(text: str) -> None:
+    assert not is_formula(text)

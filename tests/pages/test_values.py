@@ -1,0 +1,36 @@
+import pytest
+
+from memagent_batch.pages.values import OUTCOMES, outcome_of, percent, run_time, shown_value
+
+
+@pytest.mark.parametrize(
+    ("columns", "value", "outcome"),
+    [
+        ({"answer": "Paris"}, "Paris", "answered"),
+        ({"answer": None}, "no answer", "no answer"),
+        ({"answer": "x", "status": "failed"}, "failed", "failed"),
+        ({"answer": None, "status": "not_read"}, "not read", "not read"),
+        ({"value_status": "ok", "value": "true"}, "yes", "answered"),
+        ({"value_status": "ok", "value": "1234567.5", "value_unit": "EUR"}, "1,234,567.5 EUR", "answered"),
+        ({"value_status": "ok", "value": '"2027-01-31"'}, "2027-01-31", "answered"),
+        ({"value_status": "ok", "value": '["a", "b"]'}, "a, b", "answered"),
+        ({"value_status": "ok", "value": "[]"}, "none", "answered"),
+        ({"value_status": "ok", "value": '{"a": "é"}'}, '{"a": "é"}', "answered"),
+        ({"value_status": "ok", "value": None, "answer": "free text"}, "free text", "answered"),
+        ({"value_status": "not_stated", "answer": "x"}, "not stated", "not stated"),
+        ({"value_status": "invalid", "answer": "x"}, "invalid", "invalid"),
+    ],
+)
+def test_value_is_shown_as_a_person_reads_it(columns: dict[str, object], value: str, outcome: str) -> None:
+    row = {"status": "ok", "answer": "an answer", **columns}
+    assert (shown_value(row), outcome_of(row)) == (value, outcome)
+    assert outcome in OUTCOMES
+
+
+def test_percent_is_certain_only_where_it_is() -> None:
+    assert [percent(share) for share in (0, 0.00001, 0.5, 0.99999, 1)] == ["0 %", "0.1 %", "50.0 %", "99.9 %", "100 %"]
+
+
+def test_run_time_is_read_from_a_run_id_or_the_id_stays() -> None:
+    assert run_time("20261122T010203.000Z.ab12") == "2026-11-22 01:02 UTC"
+    assert run_time("mine") == "mine"
