@@ -20,7 +20,7 @@ def table_files(output: str, table: str, *, storage_options: Options | None = No
 
     Args:
         output: the folder or URI that was `--output`.
-        table: `answers`, `memories` or `removed`.
+        table: `answers`, `memories` or `removed`; also `evidence` and `results`, where the run has them.
         storage_options: arguments of the output's file system.
 
     Raises:
