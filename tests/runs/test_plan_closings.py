@@ -18,7 +18,7 @@ from memagent_batch.reading.closed import Closing, make_closing
 from memagent_batch.runs.plan import Plan, count_pending
 
 DOCUMENTS = ("a", "b")
-QUESTIONS = [
+QUESTIONS: list[dict[str, Any]] = [
     {"question_id": "free", "question": "Who?"},
     {"question_id": "is", "question": "Is it?", **type_fields(Bool())},
     {"question_id": "price", "question": "Is it?", **type_fields(Number())},
