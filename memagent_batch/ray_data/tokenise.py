@@ -1,7 +1,7 @@
-"""CPU tasks before the engine: index shards, then turn texts into tokens."""
+"""CPU tasks before the engine: turn texts into tokens."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TypedDict
@@ -14,9 +14,8 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.engines.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.errors import DocumentError, InputError, MemagentError, TextUnavailableError
 from memagent_batch.inputs.columnar import batch_records
-from memagent_batch.inputs.documents import CARRY_PREFIX, index_shard, why_unreadable
+from memagent_batch.inputs.documents import CARRY_PREFIX, why_unreadable
 from memagent_batch.inputs.records import Column, Kind, Presence, Record
-from memagent_batch.inputs.shards import Shard
 from memagent_batch.inputs.texts import FetchedText, fetch_texts
 from memagent_batch.reading.documents import planned_documents
 from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
@@ -43,12 +42,6 @@ Rows of a dataset have their carried columns behind the others."""
 
 NO_TOKENS = TokenisedText(token_ids=np.empty(0, np.int32), token_chars=np.empty(0, np.int64))
 """Of a document without a text that can be read."""
-
-
-def index_shards(batch: Mapping[str, Iterable[Shard]], *, sources: SourceConfig) -> Iterator[pa.Table]:
-    """Ray Data UDF: shards in, rows of the document index out; holds one batch of texts at a time."""
-    for shard in batch["shard"]:
-        yield from index_shard(shard, settings=sources.input, storage_options=sources.storage_options)
 
 
 def tokenise(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig) -> Iterator[pa.Table]:

@@ -19,7 +19,8 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
 from memagent_batch.inputs.bundles import bundles
-from memagent_batch.inputs.documents import is_there
+from memagent_batch.inputs.documents import ROWS_COLUMN, is_there
+from memagent_batch.inputs.lake.known import IndexedTable
 from memagent_batch.log.index import ReadingKey, TurnIndex
 from memagent_batch.log.question_list import LIST_HASH, with_asked, with_hashes
 
@@ -57,7 +58,7 @@ CALLS_PER_READING = 2
 CALL_READINGS = 64
 """Most readings of a group of documents; beyond that, what a call costs is little beside what the readings cost."""
 
-_PLACE_COLUMNS = ["document_id", "document_hash", "path", "format", "start", "stop", "num_bytes", "error"]
+_PLACE_COLUMNS = ["document_id", "document_hash", "path", "format", "start", "stop", "num_bytes", "error", ROWS_COLUMN]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +93,22 @@ class _PartRow(TypedDict):
 class Plan:
     """The readings that are asked for: each document with its questions, `samples` times."""
 
-    def __init__(self, documents: pa.Table, questions: pa.Table, *, samples: int, as_lists: bool = False) -> None:
+    def __init__(
+        self,
+        documents: pa.Table,
+        questions: pa.Table,
+        *,
+        samples: int,
+        as_lists: bool = False,
+        table: IndexedTable | None = None,
+    ) -> None:
         """Joins an index of documents (`INDEX_SCHEMA`) with a question list (`QUESTION_SCHEMA`).
 
         `as_lists`: whether lists are read in one pass, so that an answer depends on the whole list.
+        `table`: the table of a lake that the documents are, if they are one.
         """
         self.documents = documents
+        self.table = table
         self._missing = frozenset(documents.filter(pc.invert(is_there(documents)))["document_id"].to_pylist())
         self.questions = _with_inline(questions, documents)
         self.samples = samples
@@ -269,7 +280,7 @@ class Plan:
 
     def _part_table(self, group: dict[int, _PartRow], *, number: int) -> pa.Table:
         rows = sorted(group)
-        documents = self.documents.take(pa.array(rows, pa.int64()))
+        documents = self.documents.drop_columns([ROWS_COLUMN]).take(pa.array(rows, pa.int64()))
         added = pa.Table.from_pylist([group[row] for row in rows], schema=_PART_COLUMNS)
         for column in _PART_COLUMNS:
             documents = documents.append_column(column, added[column.name])
