@@ -35,10 +35,12 @@ class OpenedIceberg:
     """The table."""
     snapshot_id: int | None
     """The snapshot; None where nothing was written yet."""
+    is_newest: bool
+    """Whether it was asked for as the newest one: then columns count as they are now, not as when it was written."""
 
     def schema(self) -> "Schema":
-        """Its columns then."""
-        return self.table.scan(snapshot_id=self.snapshot_id).projection() if self.snapshot_id else self.table.schema()
+        """Its columns."""
+        return self.table.schema() if self.is_newest else self.table.scan(snapshot_id=self.snapshot_id).projection()
 
 
 def open_iceberg(name: TableName) -> OpenedIceberg:
@@ -54,7 +56,7 @@ def open_iceberg(name: TableName) -> OpenedIceberg:
     catalog, identifier = name.place.split("/")
     with _iceberg_errors(name), input_errors(name.uri):
         table = load_catalog(catalog).load_table(identifier)
-        return OpenedIceberg(table=table, snapshot_id=_snapshot_id(table, name.version))
+        return OpenedIceberg(table=table, snapshot_id=_snapshot_id(table, name.version), is_newest=name.version is None)
 
 
 def iceberg_place(name: TableName, opened: OpenedIceberg, options: Options) -> Location:
