@@ -95,8 +95,8 @@ def make_plan(job: JobConfig, *, inputs: Inputs | None = None) -> Plan:
     """
     inputs = inputs or read_inputs(job)
     found = inputs.found
-    table = None if found.table is None else IndexedTable.of(found.table, settings=job.input)
-    kept = None if table is None else read_kept_index(make_output(job))
+    table = IndexedTable.found(found, settings=job.input)
+    kept = read_kept_index(make_output(job)) if table is not None and table.files else None
     questions, index = inputs.questions, index_documents(found.shards, sources=job, table=table, kept=kept)
     require_readable(index)
     require_reported(index, questions=questions, settings=job.input)

@@ -239,7 +239,7 @@ def _present_column(schema: pa.Schema, column: Column, *, where: str) -> Column:
 def stored_name(schema: pa.Schema, column: Column) -> str:
     """The name of a column in a file: of the field with its id, where the file has ids."""
     if column.field_id is not None:
-        ids = {(field.metadata or {}).get(_FIELD_ID): field.name for field in schema}
+        ids: dict[bytes | None, str] = {(field.metadata or {}).get(_FIELD_ID): field.name for field in schema}
         if ids.keys() - {None}:
             return ids.get(str(column.field_id).encode(), "")
     return column.stored_as or column.name
@@ -343,7 +343,7 @@ def _plain_array(array: pa.Array) -> pa.Array:
 
 def _item(array: pa.Array | None, index: int, *, column: Column) -> Any:
     if array is None:
-        return column.absent and column.absent.value
+        return column.substitute
     value = array[index].as_py()
     return decode(value) if isinstance(value, bytes) else value
 

@@ -129,7 +129,5 @@ def _text_records(location: Location, *, columns: Sequence[Column], name: str) -
         )
     for record in READERS[Format.TEXT].read(location, columns=columns[1:2], groups=None):
         document_id = convert(name, column=columns[0], where=record.where)
-        keys: list[Value] = [
-            convert(column.absent and column.absent.value, column=column, where=record.where) for column in others
-        ]
+        keys: list[Value] = [convert(column.substitute, column=column, where=record.where) for column in others]
         yield replace(record, values=(document_id, *record.values, *keys))

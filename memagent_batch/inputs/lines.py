@@ -182,10 +182,7 @@ def _json_values(
 
 
 def _item_values(item: Mapping[str, JsonValue], *, columns: Sequence[Column], where: str) -> tuple[Value, ...]:
-    return tuple(
-        convert(item.get(column.name, column.absent and column.absent.value), column=column, where=where)
-        for column in columns
-    )
+    return tuple(convert(item.get(column.name, column.substitute), column=column, where=where) for column in columns)
 
 
 def json_object(line: str, *, where: str) -> dict[str, JsonValue]:
@@ -291,7 +288,7 @@ def _csv_values(
 
 def _csv_cell(row: Sequence[str], *, field: int | None, column: Column) -> str | int | list[Any] | None:
     """A field's value. CSV has no null, so an empty field of an optional column is one; a JSON list may be a value."""
-    value = (column.absent and column.absent.value) if field is None else row[field]
+    value = column.substitute if field is None else row[field]
     if value == "" and column.presence is Presence.OPTIONAL:
         return None
     if isinstance(value, str) and column.kind is Kind.REFERENCES and value.startswith("["):

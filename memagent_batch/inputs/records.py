@@ -71,6 +71,11 @@ class Column:
     """What a file without the column has instead; by default `presence` decides."""
 
     @property
+    def substitute(self) -> str | int | None:
+        """What a file without the column has instead."""
+        return None if self.absent is None else self.absent.value
+
+    @property
     def option(self) -> str:
         """The setting on the command line."""
         return f"--{self.knob.replace('_', '-')}"

@@ -44,7 +44,8 @@ def group_rows(rows: pa.Table, *, documents: Location, settings: InputConfig) ->
     Raises:
         InputError: two rows of a document have the same place in its order, or different questions; names them.
     """
-    schema, group, num_tables = index_schema(settings), [], 0
+    group: list[IndexRow] = []
+    schema, num_tables = index_schema(settings), 0
     keys = ["document_id", "path", "start", "stop"]
     listed = rows.sort_by([(key, "ascending") for key in keys]).to_pylist() if rows.num_rows else []
     for _, found in groupby(listed, key=itemgetter("document_id")):

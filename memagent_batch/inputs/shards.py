@@ -15,6 +15,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.inputs.columnar import open_grouped
 from memagent_batch.inputs.formats import UNKNOWN_REMEDY, Format, ending_of, format_of, is_named_text
 from memagent_batch.inputs.lake.hive import partition_values
+from memagent_batch.inputs.lake.hub import pin
 from memagent_batch.inputs.lake.names import table_name
 from memagent_batch.inputs.lake.table import Table, TableColumns, TableFile
 from memagent_batch.inputs.lake.tables import find_table
@@ -68,6 +69,8 @@ class FoundShards:
     """Names of text files that are left out, since they stand beside files with columns."""
     table: Table | None = None
     """The table of a lake that the documents are, in the version that is read, with the files that the filter takes."""
+    commits: Mapping[str, str] = field(default_factory=dict)
+    """Commits of data sets of the hub, by their URIs."""
 
     def num_files(self, format_: Format) -> int:
         """Files of a format."""
@@ -79,11 +82,11 @@ def list_shards(*documents: Location, settings: InputConfig) -> list[Shard]:
     return find_shards(*documents, settings=settings).shards
 
 
-def find_shards(*documents: Location, settings: InputConfig) -> FoundShards:
+def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     """The files of the documents, cut into shards.
 
     Args:
-        documents: Files, folders (read with all below them) or globs, all on one file system; or one table of a lake.
+        places: Files, folders (read with all below them) or globs, all on one file system; or one table of a lake.
             Hidden files, and names that start with `_`, are left out of folders and globs.
         settings: Format of the files; `auto` goes by each file's ending. Filter of the files.
 
@@ -92,10 +95,13 @@ def find_shards(*documents: Location, settings: InputConfig) -> FoundShards:
             `on_bad_file: record` only the first); or the places are on several file systems, or one of several is a
             table.
     """
+    documents: Sequence[Location] = places
     where = None if settings.where is None else parse_where(settings.where)
     table = _find_table(documents)
     if table is not None:
         return _table_shards(table, documents[0], where=where, settings=settings)
+    pins = {place.uri: pinned for place in documents if (pinned := pin(place)) is not None}
+    documents = [pins[place.uri].place if place.uri in pins else place for place in documents]
     place = documents[0]
     listed = list_places(documents)
     if where is not None:
@@ -114,7 +120,8 @@ def find_shards(*documents: Location, settings: InputConfig) -> FoundShards:
         for format_, files in sorted(found.items())
         for shard in _cut(place, files, format_=format_, settings=settings)
     ]
-    return FoundShards(shards=shards, left_out=tuple(file.name for file in left_out))
+    commits = {uri: pinned.commit for uri, pinned in pins.items()}
+    return FoundShards(shards=shards, left_out=tuple(file.name for file in left_out), commits=commits)
 
 
 def _find_table(documents: Sequence[Location]) -> Table | None:

@@ -87,7 +87,7 @@ class Run:
 
 
 def _versions(plan: Plan) -> dict[str, str]:
-    return {} if plan.table is None else {plan.table.uri: plan.table.version}
+    return {} if plan.table is None else {**plan.table.versions}
 
 
 def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> Run:

@@ -153,7 +153,7 @@ def write_record_manifest(past: PastRun) -> None:
 
 def write_kept_index(output: Location, plan: Plan, *, run_id: str) -> None:
     """Keeps the index of a table of a lake for the next run; a run over files keeps none, since files may change."""
-    if plan.table is not None:
+    if plan.table is not None and plan.table.files:
         place = output / f"{RUNS_FOLDER}/{run_id}/{INDEX_FILE}"
         place.write_bytes(parquet_bytes(kept_index(plan.documents, plan.table)))
 

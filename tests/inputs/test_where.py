@@ -64,7 +64,11 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(max_examples=40)
 @given(where=conditions)
 def test_where_takes_the_rows_that_a_database_takes(where: str, lake: Path) -> None:
-    wanted = duckdb.sql(f"set timezone='UTC'; select document_id from '{lake}/rows.parquet' where {where}").fetchall()
+    wanted = (
+        duckdb.connect()
+        .execute(f"set timezone='UTC'; select document_id from '{lake}/rows.parquet' where {where}")
+        .fetchall()
+    )
     settings = InputConfig(where=where)
     if not wanted:
         (shard,) = list_shards(Location(uri=str(lake)), settings=settings)  # no folder rules it out

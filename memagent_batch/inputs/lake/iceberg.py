@@ -110,7 +110,7 @@ def _snapshot_id(table: "IcebergTable", version: str | None) -> int | None:
         named = table.snapshot_as_of_timestamp(int(time.timestamp() * 1000))
     if named is None:
         raise ValueError("there is no such snapshot")
-    return named.snapshot_id
+    return int(named.snapshot_id)
 
 
 def _table_file(
@@ -132,7 +132,8 @@ def _partition(table: "IcebergTable", file: "DataFile", *, schema: "Schema") -> 
     from pyiceberg.io.pyarrow import schema_to_pyarrow
     from pyiceberg.transforms import IdentityTransform
 
-    values, types = {}, schema_to_pyarrow(schema, include_field_ids=False)
+    types = schema_to_pyarrow(schema, include_field_ids=False)
+    values: dict[str, pa.Scalar] = {}
     for position, field in enumerate(table.specs()[file.spec_id].fields):
         name = schema.find_column_name(field.source_id)
         if name in types.names and isinstance(field.transform, IdentityTransform):
@@ -175,7 +176,8 @@ def _positions(table: "IcebergTable", delete: "DataFile") -> dict[str, pa.Chunke
     """Rows that a file of deletes takes away, by data file: Parquet, or a deletion vector (Puffin)."""
     from pyiceberg.io.pyarrow import _read_deletes
 
-    return _read_deletes(table.io, delete)
+    positions: dict[str, pa.ChunkedArray] = _read_deletes(table.io, delete)
+    return positions
 
 
 def _vended(properties: Mapping[str, Any]) -> dict[str, Any]:

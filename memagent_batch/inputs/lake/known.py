@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from memagent_batch.config import InputConfig
 from memagent_batch.inputs.documents import BAD_FILE, is_there
 from memagent_batch.inputs.lake.table import Table
-from memagent_batch.inputs.shards import Shard
+from memagent_batch.inputs.shards import FoundShards, Shard
 
 _FILES = b"memagent.files"
 """Key of the files in the metadata of a kept index."""
@@ -21,21 +21,26 @@ _CODE = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedTable:
-    """A version of a table that was indexed."""
+    """What was indexed, where it has versions."""
 
-    uri: str
-    """The table, without its version."""
-    version: str
-    """The version."""
+    versions: Mapping[str, str]
+    """Version of a table, or commit of each data set of the hub, by the place as the user names it."""
     files: Mapping[str, str]
-    """Fingerprints of its files, by path: of what decides the rows that they give the index."""
+    """Fingerprints of the files of a table, by path: of what decides the rows that they give the index."""
+
+    @classmethod
+    def found(cls, found: FoundShards, *, settings: InputConfig) -> "IndexedTable | None":
+        """What is indexed with these settings; None for files without versions."""
+        if found.table is not None:
+            return cls.of(found.table, settings=settings)
+        return cls(versions=found.commits, files={}) if found.commits else None
 
     @classmethod
     def of(cls, table: Table, *, settings: InputConfig) -> "IndexedTable":
         """A table that is indexed with these settings."""
         shared = json.dumps([_CODE, settings.model_dump(mode="json"), repr(sorted(table.columns.items()))])
         files = {file.path: sha256(f"{file.fingerprint()} {shared}".encode()).hexdigest() for file in table.files}
-        return cls(uri=table.uri, version=table.version, files=files)
+        return cls(versions={table.uri: table.version}, files=files)
 
 
 def kept_index(index: pa.Table, table: IndexedTable) -> pa.Table:
