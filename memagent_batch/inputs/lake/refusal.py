@@ -17,6 +17,10 @@ _WITHOUT_FOLDERS = ("http://", "https://")
 """File systems that can't say what stands in a folder."""
 
 
+_HUB_FOLDERS = 2
+"""Slashes in the name of a data set of the hub, `datasets/OWNER/NAME`; above it nothing can be listed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeFormat:
     """How the tables of one format are recognised."""
@@ -78,6 +82,8 @@ def refuse_tables_around(location: Location, *, root: str, paths: Iterable[str])
     if location.uri.startswith(_WITHOUT_FOLDERS):
         return
     folders = [*_above(root.rstrip("/")), *_between(root, paths)]
+    if location.uri.startswith("hf://"):
+        folders = [folder for folder in folders if folder.count("/") >= _HUB_FOLDERS]
     with ThreadPoolExecutor(_THREADS) as threads:
         found = threads.map(partial(_format_at, location.fs), folders)
         for folder, format_ in zip(folders, found, strict=True):
