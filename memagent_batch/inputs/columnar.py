@@ -102,8 +102,7 @@ class ColumnarReader:
             for group, group_places in groupby(places, key=attrgetter("start")):
                 if group < len(file.group_bytes):
                     rows = [place.stop for place in group_places]
-                    for record in group_records(file, group, columns=columns, rows=rows, prefix=""):
-                        yield record.place, record.values
+                    yield from _fetch_group(file, group, columns=columns, rows=rows)
 
 
 def batch_records(batch: pa.RecordBatch, *, columns: Sequence[Column], where: str) -> Iterator[Record]:
@@ -286,9 +285,9 @@ def _records(
 ) -> Iterator[Record]:
     """The rows of a batch at `places`; all of them, or those of a batch that begins with row `first_row`."""
     arrays = [_plain_array(batch.column(column.stored_as)) if column.stored_as else None for column in columns]
-    for index, place in enumerate(places):
-        where = f"{prefix}, row {place.stop + 1}" if prefix else f"row {place.stop + 1}"
-        row = index if first_row is None else place.stop - first_row
+    rows = range(len(places)) if first_row is None else [place.stop - first_row for place in places]
+    for row, place in zip(rows, places, strict=True):
+        where = f"{prefix}, row {place.stop + 1}"
         values = partial(_values, arrays, row, columns=columns, where=where)
         yield make_record(values, place=place, where=where, keep_bad=keep_bad)
 
@@ -303,24 +302,39 @@ def _values(
 
 
 def group_records(
-    file: GroupedFile,
-    group: int,
-    *,
-    columns: Sequence[Column],
-    rows: Sequence[int],
-    prefix: str,
-    keep_bad: bool = False,
+    file: GroupedFile, group: int, *, columns: Sequence[Column], rows: Sequence[int], prefix: str, keep_bad: bool
 ) -> Iterator[Record]:
     """Streams the records at `rows`, which are sorted, of one row group; `columns` are of `present_columns`."""
+    for batch, first_row, wanted in _wanted(file, group, columns=columns, rows=rows):
+        places = [Place(start=group, stop=row) for row in wanted]
+        yield from _records(
+            batch, columns=columns, places=places, first_row=first_row, prefix=prefix, keep_bad=keep_bad
+        )
+
+
+def _fetch_group(
+    file: GroupedFile, group: int, *, columns: Sequence[Column], rows: Sequence[int]
+) -> Iterator[tuple[Place, tuple[Value, ...]]]:
+    """Values at `rows`, which are sorted, of one row group."""
+    for batch, first_row, wanted in _wanted(file, group, columns=columns, rows=rows):
+        arrays = [_plain_array(batch.column(column.stored_as)) if column.stored_as else None for column in columns]
+        paired = list(zip(arrays, columns, strict=True))
+        for row in wanted:
+            where, index = f"row {row + 1}", row - first_row
+            values = [convert(_item(array, index, column=each), column=each, where=where) for array, each in paired]
+            yield Place(start=group, stop=row), tuple(values)
+
+
+def _wanted(
+    file: GroupedFile, group: int, *, columns: Sequence[Column], rows: Sequence[int]
+) -> Iterator[tuple[pa.RecordBatch, int, Sequence[int]]]:
+    """The batches of a row group that hold some of `rows`: with their first row, and those rows."""
     first_row = 0
     for batch in file.batches(group, names=_stored_names(columns)) if rows else ():
         next_row = first_row + batch.num_rows
         wanted = rows[bisect_left(rows, first_row) : bisect_left(rows, next_row)]
         if wanted:
-            places = [Place(start=group, stop=row) for row in wanted]
-            yield from _records(
-                batch, columns=columns, places=places, first_row=first_row, prefix=prefix, keep_bad=keep_bad
-            )
+            yield batch, first_row, wanted
         first_row = next_row
         if first_row > rows[-1]:
             return

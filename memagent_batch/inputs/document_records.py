@@ -60,9 +60,10 @@ def shown_columns(settings: InputConfig) -> list[Column]:
     ]
 
 
-def template_columns(template: str) -> list[str]:
+@lru_cache(maxsize=8)
+def template_columns(template: str) -> tuple[str, ...]:
     """Names of the columns in a template such as `page {page}`."""
-    return [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+    return tuple(name for _, name, _, _ in Formatter().parse(template) if name is not None)
 
 
 def document_records(location: Location, *, name: str, shard: Shard, settings: InputConfig) -> Iterator[Record]:

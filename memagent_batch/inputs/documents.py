@@ -325,22 +325,24 @@ def _file_rows(documents: Location, path: str, name: str, *, shard: Shard, setti
 def _index_row(record: Record, *, path: str, format_: Format, settings: InputConfig) -> IndexRow:
     document_id, text, *others = record.values
     question = None if settings.question_column is None else _text_or_null(others.pop(0))
-    num_carried, num_order = len(settings.carry_columns), len(settings.order_columns)
-    carried, order = others[:num_carried], others[num_carried : num_carried + num_order]
-    document_hash = text_hash(text) if isinstance(text, str) else None
-    if isinstance(text, str) and settings.order_columns:
-        row = row_text(text, others[num_carried + num_order :], settings=settings)
-        text, document_hash = row.text, row.hash()
+    order: list[Value] = []
+    row_hash = None
+    if settings.order_columns:
+        num_carried, num_order = len(settings.carry_columns), len(settings.order_columns)
+        others, order, shown = others[:num_carried], others[num_carried:][:num_order], others[num_carried + num_order :]
+        if isinstance(text, str):
+            row = row_text(text, shown, settings=settings)
+            text, row_hash = row.text, row.hash()
     return IndexRow(
         document_id=str(document_id),
         path=path,
         format=format_,
         place=record.place,
-        document_hash=document_hash,
+        document_hash=row_hash or (text_hash(text) if isinstance(text, str) else None),
         num_bytes=len(text.encode()) if isinstance(text, str) else 0,
         question=question,
         error=None if isinstance(text, str) else shown_text(f"{record.where}: {why_unreadable(text)}"),
-        carried=dict(zip(settings.carry_columns, map(_text_or_null, carried), strict=True)),
+        carried=dict(zip(settings.carry_columns, map(_text_or_null, others), strict=True)),
         order=tuple(map(str, order)),
     )
 

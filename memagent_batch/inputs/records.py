@@ -198,7 +198,7 @@ def _require_text(value: object, *, column: Column, where: str) -> str:
 
 
 def _json_text(value: object, *, column: Column, where: str) -> str:
-    if not isinstance(value, bool | int | float | dict | list):
+    if type(value) is int or not isinstance(value, bool | int | float | dict | list):
         return str(value)
     try:
         return json.dumps(value, ensure_ascii=False, default=str)

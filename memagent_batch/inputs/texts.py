@@ -1,10 +1,11 @@
 """Fetches the texts of indexed documents where they are read: one after another, or some small files at once."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
 
 import pyarrow as pa
 
@@ -57,8 +58,8 @@ def fetch_texts(table: pa.Table, *, documents: Location, settings: InputConfig) 
     yield from (
         FetchedText(row=row, error=DocumentError(error)) for row, error in enumerate(errors) if error is not None
     )
-    places = {row: found for row, found in _listed(table) if errors[row] is None}
-    unfinished = {row: _Unfinished(found) for row, found in places.items()} if settings.order_columns else {}
+    places = [found for found in _row_places(table) if errors[found[0]] is None]
+    unfinished = _unfinished(places) if settings.order_columns else {}
     hashes, files = table["document_hash"].to_pylist(), _wanted_files(places, documents=documents)
     read = partial(_fetch_file, documents=documents, settings=settings)
     for file, place, values in _fetch_files(files, sizes=table["num_bytes"].to_pylist(), read=read):
@@ -69,41 +70,47 @@ def fetch_texts(table: pa.Table, *, documents: Location, settings: InputConfig) 
                 yield unfinished.pop(row).finished(row=row, document_hash=hashes[row], settings=settings)
 
 
-_FilePlace = tuple[str, str, Place]
-"""Path, format and place of a text, or of a row of it."""
+_RowPlace = tuple[int, str, str, Place]
+"""A row of the table that was given; path, format and place of its text, or of a row of its text."""
 
 
-def _listed(table: pa.Table) -> Iterator[tuple[int, list[_FilePlace]]]:
-    """Each row of an index with its places."""
-    rows = table.select(["path", "format", "start", "stop", ROWS_COLUMN]).to_pylist()
-    yield from ((row, list(_row_places(values))) for row, values in enumerate(rows))
+def _row_places(table: pa.Table) -> Iterator[_RowPlace]:
+    """Where the texts of an index lie; of a document of many rows all its rows, in order."""
+    places = map(_place, table["start"].to_pylist(), table["stop"].to_pylist())
+    listed = zip(table["path"].to_pylist(), table["format"].to_pylist(), places, strict=True)
+    if table[ROWS_COLUMN].null_count == table.num_rows:
+        yield from ((row, *found) for row, found in enumerate(listed))
+        return
+    for row, (found, rows) in enumerate(zip(listed, table[ROWS_COLUMN].to_pylist(), strict=True)):
+        if rows is None:
+            yield row, *found
+            continue
+        for file, start, stop in zip(rows["files"], rows["starts"], rows["stops"], strict=True):
+            yield row, rows["paths"][file], rows["formats"][file], Place(start=start, stop=stop)
 
 
-def _wanted_files(places: Mapping[int, Sequence[_FilePlace]], *, documents: Location) -> list["_Wanted"]:
+def _place(start: int, stop: int) -> Place:
+    return Place(start=start, stop=stop)
+
+
+def _wanted_files(places: Iterable[_RowPlace], *, documents: Location) -> list["_Wanted"]:
     wanted: dict[tuple[str, str], dict[Place, list[int]]] = {}
-    for row, found in places.items():
-        for path, format_, place in found:
-            wanted.setdefault((path, format_), {}).setdefault(place, []).append(row)
+    for row, path, format_, place in places:
+        wanted.setdefault((path, format_), {}).setdefault(place, []).append(row)
     return [
         _Wanted(place=documents.at(path), format=Format(of), rows=rows) for (path, of), rows in sorted(wanted.items())
     ]
 
 
-def _row_places(values: Mapping[str, Any]) -> Iterator[_FilePlace]:
-    """The places of a document's rows."""
-    rows = values[ROWS_COLUMN]
-    if rows is None:
-        yield values["path"], values["format"], Place(start=values["start"], stop=values["stop"])
-        return
-    for file, start, stop in zip(rows["files"], rows["starts"], rows["stops"], strict=True):
-        yield rows["paths"][file], rows["formats"][file], Place(start=start, stop=stop)
+def _unfinished(places: Iterable[_RowPlace]) -> dict[int, "_Unfinished"]:
+    return {row: _Unfinished(list(found)) for row, found in groupby(places, key=itemgetter(0))}
 
 
 class _Unfinished:
     """A document of many rows, of which some are not there yet."""
 
-    def __init__(self, places: Sequence[_FilePlace]) -> None:
-        self._numbers = {(path, place): number for number, (path, _, place) in enumerate(places)}
+    def __init__(self, places: Sequence[_RowPlace]) -> None:
+        self._numbers = {(path, place): number for number, (_, path, _, place) in enumerate(places)}
         self._rows: dict[int, RowText] = {}
         self._left = len(places)
         self._reason = ""
