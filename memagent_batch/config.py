@@ -271,7 +271,7 @@ class InputConfig(Section):
     """Where texts and questions stand in the input."""
 
     document_id_column: str = "document_id"
-    """Column with the unique id of a document."""
+    """Column with the id of a document: unique, unless `order_columns` are given."""
     text_column: str = "text"
     """Column with the text of a document."""
     question_column: str | None = None
@@ -330,7 +330,8 @@ class SourceConfig(Storage):
 
     documents: Annotated[TextOrTexts, Field(min_length=1)]
     """Documents: one or several files, folders or globs of Parquet, JSONL, CSV, Arrow or text files; paths or any
-    fsspec URLs, all on one file system. Ids of text files are their paths below the folder that holds all of them."""
+    fsspec URLs, all on one file system. Or one table: delta://FOLDER or iceberg://CATALOG/DATABASE.TABLE, with @VERSION
+    behind it where you want. Ids of text files are their paths below the folder that holds all of them."""
     questions: str | None = None
     """Question list: a Parquet, JSONL, CSV, Arrow or text file (one question a line). Rows with a `document_id` are
     bound to that document, the others are asked of every document."""

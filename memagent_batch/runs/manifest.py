@@ -204,6 +204,8 @@ def _require_apart(uri: str, sources: SourceConfig, *, output: str) -> None:
 def _place(uri: str, sources: SourceConfig) -> str:
     """The same text for the same place, with links on a disk resolved; empty where there is no such file system."""
     name = table_name(uri)
+    if name is not None and name.kind is LakeKind.ICEBERG:
+        return ""  # only its catalog knows where it lies
     location = Location(uri=name.place if name else uri, storage_options=sources.storage_options)
     try:
         path = os.path.realpath(location.path) if location.is_local else location.path
