@@ -11,6 +11,7 @@ from jobs.settings import job_of
 from memagent_batch.config import JobConfig
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
+from memagent_batch.inputs import shards
 from memagent_batch.runs.state import read_state
 from pipelines.answer import answer
 from tests.inputs.lake.forms import FORMS, TEXTS, write_delta, write_pages
@@ -68,7 +69,10 @@ def test_answer_table_whose_files_are_known_is_not_indexed_again(tmp_path: Path,
         answer(_job(uri, output, text_model, input={"where": "document_id != 'a'"}))
 
 
-def test_answer_page_that_is_gone_is_a_change_of_its_document_alone(tmp_path: Path, text_model: str) -> None:
+def test_answer_page_that_is_gone_is_a_change_of_its_document_alone(
+    tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "_SHARD_FILES", 1)  # two tasks index the rows, and two group them
     uri, output = write_pages(tmp_path), tmp_path / "out"
     knobs = {"input": {"order_columns": "page", "locator": "page {page}"}}
     answer(_job(uri, output, text_model, **knobs))
