@@ -1,5 +1,6 @@
 """What a run keeps of the index of a table."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,10 @@ from memagent_batch.inputs.lake.tables import documents_place
 from memagent_batch.inputs.shards import FoundShards, find_shards
 from tests.inputs.lake.forms import KNOBS, PAGES, indexed, pages_table, rows_table
 
-FORMS = {"rows": (rows_table, InputConfig()), "pages": (pages_table, KNOBS["pages"])}
+FORMS: Mapping[str, tuple[pa.Table, InputConfig]] = {
+    "rows": (rows_table(), InputConfig()),
+    "pages": (pages_table(), KNOBS["pages"]),
+}
 
 
 def _found(place: Location, settings: InputConfig) -> tuple[FoundShards, IndexedTable]:
@@ -26,8 +30,8 @@ def _found(place: Location, settings: InputConfig) -> tuple[FoundShards, Indexed
 def test_known_files_of_an_unchanged_table_are_all_and_of_a_grown_one_its_old_ones(form: str, tmp_path: Path) -> None:
     from deltalake import write_deltalake
 
-    make, settings = FORMS[form]
-    write_deltalake(tmp_path / "t", make())
+    rows, settings = FORMS[form]
+    write_deltalake(tmp_path / "t", rows)
     place = documents_place(f"delta://{tmp_path}/t", {})
     found, table = _found(place, settings)
     index = indexed(place, settings=settings, found=found)
