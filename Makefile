@@ -100,7 +100,7 @@ train-tiny-rl: setup
 	$(PYTHON) -m $(RECIPE).reinforce --policy overwrite --steps 8 --seed 6 --model $(RL_OUT)/gated/model --output $(RL_OUT)/overwrite
 
 lock:
-	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 --extra cpu --extra convert --extra dev pyproject.toml -o requirements/cpu.txt
-	$(UV) pip compile --quiet --python-version 3.11 --extra gpu --extra convert pyproject.toml -o requirements/gpu.txt
+	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 --extra cpu --extra convert --extra dev --extra lake pyproject.toml -o requirements/cpu.txt
+	$(UV) pip compile --quiet --python-version 3.11 --extra gpu --extra convert --extra lake pyproject.toml -o requirements/gpu.txt
 	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 requirements/bridges.in -o requirements/bridges.txt
 	$(UV) pip compile --quiet --python-version 3.11 requirements/peers.in -o requirements/peers.txt

@@ -68,6 +68,11 @@ SCENARIOS = (
         module="benchmarks.plan_scale",
     ),
     Scenario(
+        name="rows",
+        answers="What does an index of documents of many rows take?",
+        module="benchmarks.rows",
+    ),
+    Scenario(
         name="tail",
         answers="How long does a run wait for its longest documents?",
         module="benchmarks.tail",

@@ -6,6 +6,7 @@ environment; `jobs/` alone reads job files, `MEMAGENT_...` variables and options
 
 from collections.abc import Iterable
 from enum import StrEnum
+from string import Formatter
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -328,7 +329,7 @@ class InputConfig(Section):
     """Where texts and questions stand in the input."""
 
     document_id_column: str = "document_id"
-    """Column with the unique id of a document."""
+    """Column with the id of a document: unique, unless `order_columns` are given."""
     text_column: str = "text"
     """Column with the text of a document."""
     question_column: str | None = None
@@ -341,9 +342,40 @@ class InputConfig(Section):
     format: Literal["auto", "parquet", "jsonl", "csv", "arrow", "text"] = "auto"
     """File format of the documents; `auto` goes by the file ending, and leaves out text files beside files with
     columns unless `documents` names them."""
+    where: Text | None = None
+    """Filter of the rows, as in SQL: `year >= 2026 and kind in ('contract', 'offer')`. Partitions and row groups that
+    it rules out are not read. All rows by default."""
+    order_columns: TextOrTexts = ()
+    """Columns that put the rows of a document in order; then a document is all rows of one id, such as pages. By
+    default each row is a document."""
+    locator: Text | None = None
+    """What names the place of a row in its source, with columns in braces: `page {page}`. For `order_columns`."""
+    header: Text | None = None
+    """Line above the text of each row, with columns in braces: `{sender}, {sent_at}`. For `order_columns`."""
+    separator: str = "\n\n"
+    """Text between the rows of a document. For `order_columns`."""
     on_bad_file: OnBadFile = OnBadFile.FAIL
     """Treatment of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows of it.
     A store that does not answer stops the run either way."""
+
+    @field_validator("locator", "header")
+    @classmethod
+    def _check_template(cls, template: str | None) -> str | None:
+        """Columns in braces are names and nothing else, so that a template shows values as they are."""
+        try:
+            parts = list(Formatter().parse(template or ""))
+        except ValueError as error:
+            raise ValueError(f"{error}; write columns in braces, and a brace itself twice") from None
+        for _, name, form, conversion in parts:
+            if name is not None and (not name or set("[].") & set(name) or name.isdigit() or form or conversion):
+                raise ValueError(f"{{{name}}} names no column; write columns in braces, such as {{page}}")
+        return template
+
+    @model_validator(mode="after")
+    def _check_rows(self) -> Self:
+        if not self.order_columns and (self.locator or self.header):
+            raise ValueError("input.locator and input.header are for documents of many rows: name input.order_columns")
+        return self
 
 
 class Storage(Section):
@@ -359,7 +391,8 @@ class SourceConfig(Storage):
 
     documents: Annotated[TextOrTexts, Field(min_length=1)]
     """Documents: one or several files, folders or globs of Parquet, JSONL, CSV, Arrow or text files; paths or any
-    fsspec URLs, all on one file system. Ids of text files are their paths below the folder that holds all of them."""
+    fsspec URLs, all on one file system. Or one table: delta://FOLDER or iceberg://CATALOG/DATABASE.TABLE, with @VERSION
+    behind it where you want. Ids of text files are their paths below the folder that holds all of them."""
     questions: str | None = None
     """Question list: a Parquet, JSONL, CSV, Arrow or text file (one question a line). Rows with a `document_id` are
     bound to that document, the others are asked of every document."""

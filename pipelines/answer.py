@@ -20,7 +20,7 @@ from memagent_batch.ray_data.write import write_tables
 from memagent_batch.reading.closed import Closing
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.finalise import Run, begin_run, close_run
-from memagent_batch.runs.history import keep_last_run, recorded_plan
+from memagent_batch.runs.history import keep_last_run, recorded_plan, write_kept_index
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.runs.plan import Plan, count_pending, group_documents
@@ -61,6 +61,7 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
         not_read = read_documents(bundles, run=run, progress=progress, closing=plan.closing)
         index = scan_plan(output, plan, reader_fingerprint=reader.fingerprint)
         reports = write(plan, index, run=run, not_read=not_read)
+        write_kept_index(output, plan, run_id=run.run_id)
         manifest = close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
         progress.close()
         return manifest

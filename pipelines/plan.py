@@ -23,15 +23,18 @@ from memagent_batch.inputs.documents import (
     with_missing,
 )
 from memagent_batch.inputs.findings import log_documents, warn_of_bad_files, warn_of_missing
+from memagent_batch.inputs.lake.known import IndexedTable, known_files, known_rows, shards_without
 from memagent_batch.inputs.questions import inline_type, missing_documents
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.logs import step
 from memagent_batch.plugins import make_policy
+from memagent_batch.ray_data.index import indexed_shards
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
-from memagent_batch.ray_data.tokenise import CountedDocument, count_tokens, index_shards
+from memagent_batch.ray_data.tokenise import CountedDocument, count_tokens
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
+from memagent_batch.runs.history import read_kept_index
 from memagent_batch.runs.plan import Plan, count_pending
 from memagent_batch.runs.results import result_questions
 from memagent_batch.wiring import make_documents, make_output, make_prompt_tokens
@@ -114,7 +117,10 @@ def make_plan(job: JobConfig, *, inputs: Inputs | None = None, closing: Closing 
         InputError: a file, column or row can't be used; names it.
     """
     inputs = inputs or read_inputs(job)
-    questions, index = inputs.questions, index_documents(inputs.found.shards, sources=job)
+    found = inputs.found
+    table = IndexedTable.found(found, settings=job.input)
+    kept = read_kept_index(make_output(job)) if table is not None and table.files else None
+    questions, index = inputs.questions, index_documents(found.shards, sources=job, table=table, kept=kept)
     require_readable(index)
     require_reported(index, questions=questions, settings=job.input)
     require_unique_ids(index, documents=make_documents(job)[0])
@@ -126,6 +132,7 @@ def make_plan(job: JobConfig, *, inputs: Inputs | None = None, closing: Closing 
         as_lists=make_policy(job.agent).reads_lists,
         inline_type=inline_type(job.input),
         closing=closing,
+        table=table,
     )
     if not plan.questions.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")
@@ -139,20 +146,31 @@ def make_plan(job: JobConfig, *, inputs: Inputs | None = None, closing: Closing 
     return plan
 
 
-def index_documents(shards: Sequence[Shard], *, sources: SourceConfig) -> pa.Table:
+def index_documents(
+    shards: Sequence[Shard], *, sources: SourceConfig, table: IndexedTable | None = None, kept: pa.Table | None = None
+) -> pa.Table:
     """The index of all shards, made in parallel; a table of `index_schema`.
+
+    Args:
+        shards: The files.
+        sources: How to read them.
+        table: The table of a lake that they are, if they are one.
+        kept: The index that the last run kept of it: what it has of the same files is not made again.
 
     Raises:
         InputError: a file, column or row can't be used, or there is no document; names it.
     """
-    num_files = sum(len(shard.paths) for shard in shards)
+    schema = index_schema(sources.input)
+    tables = [schema.empty_table()]
+    if table is not None and kept is not None and kept.schema.equals(schema):
+        known = known_files(kept, table, settings=sources.input)
+        tables, shards = [known_rows(kept, known).cast(schema)], shards_without(shards, known)
+    num_files = len({path for shard in shards for path in shard.paths})
     with step(f"indexing the documents: {num_files:,} file{'s' if num_files != 1 else ''}"):
-        rows = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards)).map_batches(
-            index_shards, fn_kwargs={"sources": sources}, batch_size=1, num_cpus=CPU_SHARE
-        )
-        schema = index_schema(sources.input)
-        tables = [table.cast(schema) for table in rows.iter_batches(batch_size=None, batch_format="pyarrow")]
-    index = pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
+        tables += [indexed.cast(schema) for indexed in indexed_shards(shards, sources=sources)]
+    index = pa.concat_tables(tables).combine_chunks()
+    if table is not None or sources.input.order_columns:  # the same order, however much of it was made again
+        index = index.sort_by([(name, "ascending") for name in ("path", "start", "stop", "document_id")])
     if not index.num_rows:
         raise InputError(f"documents: the files at {', '.join(sources.documents)} hold no document")
     return index

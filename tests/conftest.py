@@ -50,6 +50,15 @@ def fresh_log() -> Iterator[None]:
     end_log()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def lake_catalog(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Names an Iceberg catalog `lake` in a SQLite file, as users do; pyiceberg and Ray's workers look once."""
+    folder = tmp_path_factory.mktemp("lake")
+    properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+    for name, value in properties.items():
+        os.environ[f"PYICEBERG_CATALOG__LAKE__{name.upper()}"] = value
+
+
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
     """URL of an S3 API on loopback."""

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.inputs.formats import Format
+from memagent_batch.inputs.packed import COMPRESSIONS
 
 BUNDLE_BYTES = 1024 * 1024
 """Text that one tokenising task takes out of several files: small ones go together, large ones alone."""
@@ -29,7 +30,9 @@ SMALL_POWER = 14
 """Documents under 2^15 bytes, a chunk or two, count as equally long: their order does not matter, and a row group is
 decoded once for all of them."""
 
-_COLUMNAR = pa.array([Format.PARQUET.value, Format.ARROW.value])
+_COLUMNAR = pa.array([Format.PARQUET.value, Format.ARROW.value, Format.TABLE.value])
+_PACKED = "|".join(rf"\{ending}$" for ending in COMPRESSIONS)
+"""Pattern of files that are unpacked from their beginning, so that several passes over one cost as many times that."""
 
 
 def bundles(documents: pa.Table) -> Iterator[pa.Int64Array]:
@@ -79,7 +82,7 @@ def _bundle_edges(powers: list[int], places: list[int], sizes: list[int], limits
 def _places(documents: pa.Table) -> npt.NDArray[np.int64]:
     """A number for what is read in one pass: a row group or record batch, or a file of another format."""
     files = _numbers(documents["path"].combine_chunks().dictionary_encode().indices)
-    groups = np.where(_is_columnar(documents), _numbers(documents["start"]), 0)
+    groups = np.where(pc.is_in(documents["format"], value_set=_COLUMNAR), _numbers(documents["start"]), 0)
     places: npt.NDArray[np.int64] = files.astype(np.int64) * (int(groups.max()) + 1) + groups
     return places
 
@@ -91,11 +94,14 @@ def _limits(
     _, place = np.unique(_places(documents), return_inverse=True)
     shares = np.bincount(place, weights=sizes)[place] // GROUP_BUNDLES
     in_group = np.where(small, GROUP_BYTES, np.clip(shares, BUNDLE_BYTES, GROUP_BYTES))
-    return np.where(_is_columnar(documents), in_group, BUNDLE_BYTES).astype(np.int64)
+    return np.where(_is_read_in_passes(documents), in_group, BUNDLE_BYTES).astype(np.int64)
 
 
-def _is_columnar(documents: pa.Table) -> npt.NDArray[np.bool_]:
-    return np.asarray(pc.is_in(documents["format"], value_set=_COLUMNAR), dtype=bool)
+def _is_read_in_passes(documents: pa.Table) -> npt.NDArray[np.bool_]:
+    """Whether a document costs all that stands before it in its row group, or in its compressed file."""
+    files = documents["path"].combine_chunks().dictionary_encode()
+    is_packed = pc.match_substring_regex(files.dictionary, _PACKED, ignore_case=True).take(files.indices)
+    return np.asarray(pc.or_(pc.is_in(documents["format"], value_set=_COLUMNAR), is_packed), dtype=bool)
 
 
 def _numbers(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,9 +18,12 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import BadFileError, DocumentMissingError, InputError, InputUnreachableError
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
-from memagent_batch.inputs.formats import READERS, Format
+from memagent_batch.inputs.document_records import document_records
+from memagent_batch.inputs.formats import Format
+from memagent_batch.inputs.lake.tables import documents_place
 from memagent_batch.inputs.lines import line_at
-from memagent_batch.inputs.records import Column, Kind, Place, Presence, Record, Unreadable, Value, convert
+from memagent_batch.inputs.records import Place, Record, Unreadable, Value
+from memagent_batch.inputs.row_texts import row_text
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.masking import shown_text
 
@@ -40,6 +43,8 @@ def _column(name: str, type_: pa.DataType, *, nullable: bool, description: str) 
     return pa.field(name, type_, nullable=nullable, metadata={"description": description})
 
 
+ROWS_COLUMN = "rows"
+"""Column of the index with the places of a document of many rows."""
 _TEXT = pa.large_string()
 """A column of all documents may hold more than 2 GiB, which other strings can't."""
 
@@ -55,6 +60,20 @@ INDEX_SCHEMA = pa.schema(
         _column("question", _TEXT, nullable=True, description="question beside the text, where asked for"),
         _column("error", _TEXT, nullable=True, description="why the text can't be read"),
         _column("error_type", _TEXT, nullable=True, description="kind of that error; null for a `DocumentError`"),
+        _column(
+            ROWS_COLUMN,
+            pa.struct(
+                [
+                    pa.field("paths", pa.list_(_TEXT)),
+                    pa.field("formats", pa.list_(pa.string())),
+                    pa.field("files", pa.list_(pa.int32())),
+                    pa.field("starts", pa.list_(pa.int64())),
+                    pa.field("stops", pa.list_(pa.int64())),
+                ]
+            ),
+            nullable=True,
+            description="of a document of many rows: its files, and of each row in order its file and place there",
+        ),
     ]
 )
 """One row for each document. Carried columns follow, as text, named `carry:<name>`."""
@@ -62,6 +81,16 @@ INDEX_SCHEMA = pa.schema(
 
 _NO_PLACE = Place(start=0, stop=0)
 """The place of a row that stands for no document."""
+
+
+class RowPlaces(TypedDict):
+    """The rows of a document, in order: a value of the column `rows`."""
+
+    paths: list[str]
+    formats: list[str]
+    files: list[int]
+    starts: list[int]
+    stops: list[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +106,10 @@ class IndexRow:
     question: str | None = None
     error: str | None = None
     error_type: str | None = None
+    rows: RowPlaces | None = None
+    """Its rows, where it has many."""
+    order: tuple[str, ...] = ()
+    """Values that put a row into the order of its document, before rows are grouped."""
     carried: Mapping[str, str | None] = field(default_factory=dict)
     """Values of the carried columns."""
 
@@ -87,8 +120,8 @@ class IndexRow:
 
 
 def index_table(rows: Sequence[IndexRow], *, schema: pa.Schema) -> pa.Table:
-    """The rows as a table of `index_schema`."""
-    columns = {
+    """The rows as a table of `index_schema`, or of its columns that the schema has."""
+    columns: dict[str, list[Any]] = {
         "document_id": [row.document_id for row in rows],
         "document_hash": [row.document_hash for row in rows],
         "path": [row.path for row in rows],
@@ -99,10 +132,13 @@ def index_table(rows: Sequence[IndexRow], *, schema: pa.Schema) -> pa.Table:
         "question": [row.question for row in rows],
         "error": [row.error for row in rows],
         "error_type": [row.error_type for row in rows],
+        ROWS_COLUMN: [row.rows for row in rows],
+        "order": [row.order for row in rows],
     }
-    for name in schema.names[len(INDEX_SCHEMA) :]:
-        columns[name] = [row.carried.get(name.removeprefix(CARRY_PREFIX)) for row in rows]
-    return pa.table(columns, schema=schema)
+    for name in schema.names:
+        if name.startswith(CARRY_PREFIX):
+            columns[name] = [row.carried.get(name.removeprefix(CARRY_PREFIX)) for row in rows]
+    return pa.table({name: columns[name] for name in schema.names}, schema=schema)
 
 
 MISSING_DOCUMENT = DocumentMissingError.__name__
@@ -121,8 +157,16 @@ def index_schema(settings: InputConfig) -> pa.Schema:
     return pa.schema([*INDEX_SCHEMA, *carried])
 
 
+def row_schema(settings: InputConfig) -> pa.Schema:
+    """Schema of indexed rows before they are grouped (`rows.py`): `document_hash` and `num_bytes` are of one row."""
+    fields = [column for column in index_schema(settings) if column.name != ROWS_COLUMN]
+    return pa.schema([*fields, pa.field("order", pa.list_(_TEXT))])
+
+
 def index_shard(shard: Shard, *, settings: InputConfig, storage_options: Options) -> Iterator[pa.Table]:
     """Streams the index of a shard, as tables of `index_schema`; at least one, which may be empty.
+
+    Where documents have many rows, as tables of `row_schema`: a row of the input each.
 
     A text that is null or no valid Unicode gets a row with `error`; it concerns that document only.
 
@@ -130,11 +174,11 @@ def index_shard(shard: Shard, *, settings: InputConfig, storage_options: Options
         InputError: a file, a column, or any other value can't be read; with `on_bad_file: record` only where a file is
             gone or its store does not answer.
     """
-    schema = index_schema(settings)
+    schema = row_schema(settings) if settings.order_columns else index_schema(settings)
     rows: list[IndexRow] = []
     num_chars = 0
     num_tables = 0
-    documents = Location(uri=shard.documents, storage_options=storage_options)
+    documents = documents_place(shard.documents, storage_options)
     for row in _index_rows(documents, shard, settings=settings):
         rows.append(row)
         num_chars += row.long_chars
@@ -151,9 +195,9 @@ def require_first_records(shard: Shard, *, settings: InputConfig, storage_option
     Raises:
         InputError: as `index_shard` does, where it would at these records.
     """
-    place = Location(uri=shard.documents, storage_options=storage_options).at(shard.paths[0])
+    place = documents_place(shard.documents, storage_options).at(shard.paths[0])
     num_chars = 0
-    for record in _document_records(place, name=shard.names[0], shard=shard, settings=settings):
+    for record in document_records(place, name=shard.names[0], shard=shard, settings=settings):
         num_chars += sum(len(value) for value in record.values if isinstance(value, str))
         if num_chars > _CHECKED_CHARS:
             return
@@ -175,11 +219,12 @@ def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
         return
     document_id = doubled["document_id"][0].as_py()
     rows = index.filter(pc.equal(index["document_id"], document_id)).slice(0, 2).to_pylist()
-    first, second = (_place_of(row, file=documents.at(row["path"])) for row in rows)
+    first, second = (place_of(row, documents=documents) for row in rows)
     more = f", and {doubled.num_rows - 1} more ids are doubled" if doubled.num_rows > 1 else ""
     raise InputError(
         f"document_id {document_id!r} is there twice: in {first} and in {second}{more}; "
-        "give every document an id of its own"
+        "give every document an id of its own, or name the columns that put its rows in order with "
+        "--input.order-columns"
     )
 
 
@@ -248,45 +293,6 @@ def require_carry_columns(settings: InputConfig, *, reserved: Collection[str]) -
             raise InputError(f"input.carry_columns: {name!r} is the text itself, which is not carried; leave it out")
 
 
-def _document_columns(settings: InputConfig) -> list[Column]:
-    """The columns to read: id, text, question where asked for, and those to carry."""
-    columns = [
-        Column(
-            name=settings.document_id_column,
-            kind=Kind.IDENTIFIER,
-            presence=Presence.EVERY,
-            knob="input.document_id_column",
-        ),
-        Column(name=settings.text_column, kind=Kind.DOCUMENT, presence=Presence.SOME, knob="input.text_column"),
-    ]
-    if settings.question_column is not None:
-        name = settings.question_column
-        columns.append(Column(name=name, kind=Kind.TEXT, presence=Presence.EVERY, knob="input.question_column"))
-    carried = [
-        Column(name=name, kind=Kind.CARRIED, presence=Presence.SOME, knob="input.carry_columns")
-        for name in settings.carry_columns
-    ]
-    return columns + carried
-
-
-def _document_records(location: Location, *, name: str, shard: Shard, settings: InputConfig) -> Iterator[Record]:
-    """Records of one file with the values of `_document_columns`; the id of a text file is its name."""
-    columns = _document_columns(settings)
-    reader = READERS[shard.format]
-    if shard.format is not Format.TEXT:
-        keep_bad = settings.on_bad_file == OnBadFile.RECORD
-        yield from reader.read(location, columns=columns, groups=shard.groups, keep_bad=keep_bad)
-        return
-    if len(columns) > 2:
-        raise InputError(
-            f"{location.uri}: a text file has no column {columns[2].name!r}; leave out {columns[2].option}, "
-            "or write the documents as Parquet, JSONL or CSV"
-        )
-    for record in reader.read(location, columns=columns[1:], groups=None):
-        document_id = convert(name, column=columns[0], where=record.where)
-        yield Record(place=record.place, where=record.where, values=(document_id, *record.values))
-
-
 def _index_rows(documents: Location, shard: Shard, *, settings: InputConfig) -> Iterator[IndexRow]:
     """Rows of the index; text files of a store are read some at once, since each takes the time of a request."""
     read = partial(_file_rows, documents, shard=shard, settings=settings)
@@ -301,7 +307,7 @@ def _file_rows(documents: Location, path: str, name: str, *, shard: Shard, setti
     place = documents.at(path)
     bad = partial(IndexRow, path=path, format=shard.format, error_type=BAD_FILE)
     try:
-        for record in _document_records(place, name=name, shard=shard, settings=settings):
+        for record in document_records(place, name=name, shard=shard, settings=settings):
             if record.error is None:
                 yield _index_row(record, path=path, format_=shard.format, settings=settings)
                 continue
@@ -319,16 +325,25 @@ def _file_rows(documents: Location, path: str, name: str, *, shard: Shard, setti
 def _index_row(record: Record, *, path: str, format_: Format, settings: InputConfig) -> IndexRow:
     document_id, text, *others = record.values
     question = None if settings.question_column is None else _text_or_null(others.pop(0))
+    order: list[Value] = []
+    row_hash = None
+    if settings.order_columns:
+        num_carried, num_order = len(settings.carry_columns), len(settings.order_columns)
+        others, order, shown = others[:num_carried], others[num_carried:][:num_order], others[num_carried + num_order :]
+        if isinstance(text, str):
+            row = row_text(text, shown, settings=settings)
+            text, row_hash = row.text, row.hash()
     return IndexRow(
         document_id=str(document_id),
         path=path,
         format=format_,
         place=record.place,
-        document_hash=text_hash(text) if isinstance(text, str) else None,
+        document_hash=row_hash or (text_hash(text) if isinstance(text, str) else None),
         num_bytes=len(text.encode()) if isinstance(text, str) else 0,
         question=question,
         error=None if isinstance(text, str) else shown_text(f"{record.where}: {why_unreadable(text)}"),
         carried=dict(zip(settings.carry_columns, map(_text_or_null, others), strict=True)),
+        order=tuple(map(str, order)),
     )
 
 
@@ -341,14 +356,15 @@ def _text_or_null(value: Value) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _place_of(row: Mapping[str, Any], *, file: Location) -> str:
+def place_of(row: Mapping[str, Any], *, documents: Location) -> str:
     """Where a row of the index stands, for a person."""
+    file = documents.at(row["path"])
     if row["error_type"] == BAD_FILE:
         return f"{file.uri}, which can't be read"
     match Format(row["format"]):
         case Format.TEXT:
             return file.uri
-        case Format.PARQUET | Format.ARROW:
+        case Format.PARQUET | Format.ARROW | Format.TABLE:
             return f"{file.uri}, row group {row['start'] + 1}, row {row['stop'] + 1}"
         case _:
             return f"{file.uri}, line {line_at(file, row['start'])}"

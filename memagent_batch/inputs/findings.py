@@ -15,7 +15,13 @@ log = logging.getLogger(__name__)
 
 SHOWN_NAMES = 5
 """Files or documents that a line names."""
-FORMAT_NAMES = {Format.PARQUET: "Parquet", Format.JSONL: "JSONL", Format.CSV: "CSV", Format.ARROW: "Arrow"}
+FORMAT_NAMES = {
+    Format.PARQUET: "Parquet",
+    Format.JSONL: "JSONL",
+    Format.CSV: "CSV",
+    Format.ARROW: "Arrow",
+    Format.TABLE: "table",
+}
 """Formats of many documents a file, as people write them."""
 LEFT_OUT = (
     "a text file beside Parquet, JSONL, CSV or Arrow files is read only where --documents names it, by its path or a "

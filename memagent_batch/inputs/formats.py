@@ -10,6 +10,7 @@ from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.columnar import ColumnarReader
 from memagent_batch.inputs.lines import CsvReader, JsonlReader
+from memagent_batch.inputs.packed import COMPRESSIONS, is_compressed, open_stream
 from memagent_batch.inputs.records import (
     BOM,
     Column,
@@ -34,6 +35,8 @@ class Format(StrEnum):
     """Comma-separated, with a header row."""
     ARROW = "arrow"
     """Arrow IPC file, also called Feather."""
+    TABLE = "table"
+    """A Parquet file of a table of a lake."""
     TEXT = "text"
     """A text in UTF-8."""
     UNKNOWN = "unknown"
@@ -56,7 +59,10 @@ _ENDINGS: Mapping[str, Format] = {
 }
 UNKNOWN_REMEDY = "move it away, or say what the files are with --input.format"
 """What the user can do where the ending of a document's file is none of ours."""
-_COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip"})
+_REFUSED = frozenset({".xz", ".lz4", ".zip"})
+"""Compressions that are not read."""
+_IN_WHOLE = frozenset({Format.PARQUET, Format.ARROW})
+"""Formats that compress their own columns, and whose rows are found by seeking."""
 
 
 def format_of(name: str, *, where: str, remedy: str) -> Format:
@@ -70,17 +76,25 @@ def format_of(name: str, *, where: str, remedy: str) -> Format:
     Raises:
         InputError: the ending is none of ours.
     """
-    ending = posixpath.splitext(name)[1].lower()
-    if ending in _COMPRESSED:
-        raise InputError(f"{where}: compressed files can't be read at any place; unpack it, or write it as Parquet")
-    if ending not in _ENDINGS:
-        raise InputError(f"{where}: no known file ending ({', '.join(_ENDINGS)}); {remedy}")
-    return _ENDINGS[ending]
+    ending = ending_of(name).lower()
+    inner, packed = posixpath.splitext(ending)
+    if inner in _REFUSED or (packed and _ENDINGS.get(inner) in _IN_WHOLE):
+        raise InputError(f"{where}: files of this compression are not read; unpack it, or write it as Parquet")
+    if inner not in _ENDINGS:
+        packings = ", ".join(COMPRESSIONS)
+        raise InputError(f"{where}: no known file ending ({', '.join(_ENDINGS)}; before {packings} too); {remedy}")
+    return _ENDINGS[inner]
+
+
+def ending_of(name: str) -> str:
+    """The ending of a name, with that of its compression: `.jsonl`, `.jsonl.gz`."""
+    inner, ending = posixpath.splitext(name)
+    return posixpath.splitext(inner)[1] + ending if ending.lower() in COMPRESSIONS else ending
 
 
 def is_named_text(name: str) -> bool:
     """Whether a name, or a pattern of names, has the ending of a text file."""
-    return _ENDINGS.get(posixpath.splitext(name)[1].lower()) is Format.TEXT
+    return _ENDINGS.get(posixpath.splitext(ending_of(name).lower())[0]) is Format.TEXT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,14 +106,16 @@ class TextReader:
     ) -> Iterator[Record]:
         """See `RecordReader`. The place is the whole file."""
         with input_errors(location.uri):
-            data = location.read_bytes()
+            data = _read_file(location)
         values = tuple(convert(_decode_file(data), column=column, where=location.uri) for column in columns)
         yield Record(place=Place(start=0, stop=len(data)), where=location.uri, values=values)
 
-    def fetch(self, location: Location, *, column: Column, places: Sequence[Place]) -> Iterator[tuple[Place, Value]]:
+    def fetch(
+        self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]
+    ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
         """See `RecordReader`."""
-        for record in self.read(location, columns=(column,), groups=None):
-            yield from ((place, record.values[0]) for place in places)
+        for record in self.read(location, columns=columns, groups=None):
+            yield from ((place, record.values) for place in places)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +129,19 @@ class NoReader:
         format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)
         return iter(())
 
-    def fetch(self, location: Location, *, column: Column, places: Sequence[Place]) -> Iterator[tuple[Place, Value]]:
+    def fetch(
+        self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]
+    ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
         """See `RecordReader`; always raises."""
         format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)
         return iter(())
+
+
+def _read_file(location: Location) -> bytes:
+    if not is_compressed(location.path):
+        return location.read_bytes()
+    with open_stream(location) as stream:
+        return stream.read()
 
 
 def _decode_file(data: bytes) -> str | Unreadable:
@@ -128,6 +153,7 @@ READERS: Mapping[Format, RecordReader] = {
     Format.JSONL: JsonlReader(),
     Format.CSV: CsvReader(),
     Format.ARROW: ColumnarReader(),
+    Format.TABLE: ColumnarReader(),
     Format.TEXT: TextReader(),
     Format.UNKNOWN: NoReader(),
 }

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from memagent_batch.errors import InputError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.packed import ForwardReader, is_compressed, open_stream
 from memagent_batch.inputs.records import (
     BOM,
     Column,
@@ -29,8 +30,6 @@ from memagent_batch.inputs.records import (
     refuse_missing,
 )
 
-_LINES_BLOCK_BYTES = 4 * 1024 * 1024
-"""Size of one request to an object store, bytes."""
 _SPAN_BYTES = 16 * 1024 * 1024
 """Most bytes that are read at once for several records; a larger record is read alone."""
 _GAP_BYTES = 256 * 1024
@@ -94,13 +93,15 @@ class JsonlReader:
                 values = partial(_json_values, line, columns=columns, where=where, there=there)
                 yield make_record(values, place=place, where=where, keep_bad=keep_bad)
         for column in columns if there else ():
-            if column.presence is Presence.SOME and column.name not in there:
+            if column.presence is Presence.SOME and column.absent is None and column.name not in there:
                 refuse_missing(column, there=tuple(there), where=location.uri)
 
-    def fetch(self, location: Location, *, column: Column, places: Sequence[Place]) -> Iterator[tuple[Place, Value]]:
+    def fetch(
+        self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]
+    ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
         """See `RecordReader`."""
         for place, lines in _fetch_lines(location, places=places):
-            yield place, _json_value(lines, column=column)
+            yield place, _json_line(lines, columns=columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +120,15 @@ class CsvReader:
                 values = partial(_csv_values, row.cells, header=header, fields=fields, columns=columns, where=where)
                 yield make_record(values, place=row.place, where=where, keep_bad=keep_bad)
 
-    def fetch(self, location: Location, *, column: Column, places: Sequence[Place]) -> Iterator[tuple[Place, Value]]:
+    def fetch(
+        self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]
+    ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
         """See `RecordReader`."""
         with open_lines(location) as lines:
             header = _header(lines)
-        field = _field(header, column=column, path=location.uri)
+        fields = [_field(header, column=column, path=location.uri) for column in columns]
         for place, lines in _fetch_lines(location, places=places):
-            yield place, _csv_value(lines, header=header, field=field, column=column)
+            yield place, _csv_line(lines, header=header, fields=fields, columns=columns)
 
 
 @contextmanager
@@ -135,15 +138,15 @@ def open_lines(location: Location) -> Iterator[ByteLines]:
     Raises:
         InputError: the file is missing or can't be read.
     """
-    with input_errors(location.uri), location.fs.open(location.path, "rb", block_size=_LINES_BLOCK_BYTES) as file:
-        yield ByteLines(stream=io.BufferedReader(file), path=location.uri)
+    with input_errors(location.uri), open_stream(location) as stream:
+        yield ByteLines(stream=stream, path=location.uri)
 
 
 def line_at(location: Location, position: int) -> int:
     """Line of the file, from 1, in which the byte at `position`, from 0, stands. Reads the file up to there."""
     num_lines = 1
-    with input_errors(location.uri), location.fs.open(location.path, "rb", block_size=_LINES_BLOCK_BYTES) as file:
-        while position > 0 and (block := file.read(min(position, _LINES_BLOCK_BYTES))):
+    with input_errors(location.uri), open_stream(location) as stream:
+        while position > 0 and (block := stream.read(min(position, _SPAN_BYTES))):
             num_lines += block.count(b"\n")
             position -= len(block)
     return num_lines
@@ -173,9 +176,13 @@ def _json_values(
     item = json_object(line, where=where)
     there.update(dict.fromkeys(item))
     for column in columns:
-        if column.presence is Presence.EVERY and column.name not in item:
+        if column.presence is Presence.EVERY and column.absent is None and column.name not in item:
             refuse_missing(column, there=tuple(item), where=where)
-    return tuple(convert(item.get(column.name), column=column, where=where) for column in columns)
+    return _item_values(item, columns=columns, where=where)
+
+
+def _item_values(item: Mapping[str, JsonValue], *, columns: Sequence[Column], where: str) -> tuple[Value, ...]:
+    return tuple(convert(item.get(column.name, column.substitute), column=column, where=where) for column in columns)
 
 
 def json_object(line: str, *, where: str) -> dict[str, JsonValue]:
@@ -194,13 +201,12 @@ def json_object(line: str, *, where: str) -> dict[str, JsonValue]:
     return item
 
 
-def _json_value(lines: ByteLines, *, column: Column) -> Value:
-    """The column's value in the one line that is left; a line that is no record any more concerns this one only."""
+def _json_line(lines: ByteLines, *, columns: Sequence[Column]) -> tuple[Value, ...]:
+    """The values of the one line that is left; a line that is no record any more concerns this one only."""
     try:
-        item = json_object(next(lines, ""), where="its line")
-        return convert(item.get(column.name), column=column, where="its line")
+        return _item_values(json_object(next(lines, ""), where="its line"), columns=columns, where="its line")
     except InputError as error:
-        return Unreadable(reason=str(error))
+        return (Unreadable(reason=str(error)),) * len(columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +251,7 @@ def _field(header: Sequence[str], *, column: Column, path: str) -> int | None:
         raise InputError(f"{path} has {count} columns {column.name!r}; rename all but one")
     if count == 0:
         _require_commas(header, path=path)
-        if column.presence is not Presence.OPTIONAL:
+        if column.presence is not Presence.OPTIONAL and column.absent is None:
             refuse_missing(column, there=header, where=path)
     return header.index(column.name) if count else None
 
@@ -280,12 +286,12 @@ def _csv_values(
     )
 
 
-def _csv_cell(row: Sequence[str], *, field: int | None, column: Column) -> str | list[Any] | None:
+def _csv_cell(row: Sequence[str], *, field: int | None, column: Column) -> str | int | list[Any] | None:
     """A field's value. CSV has no null, so an empty field of an optional column is one; a JSON list may be a value."""
-    value = None if field is None else row[field]
+    value = column.substitute if field is None else row[field]
     if value == "" and column.presence is Presence.OPTIONAL:
         return None
-    if value and column.kind is Kind.REFERENCES and value.startswith("["):
+    if isinstance(value, str) and column.kind is Kind.REFERENCES and value.startswith("["):
         try:
             return list(json.loads(value))
         except ValueError:
@@ -293,19 +299,28 @@ def _csv_cell(row: Sequence[str], *, field: int | None, column: Column) -> str |
     return value
 
 
-def _csv_value(lines: ByteLines, *, header: Sequence[str], field: int | None, column: Column) -> Value:
-    """The column's value in the one row that is left; a row that is no record any more concerns this one only."""
+def _csv_line(
+    lines: ByteLines, *, header: Sequence[str], fields: Sequence[int | None], columns: Sequence[Column]
+) -> tuple[Value, ...]:
+    """The values of the one row that is left; a row that is no record any more concerns this one only."""
+    reason = "its row is gone"
     try:
         for row in _placed_rows(lines):
-            _require_width(row.cells, header=header, where="its row")
-            return convert(_csv_cell(row.cells, field=field, column=column), column=column, where="its row")
+            return _csv_values(row.cells, header=header, fields=fields, columns=columns, where="its row")
     except InputError as error:
-        return Unreadable(reason=str(error))
-    return Unreadable(reason="its row is gone")
+        reason = str(error)
+    return (Unreadable(reason=reason),) * len(columns)
 
 
 def _fetch_lines(location: Location, *, places: Sequence[Place]) -> Iterator[tuple[Place, ByteLines]]:
-    """The bytes at sorted `places`, a few near ones at a time."""
+    """The bytes at sorted `places`, a few near ones at a time; a compressed file is unpacked up to the last of them."""
+    if is_compressed(location.path):
+        with input_errors(location.uri), open_stream(location) as stream:
+            reader = ForwardReader(stream)
+            for place in places:
+                data = io.BytesIO(reader.read(place.start, place.stop))
+                yield place, ByteLines(stream=data, path=location.uri, position=place.start)
+        return
     for span in _spans(places):
         first = span[0].start
         with input_errors(location.uri):

@@ -12,7 +12,7 @@ from typing import Any
 from memagent_batch.errors import InputError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.lake_tables import refuse_listed_tables, refuse_tables_around
+from memagent_batch.inputs.lake.refusal import refuse_listed_tables, refuse_tables_around
 
 _MAGIC = frozenset("*?[")
 _HIDDEN = (".", "_")

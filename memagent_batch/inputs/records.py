@@ -44,6 +44,14 @@ class Presence(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Absent:
+    """What stands for a column in a file that lacks it: a partition's key, or null for a column added later."""
+
+    value: str | int | None = None
+    """Its value in every row of the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """A column to read."""
 
@@ -55,6 +63,17 @@ class Column:
     """Which records must have a value."""
     knob: str = ""
     """Setting that names the column, for the remedy in messages; empty where the name is fixed."""
+    stored_as: str | None = None
+    """Name in the files of a table, where it is another one."""
+    field_id: int | None = None
+    """Id of the column in a table; in a file with such ids it goes before the name."""
+    absent: Absent | None = None
+    """What a file without the column has instead; by default `presence` decides."""
+
+    @property
+    def substitute(self) -> str | int | None:
+        """What a file without the column has instead."""
+        return None if self.absent is None else self.absent.value
 
     @property
     def option(self) -> str:
@@ -113,11 +132,13 @@ class RecordReader(Protocol):
         """
         ...
 
-    def fetch(self, location: Location, *, column: Column, places: Sequence[Place]) -> Iterator[tuple[Place, Value]]:
-        """Streams one column's values at `places`, which are sorted; leaves out the places that are not there.
+    def fetch(
+        self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]
+    ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
+        """Streams the columns' values at `places`, which are sorted; leaves out the places that are not there.
 
         Raises:
-            InputError: the file or the column can't be read.
+            InputError: the file or a column can't be read.
         """
         ...
 
@@ -177,7 +198,7 @@ def _require_text(value: object, *, column: Column, where: str) -> str:
 
 
 def _json_text(value: object, *, column: Column, where: str) -> str:
-    if not isinstance(value, bool | int | float | dict | list):
+    if type(value) is int or not isinstance(value, bool | int | float | dict | list):
         return str(value)
     try:
         return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,11 +1,10 @@
 """Cuts the input files into shards. One task indexes a shard."""
 
-import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fsspec.utils import glob_translate
@@ -14,8 +13,14 @@ from memagent_batch.config import InputConfig, OnBadFile
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.columnar import open_grouped
-from memagent_batch.inputs.formats import UNKNOWN_REMEDY, Format, format_of, is_named_text
+from memagent_batch.inputs.formats import UNKNOWN_REMEDY, Format, ending_of, format_of, is_named_text
+from memagent_batch.inputs.lake.hive import partition_values
+from memagent_batch.inputs.lake.hub import pin
+from memagent_batch.inputs.lake.names import table_name
+from memagent_batch.inputs.lake.table import Table, TableColumns, TableFile
+from memagent_batch.inputs.lake.tables import find_table
 from memagent_batch.inputs.listing import InputFile, list_places
+from memagent_batch.inputs.where import Condition, columns_of, may_hold, parse_where
 
 _SHARD_BYTES = 128 * 1024 * 1024
 """Size that a shard is aimed at, bytes: a second or two of reading and hashing."""
@@ -43,6 +48,10 @@ class Shard:
     """Size in the files, bytes; about right for row groups."""
     groups: tuple[int, int] | None = None
     """First row group and the one after the last, of the one file; all by default."""
+    table_files: Mapping[str, TableFile] = field(default_factory=dict)
+    """What a table of a lake says of its files, by path; nothing for other files."""
+    table_columns: TableColumns = field(default_factory=dict)
+    """The columns of the table."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -58,6 +67,10 @@ class FoundShards:
     """The shards, in the order of their paths within each format."""
     left_out: tuple[str, ...] = ()
     """Names of text files that are left out, since they stand beside files with columns."""
+    table: Table | None = None
+    """The table of a lake that the documents are, in the version that is read, with the files that the filter takes."""
+    commits: Mapping[str, str] = field(default_factory=dict)
+    """Commits of data sets of the hub, by their URIs."""
 
     def num_files(self, format_: Format) -> int:
         """Files of a format."""
@@ -69,35 +82,98 @@ def list_shards(*documents: Location, settings: InputConfig) -> list[Shard]:
     return find_shards(*documents, settings=settings).shards
 
 
-def find_shards(*documents: Location, settings: InputConfig) -> FoundShards:
+def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     """The files of the documents, cut into shards.
 
     Args:
-        documents: Files, folders (read with all below them) or globs, all on one file system. Hidden files, and names
-            that start with `_`, are left out of folders and globs.
-        settings: Format of the files; `auto` goes by each file's ending.
+        places: Files, folders (read with all below them) or globs, all on one file system; or one table of a lake.
+            Hidden files, and names that start with `_`, are left out of folders and globs.
+        settings: Format of the files; `auto` goes by each file's ending. Filter of the files.
 
     Raises:
         InputError: there is no file, or one whose ending is not known, or a large one that can't be opened (with
-            `on_bad_file: record` only the first); or the places are on several file systems.
+            `on_bad_file: record` only the first); or the places are on several file systems, or one of several is a
+            table.
     """
+    documents: Sequence[Location] = places
+    where = None if settings.where is None else parse_where(settings.where)
+    table = _find_table(documents)
+    if table is not None:
+        return _table_shards(table, documents[0], where=where, settings=settings)
+    pins = {place.uri: pinned for place in documents if (pinned := pin(place)) is not None}
+    documents = [pins[place.uri].place if place.uri in pins else place for place in documents]
     place = documents[0]
-    shards: list[Shard] = []
-    found = _by_format(list_places(documents), place, settings=settings)
+    listed = list_places(documents)
+    if where is not None:
+        listed = [file for file in listed if may_hold(where, partition_values(file.path))]
+        _require_some(listed, settings=settings)
+    found = _by_format(listed, place, settings=settings)
     left_out: list[InputFile] = []
     if settings.format == "auto" and _COLUMNED & found.keys():
         texts = found.pop(Format.TEXT, [])
         left_out = [file for file in texts if not _is_named(file, documents)]
         found |= {Format.TEXT: named} if (named := [file for file in texts if file not in left_out]) else {}
-    for format_, files in sorted(found.items()):
-        large = [file for file in files if _is_large(file, format_=format_)]
-        with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
-            sizes = list(threads.map(partial(_group_bytes, place, settings=settings), large))
-        for file, group_bytes in zip(large, sizes, strict=True):
-            shards.extend(_split_file(place, file, format_=format_, sizes=group_bytes))
-        small = [file for file in files if not _is_large(file, format_=format_)] if large else files
-        shards.extend(_packed(place, small, format_=format_))
-    return FoundShards(shards=shards, left_out=tuple(file.name for file in left_out))
+    if where is not None:
+        _require_filtered(found, where=columns_of(where))
+    shards = [
+        shard
+        for format_, files in sorted(found.items())
+        for shard in _cut(place, files, format_=format_, settings=settings)
+    ]
+    commits = {uri: pinned.commit for uri, pinned in pins.items()}
+    return FoundShards(shards=shards, left_out=tuple(file.name for file in left_out), commits=commits)
+
+
+def _find_table(documents: Sequence[Location]) -> Table | None:
+    """The one table that the documents are, if they are one."""
+    if len(documents) == 1:
+        return find_table(documents[0])
+    named = next((place for place in documents if table_name(place.uri)), None)
+    if named is not None:
+        raise InputError(f"documents: {named} is a table among several places; read each table in a run of its own")
+    return None
+
+
+def _table_shards(table: Table, documents: Location, *, where: Condition | None, settings: InputConfig) -> FoundShards:
+    files = {file.path: file for file in table.files if where is None or may_hold(where, file.values)}
+    _require_some(files, settings=settings)
+    listed = [
+        InputFile(path=path, root=f"{table.location.path.rstrip('/')}/", size_bytes=file.size_bytes)
+        for path, file in files.items()
+    ]
+    shards = [
+        replace(shard, table_files={path: files[path] for path in shard.paths}, table_columns=table.columns)
+        for shard in _cut(documents, listed, format_=Format.TABLE, settings=settings)
+    ]
+    return FoundShards(shards=shards, table=replace(table, files=tuple(files.values())))
+
+
+def _require_some(files: Collection[object], *, settings: InputConfig) -> None:
+    if not files:
+        filtered = f" for which input.where can be true: {settings.where}" if settings.where else ""
+        raise InputError(f"documents: there is no file{filtered}")
+
+
+def _require_filtered(found: Mapping[Format, Sequence[InputFile]], *, where: frozenset[str]) -> None:
+    """Refuses files whose rows can't be filtered: those of another format than Parquet and Arrow, but by folders."""
+    for format_, files in found.items():
+        for file in files if format_ not in (Format.PARQUET, Format.ARROW) else ():
+            if missing := where - partition_values(file.path).keys():
+                raise InputError(
+                    f"{file.path}: input.where asks for column {min(missing)!r}; rows are filtered in Parquet and "
+                    "Arrow files and in tables, other files only by the keys in their folders (year=2026)"
+                )
+
+
+def _cut(place: Location, files: Sequence[InputFile], *, format_: Format, settings: InputConfig) -> Iterator[Shard]:
+    """Shards of files of one format: row groups of large ones, small ones together."""
+    large = [file for file in files if _is_large(file, format_=format_)]
+    with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
+        sizes = list(threads.map(partial(_group_bytes, place, settings=settings), large))
+    for file, group_bytes in zip(large, sizes, strict=True):
+        yield from _split_file(place, file, format_=format_, sizes=group_bytes)
+    small = [file for file in files if not _is_large(file, format_=format_)] if large else files
+    yield from _packed(place, small, format_=format_)
 
 
 def _is_named(file: InputFile, documents: Iterable[Location]) -> bool:
@@ -112,7 +188,7 @@ def _by_format(
     known: dict[str, Format] = {}
     found: dict[Format, list[InputFile]] = defaultdict(list)
     for file in files:
-        ending = posixpath.splitext(file.path)[1] if settings.format == "auto" else ""
+        ending = ending_of(file.path) if settings.format == "auto" else ""
         if ending not in known:
             known[ending] = _format(file, documents, settings=settings)
         found[known[ending]].append(file)
@@ -131,7 +207,7 @@ def _format(file: InputFile, documents: Location, *, settings: InputConfig) -> F
 
 
 def _is_large(file: InputFile, *, format_: Format) -> bool:
-    return format_ in (Format.PARQUET, Format.ARROW) and file.size_bytes > _SHARD_BYTES
+    return format_ in (Format.PARQUET, Format.ARROW, Format.TABLE) and file.size_bytes > _SHARD_BYTES
 
 
 def _group_bytes(documents: Location, file: InputFile, *, settings: InputConfig) -> tuple[int, ...]:

@@ -1,18 +1,27 @@
 """Fetches the texts of indexed documents where they are read: one after another, or some small files at once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 
 import pyarrow as pa
 
 from memagent_batch.config import InputConfig
 from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.locators import LocatedRow
 from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import TEXT_THREADS
+from memagent_batch.inputs.document_records import shown_columns, text_column
+from memagent_batch.inputs.documents import ROWS_COLUMN, TEXT_THREADS
 from memagent_batch.inputs.formats import READERS, Format
-from memagent_batch.inputs.records import Column, Kind, Place, Presence, Unreadable, Value
+from memagent_batch.inputs.lake.hive import partition_values, with_partition
+from memagent_batch.inputs.lake.table import stored_columns
+from memagent_batch.inputs.lake.tables import partition_in_table, table_columns
+from memagent_batch.inputs.records import Column, Place, Unreadable, Value
+from memagent_batch.inputs.row_texts import RowText, joined_hash, joined_text, row_text
 
 _WINDOW_BYTES = 1024 * 1024
 """Text of the files that are read at once, about, bytes."""
@@ -26,6 +35,8 @@ class FetchedText:
     """Row in the table that was given, from 0."""
     text: str | None = None
     """The text; None on error."""
+    rows: tuple[LocatedRow, ...] = ()
+    """Where the rows stand in the text of a document of many rows, with their places in the source."""
     error: DocumentError | TextUnavailableError | None = None
     """What went wrong, with the text or with fetching it; None where the text is there."""
 
@@ -38,27 +49,90 @@ def fetch_texts(table: pa.Table, *, documents: Location, settings: InputConfig) 
     since the text could be read then.
 
     Args:
-        table: Rows of `INDEX_SCHEMA`; the columns document_hash, path, format, start, stop, num_bytes and error are
-            used.
+        table: Rows of `INDEX_SCHEMA`; the columns document_hash, path, format, start, stop, num_bytes, error and rows
+            are used.
         documents: The documents, as they were indexed: its file system holds the paths.
         settings: Where the texts stand in the files; as they were for the index.
     """
-    wanted: dict[tuple[str, str], dict[Place, list[int]]] = {}
-    columns = table.select(["path", "format", "start", "stop", "error"]).to_pylist()
-    sizes = table["num_bytes"].to_pylist()
-    for row, values in enumerate(columns):
-        if values["error"] is not None:
-            yield FetchedText(row=row, error=DocumentError(values["error"]))
+    errors = table["error"].to_pylist()
+    yield from (
+        FetchedText(row=row, error=DocumentError(error)) for row, error in enumerate(errors) if error is not None
+    )
+    places = [found for found in _row_places(table) if errors[found[0]] is None]
+    unfinished = _unfinished(places) if settings.order_columns else {}
+    hashes, files = table["document_hash"].to_pylist(), _wanted_files(places, documents=documents)
+    read = partial(_fetch_file, documents=documents, settings=settings)
+    for file, place, values in _fetch_files(files, sizes=table["num_bytes"].to_pylist(), read=read):
+        for row in file.rows[place]:
+            if row not in unfinished:
+                yield _fetched(values[0], row=row, document_hash=hashes[row], path=file.place.uri)
+            elif unfinished[row].add(file, place, values, settings=settings):
+                yield unfinished.pop(row).finished(row=row, document_hash=hashes[row], settings=settings)
+
+
+_RowPlace = tuple[int, str, str, Place]
+"""A row of the table that was given; path, format and place of its text, or of a row of its text."""
+
+
+def _row_places(table: pa.Table) -> Iterator[_RowPlace]:
+    """Where the texts of an index lie; of a document of many rows all its rows, in order."""
+    places = map(_place, table["start"].to_pylist(), table["stop"].to_pylist())
+    listed = zip(table["path"].to_pylist(), table["format"].to_pylist(), places, strict=True)
+    if table[ROWS_COLUMN].null_count == table.num_rows:
+        yield from ((row, *found) for row, found in enumerate(listed))
+        return
+    for row, (found, rows) in enumerate(zip(listed, table[ROWS_COLUMN].to_pylist(), strict=True)):
+        if rows is None:
+            yield row, *found
             continue
-        places = wanted.setdefault((values["path"], values["format"]), {})
-        places.setdefault(Place(start=values["start"], stop=values["stop"]), []).append(row)
-    hashes = table["document_hash"].to_pylist()
-    files = [
+        for file, start, stop in zip(rows["files"], rows["starts"], rows["stops"], strict=True):
+            yield row, rows["paths"][file], rows["formats"][file], Place(start=start, stop=stop)
+
+
+def _place(start: int, stop: int) -> Place:
+    return Place(start=start, stop=stop)
+
+
+def _wanted_files(places: Iterable[_RowPlace], *, documents: Location) -> list["_Wanted"]:
+    wanted: dict[tuple[str, str], dict[Place, list[int]]] = {}
+    for row, path, format_, place in places:
+        wanted.setdefault((path, format_), {}).setdefault(place, []).append(row)
+    return [
         _Wanted(place=documents.at(path), format=Format(of), rows=rows) for (path, of), rows in sorted(wanted.items())
     ]
-    for file, place, value in _fetch_files(files, sizes=sizes, settings=settings):
-        for row in file.rows[place]:
-            yield _fetched(value, row=row, document_hash=hashes[row], path=file.place.uri)
+
+
+def _unfinished(places: Iterable[_RowPlace]) -> dict[int, "_Unfinished"]:
+    return {row: _Unfinished(list(found)) for row, found in groupby(places, key=itemgetter(0))}
+
+
+class _Unfinished:
+    """A document of many rows, of which some are not there yet."""
+
+    def __init__(self, places: Sequence[_RowPlace]) -> None:
+        self._numbers = {(path, place): number for number, (_, path, _, place) in enumerate(places)}
+        self._rows: dict[int, RowText] = {}
+        self._left = len(places)
+        self._reason = ""
+
+    def add(self, file: "_Wanted", place: Place, values: tuple[Value, ...], *, settings: InputConfig) -> bool:
+        """Takes a row; returns whether it was the last one."""
+        text, *shown = values
+        if isinstance(text, str):
+            row = row_text(text, shown, settings=settings)
+            self._rows[self._numbers[file.place.path, place]] = row
+        else:
+            self._reason = f"{file.place.uri}: {text.reason if isinstance(text, Unreadable) else 'a text is null'}"
+        self._left -= 1
+        return not self._left
+
+    def finished(self, *, row: int, document_hash: str, settings: InputConfig) -> FetchedText:
+        """The text of all rows, if it is as it was indexed."""
+        rows = [self._rows[number] for number in sorted(self._rows)]
+        if not self._reason and joined_hash([each.hash() for each in rows], settings=settings) == document_hash:
+            text, located = joined_text(rows, settings=settings)
+            return FetchedText(row=row, text=text, rows=located)
+        return _unavailable(row=row, path=next(iter(self._numbers))[0], reason=self._reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,17 +147,21 @@ class _Wanted:
     """Rows of the table that was given, by their place in the file."""
 
 
+_FileReader = Callable[[_Wanted], Iterator[tuple[Place, tuple[Value, ...]]]]
+"""Reads what is wanted of a file."""
+
+
 def _fetch_files(
-    files: Sequence[_Wanted], *, sizes: Sequence[int], settings: InputConfig
-) -> Iterator[tuple[_Wanted, Place, Value]]:
+    files: Sequence[_Wanted], *, sizes: Sequence[int], read: _FileReader
+) -> Iterator[tuple[_Wanted, Place, tuple[Value, ...]]]:
     with ThreadPoolExecutor(TEXT_THREADS) as threads:
         for window in _windows(files, sizes=sizes):
             if len(window) == 1:
-                yield from ((window[0], place, value) for place, value in _fetch_file(window[0], settings=settings))
+                yield from ((window[0], place, values) for place, values in read(window[0]))
                 continue
-            texts = threads.map(lambda file: list(_fetch_file(file, settings=settings)), window)
+            texts = threads.map(lambda file: list(read(file)), window)
             for file, found in zip(window, texts, strict=True):
-                yield from ((file, place, value) for place, value in found)
+                yield from ((file, place, values) for place, values in found)
 
 
 def _windows(files: Sequence[_Wanted], *, sizes: Sequence[int]) -> Iterator[list[_Wanted]]:
@@ -102,26 +180,42 @@ def _windows(files: Sequence[_Wanted], *, sizes: Sequence[int]) -> Iterator[list
         yield window
 
 
-def _fetch_file(file: _Wanted, *, settings: InputConfig) -> Iterator[tuple[Place, Value]]:
+def _fetch_file(
+    file: _Wanted, *, documents: Location, settings: InputConfig
+) -> Iterator[tuple[Place, tuple[Value, ...]]]:
     """Values at all `places`; those of a file that can't be read any more are `Unreadable`."""
-    column = Column(name=settings.text_column, kind=Kind.DOCUMENT, presence=Presence.SOME)
     left = set(file.rows)
     reason = "its row is gone"
     try:
-        for place, value in READERS[file.format].fetch(file.place, column=column, places=sorted(file.rows)):
+        columns = _columns(file, documents=documents, settings=settings)
+        for place, values in READERS[file.format].fetch(file.place, columns=columns, places=sorted(file.rows)):
             left.remove(place)
-            yield place, value
+            yield place, values
     except InputError as error:
         reason = str(error)
     for place in sorted(left):
-        yield place, Unreadable(reason=reason)
+        yield place, (Unreadable(reason=reason),)
+
+
+def _columns(file: _Wanted, *, documents: Location, settings: InputConfig) -> list[Column]:
+    """The columns of a text: the text's own, and those that its row shows."""
+    shown = shown_columns(settings)
+    columns = [text_column(settings), *shown]
+    if file.format is not Format.TABLE:
+        return with_partition(columns, partition_values(file.place.path)) if shown else columns
+    values = partition_in_table(documents, file.place.path) if shown else {}
+    return stored_columns(columns, table=table_columns(documents), values=values, where=documents.uri)
 
 
 def _fetched(value: Value, *, row: int, document_hash: str, path: str) -> FetchedText:
     if isinstance(value, str) and text_hash(value) == document_hash:
         return FetchedText(row=row, text=value)
-    reason = f" ({value.reason})" if isinstance(value, Unreadable) else ""
+    return _unavailable(row=row, path=path, reason=value.reason if isinstance(value, Unreadable) else "")
+
+
+def _unavailable(*, row: int, path: str, reason: str) -> FetchedText:
+    why = f" ({reason})" if reason else ""
     error = TextUnavailableError(
-        f"{path}: the text can't be fetched, or changed since the plan was made{reason}; the next run reads it"
+        f"{path}: the text can't be fetched, or changed since the plan was made{why}; the next run reads it"
     )
     return FetchedText(row=row, error=error)

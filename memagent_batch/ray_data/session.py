@@ -135,6 +135,7 @@ def set_long_loops(context: DataContext) -> None:
     context.raise_original_map_exception = True  # else the type of an error is lost, unless a generator raised it
     context.actor_task_retry_on_errors = False  # the engine is the one layer that retries
     context.max_consecutive_actor_init_deaths = 3
+    context.hash_shuffle_operator_actor_num_cpus_override = 0.0  # else a small machine has no CPU left for its tasks
     context._max_num_blocks_in_streaming_gen_buffer = BLOCKS_AHEAD  # a knob by no other name
     context.wait_for_min_actors_s = START_SECONDS  # else the first actor that is up takes all the longest documents
 

@@ -1,7 +1,7 @@
-"""CPU tasks before the engine: index shards, then turn texts into tokens."""
+"""CPU tasks before the engine: turn texts into tokens."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TypedDict
@@ -15,9 +15,8 @@ from memagent_batch.domain.sentences import Sentences, split_sentences
 from memagent_batch.engines.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.errors import DocumentError, InputError, MemagentError, TextUnavailableError
 from memagent_batch.inputs.columnar import batch_records
-from memagent_batch.inputs.documents import CARRY_PREFIX, index_shard, why_unreadable
+from memagent_batch.inputs.documents import CARRY_PREFIX, why_unreadable
 from memagent_batch.inputs.records import Column, Kind, Presence, Record
-from memagent_batch.inputs.shards import Shard
 from memagent_batch.inputs.texts import FetchedText, fetch_texts
 from memagent_batch.reading.documents import planned_documents
 from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
@@ -49,12 +48,6 @@ NO_TOKENS = TokenisedText(token_ids=np.empty(0, np.int32), token_chars=np.empty(
 """Of a document without a text that can be read."""
 NO_SENTENCES = Sentences()
 """Of a document whose sentences are not asked for."""
-
-
-def index_shards(batch: Mapping[str, Iterable[Shard]], *, sources: SourceConfig) -> Iterator[pa.Table]:
-    """Ray Data UDF: shards in, rows of the document index out; holds one batch of texts at a time."""
-    for shard in batch["shard"]:
-        yield from index_shard(shard, settings=sources.input, storage_options=sources.storage_options)
 
 
 def tokenise(

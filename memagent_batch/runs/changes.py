@@ -1,7 +1,7 @@
 """What a run found new, changed and gone since the last one that finished: counts for the manifest, and `removed`."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,6 +40,16 @@ class ReadingCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableVersions:
+    """Which versions of a table two runs read."""
+
+    before: str | None
+    """That of the last finished run; None where it read another input."""
+    now: str
+    """That of this run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """What changed since the last finished run; in the first run everything is added."""
 
@@ -51,21 +61,28 @@ class Changes:
     """Questions, by question_id and the document that they are bound to, if any."""
     readings: ReadingCounts
     """Readings."""
+    tables: Mapping[str, TableVersions] = field(default_factory=dict)
+    """Versions of the tables of a lake that were read, by table."""
 
 
-def find_changes(plan: pa.Table, questions: pa.Table, *, before: PastRun | None) -> Changes:
+def find_changes(
+    plan: pa.Table, questions: pa.Table, *, before: PastRun | None, tables: Mapping[str, str] | None = None
+) -> Changes:
     """Compares a run that is about to finish with the last one that did.
 
     Args:
         plan: What it asked, as `RUN_PLAN`.
         questions: Its question list, as `Plan.hashed_questions`.
         before: The last finished run; None where there is none.
+        tables: Versions of the tables of a lake that it read.
     """
+    versions = before.manifest.get("tables", {}) if before else {}
     return Changes(
         since=before.run_id if before else None,
         documents=_count(_document_hashes(before.plan) if before else {}, _document_hashes(plan)),
         questions=_count(_question_hashes(before.questions) if before else {}, _question_hashes(questions)),
         readings=_count_readings(plan, since=before.run_id if before else ""),
+        tables={uri: TableVersions(before=versions.get(uri), now=now) for uri, now in (tables or {}).items()},
     )
 
 

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -85,6 +85,12 @@ class Run:
     """When it began on the monotonic clock, which corrections of the wall clock don't move; seconds."""
     projection: Projection
     """How rows are made of the log."""
+    tables: Mapping[str, str] = field(default_factory=dict)
+    """Version of each table of a lake that it reads."""
+
+
+def _versions(plan: Plan) -> dict[str, str]:
+    return {} if plan.table is None else {**plan.table.versions}
 
 
 def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> Run:
@@ -99,6 +105,7 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         reader_fingerprint=reader.fingerprint,
         settings=public_settings(job),
         closing_turns=plan.closing_turns,
+        tables=_versions(plan),
     )
     run_id = _claim(output, record)
     write_asked(output, plan.hashed_questions(), run_id=run_id)
@@ -130,6 +137,7 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         started_at=started_at,
         began_seconds=time.monotonic(),
         projection=projection,
+        tables=_versions(plan),
     )
 
 
@@ -169,7 +177,7 @@ def close_run(run: Run, *, reports: Sequence[PartReport], recorded: pa.Table, be
         reports,
         counts=counts,
         removed_file=removed_file,
-        changes=find_changes(recorded, questions, before=before),
+        changes=find_changes(recorded, questions, before=before, tables=run.tables),
     )
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
@@ -234,6 +242,7 @@ def _manifest(
             **_closing_files(reports),
         },
         "changes": asdict(changes),
+        "tables": {**run.tables},
         "parts": [_recorded_part(report) for report in reports],
     }
 

@@ -1,8 +1,9 @@
 """What each finished run leaves for good, in `runs/RUN_ID/`: with the log, its answers can be had again at any time.
 
 `plan.parquet` (`RUN_PLAN`) says which documents it found, what it asked of them, and which run had read that;
-`removed.parquet` (`REMOVED`) which documents were gone by then; `manifest.json` is a copy of the one that it closed
-with, and is written last. The question list is in `log/questions/`.
+`removed.parquet` (`REMOVED`) which documents were gone by then; `index.parquet`, of a table of a lake, in which files
+it found what; `manifest.json` is a copy of the one that it closed with, and is written last. The question list is in
+`log/questions/`.
 """
 
 from array import array
@@ -17,6 +18,7 @@ from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.inputs.documents import CARRY_PREFIX
+from memagent_batch.inputs.lake.known import kept_index
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
@@ -26,6 +28,8 @@ from memagent_batch.runs.schemas import RUN_PLAN
 RUNS_FOLDER = "runs"
 PLAN_FILE = "plan.parquet"
 REMOVED_FILE = "removed.parquet"
+INDEX_FILE = "index.parquet"
+"""Index of the documents of a table of a lake, for the next run."""
 
 LATEST = "latest"
 """Names the last finished run."""
@@ -145,6 +149,28 @@ def write_plan(past: PastRun) -> None:
 def write_record_manifest(past: PastRun) -> None:
     """Writes the copy of the manifest: the record is whole."""
     write_json(past.output / f"{RUNS_FOLDER}/{past.run_id}/{MANIFEST_FILE}", past.manifest)
+
+
+def write_kept_index(output: Location, plan: Plan, *, run_id: str) -> None:
+    """Keeps the index of a table of a lake for the next run; a run over files keeps none, since files may change."""
+    if plan.table is not None and plan.table.files:
+        place = output / f"{RUNS_FOLDER}/{run_id}/{INDEX_FILE}"
+        place.write_bytes(parquet_bytes(kept_index(plan.documents, plan.table)))
+
+
+def read_kept_index(output: Location) -> pa.Table | None:
+    """The index that the last finished run kept; None where it kept none.
+
+    Raises:
+        OutputError: it can't be read.
+    """
+    with output_errors(output.uri):
+        runs = finished_runs(output)
+        place = output / f"{RUNS_FOLDER}/{runs[-1]}/{INDEX_FILE}" if runs else None
+        if place is None or not place.exists():
+            return None
+    with table_errors(place.uri, remedy="delete it, and the documents are indexed again"):
+        return read_parquet(place)
 
 
 def _read_table(place: Location) -> pa.Table:

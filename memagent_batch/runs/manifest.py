@@ -4,7 +4,7 @@ import os.path
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypedDict, cast
 
@@ -15,6 +15,7 @@ from memagent_batch.errors import OutputError, StorageError
 from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.lake.names import LakeKind, table_name
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.masking import recorded, shown
@@ -78,6 +79,8 @@ class Manifest(TypedDict):
     """Files of each table, below the output."""
     changes: Mapping[str, Any]
     """`Changes` since the run before."""
+    tables: dict[str, str]
+    """Version of each table of a lake that was read; none for files."""
     parts: list[PartReport]
 
 
@@ -101,6 +104,8 @@ class RunRecord:
     """All knobs, without secrets."""
     closing_turns: Sequence[str] = ()
     """Fingerprints under which the log keeps the turns asked after its answers."""
+    tables: Mapping[str, str] = field(default_factory=dict)
+    """Version or snapshot of each table of a lake that is read."""
     format: str = FORMAT
     """Layout of the location."""
 
@@ -200,7 +205,10 @@ def _require_apart(uri: str, sources: SourceConfig, *, output: str) -> None:
 
 def _place(uri: str, sources: SourceConfig) -> str:
     """The same text for the same place, with links on a disk resolved; empty where there is no such file system."""
-    location = Location(uri=uri, storage_options=sources.storage_options)
+    name = table_name(uri)
+    if name is not None and name.kind is LakeKind.ICEBERG:
+        return ""  # only its catalog knows where it lies
+    location = Location(uri=name.place if name else uri, storage_options=sources.storage_options)
     try:
         path = os.path.realpath(location.path) if location.is_local else location.path
         return str(location.fs.unstrip_protocol(path)).rstrip("/")
@@ -237,6 +245,10 @@ def _asked_place(uri: str, job: JobConfig) -> str:
 
 def canonical(uri: str, sources: SourceConfig) -> str:
     """One text for each place, in whichever form it is written; without credentials."""
+    name = table_name(uri)
+    if name is not None:  # every night reads another version
+        is_folder = name.kind is LakeKind.DELTA
+        return f"{name.kind}://{canonical(name.place, sources)}" if is_folder else name.uri
     place = Location(uri=uri, storage_options=sources.storage_options)
     try:
         return shown(place.fs.unstrip_protocol(place.path))

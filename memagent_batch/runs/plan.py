@@ -20,7 +20,8 @@ from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
 from memagent_batch.inputs.bundles import bundles
-from memagent_batch.inputs.documents import is_there
+from memagent_batch.inputs.documents import ROWS_COLUMN, is_there
+from memagent_batch.inputs.lake.known import IndexedTable
 from memagent_batch.inputs.questions import type_fields, value_types
 from memagent_batch.log.files import ReadingKey
 from memagent_batch.log.index import TurnIndex
@@ -64,7 +65,7 @@ CALLS_PER_READING = 2
 CALL_READINGS = 64
 """Most readings of a group of documents; beyond that, what a call costs is little beside what the readings cost."""
 
-_PLACE_COLUMNS = ["document_id", "document_hash", "path", "format", "start", "stop", "num_bytes", "error"]
+_PLACE_COLUMNS = ["document_id", "document_hash", "path", "format", "start", "stop", "num_bytes", "error", ROWS_COLUMN]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +135,7 @@ class Plan:
         as_lists: bool = False,
         inline_type: ValueType | None = None,
         closing: Closing | None = None,
+        table: IndexedTable | None = None,
     ) -> None:
         """Joins an index of documents (`INDEX_SCHEMA`) with a question list (`QUESTION_SCHEMA`).
 
@@ -144,8 +146,10 @@ class Plan:
             as_lists: Whether lists are read in one pass, so that an answer depends on the whole list.
             inline_type: The type that questions beside the texts ask for.
             closing: What is asked after each answer; None for nothing, whatever types the questions have.
+            table: The table of a lake that the documents are, if they are one.
         """
         self.documents = documents
+        self.table = table
         self._missing = frozenset(documents.filter(pc.invert(is_there(documents)))["document_id"].to_pylist())
         self.questions = _with_inline(questions, documents, value_type=inline_type)
         self.samples = samples
@@ -363,7 +367,7 @@ class Plan:
 
     def _part_table(self, group: dict[int, _PartRow], *, number: int) -> pa.Table:
         rows = sorted(group)
-        documents = self.documents.take(pa.array(rows, pa.int64()))
+        documents = self.documents.drop_columns([ROWS_COLUMN]).take(pa.array(rows, pa.int64()))
         added = pa.Table.from_pylist([group[row] for row in rows], schema=_PART_COLUMNS)
         for column in _PART_COLUMNS:
             documents = documents.append_column(column, added[column.name])

@@ -61,6 +61,8 @@ class RunState(LogSums, LifeSign):
     stopped_at: str | None
     stopped_because: str | None
     documents: str | list[str]
+    tables: Mapping[str, str]
+    """Version of each table of a lake that it reads; `changes` has those of both runs."""
     questions: list[str]
     readings_asked: int
     outcomes_ok: int
@@ -101,6 +103,7 @@ def read_state(output: Location) -> RunState:
         "stopped_because": note["why"] if note else None,
         **(LifeSign() if manifest or note else _life_sign(record["started_at"], sums["last_turn_at"])),
         "documents": record["documents"],
+        "tables": record.get("tables", {}),
         "questions": record["questions"],
         "readings_asked": record["asked"],
         "outcomes_ok": statuses.count(Status.OK),

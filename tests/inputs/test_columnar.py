@@ -48,8 +48,8 @@ def test_read_rows_of_several_groups_have_places_that_fetch_them_again(write: Wr
     records = list(ColumnarReader().read(location, columns=(TEXT,), groups=None))
     assert [record.values for record in records] == [(text,) for text in texts]
     assert [record.place.start for record in records] == [0, 0, 1, 1, 2, 2, 3]
-    wanted = {records[index].place: texts[index] for index in (1, 2, 3, 6)}
-    assert dict(ColumnarReader().fetch(location, column=TEXT, places=sorted(wanted))) == wanted
+    wanted = {records[index].place: (texts[index],) for index in (1, 2, 3, 6)}
+    assert dict(ColumnarReader().fetch(location, columns=(TEXT,), places=sorted(wanted))) == wanted
 
 
 def test_fetch_rows_of_a_large_row_group_are_found_in_any_of_its_batches(tmp_path: Path) -> None:
@@ -59,8 +59,8 @@ def test_fetch_rows_of_a_large_row_group_are_found_in_any_of_its_batches(tmp_pat
     places = [record.place for record in ColumnarReader().read(location, columns=(TEXT,), groups=None)]
     assert places == [Place(start=0, stop=row) for row in range(700)]
     for rows in ([0], [255, 256], [256], [511, 512, 699]):
-        fetched = ColumnarReader().fetch(location, column=TEXT, places=[places[row] for row in rows])
-        assert [value for _, value in fetched] == [str(row) for row in rows]
+        fetched = ColumnarReader().fetch(location, columns=(TEXT,), places=[places[row] for row in rows])
+        assert [value for _, (value,) in fetched] == [str(row) for row in rows]
 
 
 @WRITERS
@@ -74,7 +74,7 @@ def test_fetch_places_that_are_not_there_are_left_out(write: Write, tmp_path: Pa
     write(pa.table({"text": list("abc")}), tmp_path / "f")
     places = [Place(start=1, stop=0), Place(start=1, stop=1), Place(start=9, stop=0)]
     location = Location(uri=str(tmp_path / "f"))
-    assert list(ColumnarReader().fetch(location, column=TEXT, places=places)) == [(places[0], "c")]
+    assert list(ColumnarReader().fetch(location, columns=(TEXT,), places=places)) == [(places[0], ("c",))]
 
 
 @pytest.mark.parametrize(

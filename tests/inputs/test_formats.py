@@ -16,6 +16,9 @@ from memagent_batch.inputs.formats import Format, format_of
         ("a.feather", Format.ARROW),
         ("a.txt", Format.TEXT),
         ("a.md", Format.TEXT),
+        ("a.jsonl.gz", Format.JSONL),
+        ("a.b.CSV.ZST", Format.CSV),
+        ("a.txt.bz2", Format.TEXT),
     ],
 )
 def test_format_of_known_ending_is_its_format(path: str, expected: Format) -> None:
@@ -27,7 +30,7 @@ def test_format_of_unknown_ending_is_refused_with_the_remedy() -> None:
         format_of("a.pdf", where="x/a.pdf", remedy="do this")
 
 
-@pytest.mark.parametrize("path", ["a.jsonl.gz", "a.csv.zst", "a.zip"])
+@pytest.mark.parametrize("path", ["a.jsonl.xz", "a.parquet.gz", "a.feather.zst", "a.zip"])
 def test_format_of_compressed_file_is_refused_with_unpacking(path: str) -> None:
     with pytest.raises(InputError, match="unpack"):
         format_of(path, where=path, remedy="")

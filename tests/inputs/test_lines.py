@@ -94,8 +94,8 @@ def test_csv_multi_line_fields_are_found_again_at_their_bytes(tmp_path: Path) ->
     assert [record.values for record in records] == [("1", 'a\r\nb,"c'), ("2", "plain"), ("3", "\n\n")]
     places = [record.place for record in records]
     assert [data[place.start : place.stop] for place in places] == [b'1,"a\r\nb,""c"\n', b"2,plain\r\n", b'3,"\n\n"']
-    fetched = CsvReader().fetch(Location(uri=str(tmp_path / "f")), column=TEXT, places=places[1:])
-    assert list(fetched) == [(places[1], "plain"), (places[2], "\n\n")]
+    fetched = CsvReader().fetch(Location(uri=str(tmp_path / "f")), columns=(TEXT,), places=places[1:])
+    assert list(fetched) == [(places[1], ("plain",)), (places[2], ("\n\n",))]
 
 
 def test_csv_field_of_a_million_characters_is_read(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_fetch_bytes_that_are_no_record_any_more_concern_that_record_only(reader
         Place(start=len(data) + 10, stop=len(data) + 20),
     ]
     location = Location(uri=str(tmp_path / "f"))
-    values = [value for _, value in reader.fetch(location, column=TEXT, places=places)]
+    values = [value for _, (value,) in reader.fetch(location, columns=(TEXT,), places=places)]
     assert values[0] == "a"
     assert values[2] == "c"
     assert isinstance(values[1], Unreadable)
@@ -172,12 +172,12 @@ def test_fetch_records_far_apart_are_all_found(tmp_path: Path, monkeypatch: pyte
     location = Location(uri=str(tmp_path / "f"))
     places = [record.place for record in CsvReader().read(location, columns=(TEXT,), groups=None)]
     wanted = [0, 1, 2, 4]
-    fetched = CsvReader().fetch(location, column=TEXT, places=[places[index] for index in wanted])
-    assert [value for _, value in fetched] == [texts[index] for index in wanted]
+    fetched = CsvReader().fetch(location, columns=(TEXT,), places=[places[index] for index in wanted])
+    assert [value for _, (value,) in fetched] == [texts[index] for index in wanted]
 
 
 def test_line_at_any_byte_is_its_line_from_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "_LINES_BLOCK_BYTES", 3)
+    monkeypatch.setattr(lines, "_SPAN_BYTES", 3)
     data = b"a\n\nbcdefg\nh"
     (tmp_path / "f").write_bytes(data)
     found = [line_at(Location(uri=str(tmp_path / "f")), position) for position in range(len(data))]

@@ -9,6 +9,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 
 from jobs.settings import job_of
+from memagent_batch.config import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.location import Location
@@ -21,7 +22,7 @@ from memagent_batch.log.writer import OUTCOMES_FOLDER
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers
 from memagent_batch.runs.finalise import Run, begin_run, close_run
-from memagent_batch.runs.history import keep_last_run, recorded_plan
+from memagent_batch.runs.history import keep_last_run, recorded_plan, write_kept_index
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, kept_parts
 from memagent_batch.runs.plan import Plan
@@ -74,9 +75,23 @@ class Nights:
         """
         job = job_of(documents="docs", questions="list", output=self.output.uri, **knobs)
         plan = plan_of(documents, questions, bound=bound, samples=job.agent.sampling.samples)
+        texts = {text_hash(text): text for text in documents.values() if text}
+        return self.run_plan(plan, texts, job=job, reader=reader, killed_at=killed_at, mended=mended, away=away)
+
+    def run_plan(
+        self,
+        plan: Plan,
+        texts: Mapping[str, str],
+        *,
+        job: JobConfig,
+        reader: str = "f",
+        killed_at: str = "",
+        mended: bool = False,
+        away: bool = False,
+    ) -> Manifest:
+        """One night of a plan; `texts` are those of its documents, by hash."""
         run = begin_run(self.output, job, reader=ReaderIdentity(fingerprint=reader, parts={}), plan=plan)
         before = keep_last_run(self.output)
-        texts = {text_hash(text): text for text in documents.values() if text}
         not_read = self._read(run, plan, texts, mended=mended, away=away)
         _die_at("reading", killed_at)
         index = scan_log(self.output, reader_fingerprint=reader)
@@ -89,6 +104,7 @@ class Nights:
             for row in write_tables(part, projection=run.projection, kept=kept).to_pylist()
         ]
         _die_at("manifest", killed_at)
+        write_kept_index(self.output, plan, run_id=run.run_id)
         return close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
 
     def table(self, name: str) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""Refuses tables of a lake (Delta, Iceberg) among the inputs: their files also hold rows that were deleted."""
+"""Refuses parts of tables of a lake (Delta, Iceberg) as files: they also hold rows that were deleted."""
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,10 @@ _WITHOUT_FOLDERS = ("http://", "https://")
 """File systems that can't say what stands in a folder."""
 
 
+_HUB_FOLDERS = 2
+"""Slashes in the name of a data set of the hub, `datasets/OWNER/NAME`; above it nothing can be listed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeFormat:
     """How the tables of one format are recognised."""
@@ -27,33 +31,35 @@ class LakeFormat:
     """Folder in the folder of a table that says which of its rows count."""
     endings: tuple[str, ...]
     """How names of files in that folder end."""
-    export: str
-    """Python that writes the current version of a table to a folder."""
+    name_as: str
+    """How the user names such a table as a whole."""
 
 
+_DELTA = LakeFormat(
+    name="Delta", log_folder="_delta_log", endings=(".json", ".checkpoint.parquet"), name_as="delta://FOLDER"
+)
 _FORMATS = (
-    LakeFormat(
-        name="Delta",
-        log_folder="_delta_log",
-        endings=(".json", ".checkpoint.parquet"),
-        export="from deltalake import DeltaTable; import pyarrow.parquet as pq; "
-        "pq.write_table(DeltaTable('TABLE').to_pyarrow_table(), 'FOLDER/documents.parquet')",
-    ),
+    _DELTA,
     LakeFormat(
         name="Iceberg",
         log_folder="metadata",
         endings=(".metadata.json",),
-        export="from pyiceberg.catalog import load_catalog; import pyarrow.parquet as pq; "
-        "pq.write_table(load_catalog().load_table('TABLE').scan().to_arrow(), 'FOLDER/documents.parquet')",
+        name_as="iceberg://CATALOG/DATABASE.TABLE",
     ),
 )
+
+
+def is_delta_folder(location: Location) -> bool:
+    """Whether the location is the folder of a Delta table."""
+    is_folder = not location.uri.startswith(_WITHOUT_FOLDERS) and not set("*?[") & set(location.path)
+    return is_folder and _format_at(location.fs, location.path, formats=(_DELTA,)) is not None
 
 
 def refuse_listed_tables(location: Location, paths: Iterable[str]) -> None:
     """Refuses a table whose log is among `paths`, a listing that leaves out nothing.
 
     Raises:
-        InputError: names the table, and how to export it.
+        InputError: names the table, and how to read it.
     """
     for path in paths:
         folder, name = posixpath.split(path)
@@ -71,11 +77,13 @@ def refuse_tables_around(location: Location, *, root: str, paths: Iterable[str])
         paths: The files.
 
     Raises:
-        InputError: names the table, and how to export it.
+        InputError: names the table, and how to read it.
     """
     if location.uri.startswith(_WITHOUT_FOLDERS):
         return
     folders = [*_above(root.rstrip("/")), *_between(root, paths)]
+    if location.uri.startswith("hf://"):
+        folders = [folder for folder in folders if folder.count("/") >= _HUB_FOLDERS]
     with ThreadPoolExecutor(_THREADS) as threads:
         found = threads.map(partial(_format_at, location.fs), folders)
         for folder, format_ in zip(folders, found, strict=True):
@@ -102,9 +110,11 @@ def _between(root: str, paths: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
-def _format_at(fs: fsspec.AbstractFileSystem, folder: str) -> LakeFormat | None:
+def _format_at(
+    fs: fsspec.AbstractFileSystem, folder: str, *, formats: Sequence[LakeFormat] = _FORMATS
+) -> LakeFormat | None:
     """The format of the table whose folder this is, if it is one."""
-    for format_ in _FORMATS:
+    for format_ in formats:
         log = f"{folder}/{format_.log_folder}"
         try:
             # asked first, since s3fs lists the folder above one that is not there
@@ -119,6 +129,6 @@ def _format_at(fs: fsspec.AbstractFileSystem, folder: str) -> LakeFormat | None:
 def _refusal(location: Location, folder: str, format_: LakeFormat) -> InputError:
     return InputError(
         f"{location.at(folder).uri} is a table of {format_.name} (it has {format_.log_folder}/): its files also hold "
-        "rows that are deleted or replaced, so they can't be read as they are; export its current version to a folder "
-        f'of its own and read that, such as with: python -c "{format_.export}"'
+        "rows that are deleted or replaced, so they can't be read as they are; name the table as a whole and alone: "
+        f"--documents {format_.name_as}"
     )

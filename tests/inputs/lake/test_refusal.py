@@ -1,4 +1,4 @@
-"""Tables of a lake among the inputs are refused: their files also hold rows that are deleted."""
+"""Parts of tables of a lake are refused as files: they also hold rows that are deleted."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import pytest
 from memagent_batch.config import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.lake.tables import documents_place
 from memagent_batch.inputs.shards import list_shards
 
 DELTA = ("_delta_log/00000000000000000000.json", "part-00000.parquet", "day=1/part-00001.parquet")
@@ -14,7 +15,6 @@ ICEBERG = ("metadata/v1.metadata.json", "metadata/snap-1.avro", "data/00000-0.pa
 ASKED = [
     ("", "delta", DELTA),
     ("/", "delta", DELTA),
-    ("/delta", "delta", DELTA),
     ("/delta/*.parquet", "delta", DELTA),
     ("/*/day=*/*.parquet", "delta", DELTA),
     ("/delta/day=1", "delta", DELTA),
@@ -47,9 +47,9 @@ def test_list_shards_table_among_above_or_below_is_refused_by_name(
 ) -> None:
     _lake(Location(uri=str(tmp_path)), table, names)
     message = _refusal(Location(uri=str(tmp_path)), asked)
-    kind, package = ("Delta", "deltalake") if "delta" in table else ("Iceberg", "pyiceberg")
+    kind, named = ("Delta", "delta://") if "delta" in table else ("Iceberg", "iceberg://CATALOG/")
     assert f"{tmp_path}/{table} is a table of {kind}" in message
-    assert f"from {package}" in message
+    assert f"--documents {named}" in message
 
 
 @pytest.mark.parametrize(("asked", "table", "names"), [case for case in ASKED if case[0] != "/"])
@@ -60,9 +60,17 @@ def test_list_shards_table_in_a_bucket_is_refused_by_name(
     assert f"{s3_bucket.uri}/{table} is a table of " in _refusal(s3_bucket, asked)
 
 
-def test_list_shards_table_without_files_of_its_own_is_refused(tmp_path: Path) -> None:
+def test_list_shards_table_that_is_damaged_is_refused_by_name(tmp_path: Path) -> None:
     _lake(Location(uri=str(tmp_path)), "delta", DELTA[:1])
-    assert "is a table of Delta" in _refusal(Location(uri=str(tmp_path)), "/delta")
+    message = _refusal(Location(uri=str(tmp_path)), "/delta")
+    assert f"delta://{tmp_path}/delta can't be read as a Delta table" in message
+    assert "\n" not in message
+
+
+def test_list_shards_table_beside_other_places_is_refused_by_name(tmp_path: Path) -> None:
+    places = [Location(uri=f"{tmp_path}/a"), documents_place(f"delta://{tmp_path}/t", {})]
+    with pytest.raises(InputError, match=r"/t is a table among several places"):
+        list_shards(*places, settings=InputConfig())
 
 
 @pytest.mark.parametrize("name", ["metadata/about.json", "metadata.txt", "delta_log/1.json", "metadata/a/b.txt"])

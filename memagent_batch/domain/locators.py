@@ -1,0 +1,38 @@
+"""Where spans of a document stood in its source: page 3, message 17."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocatedRow:
+    """A row of a document: what of the text came from one place of the source."""
+
+    char_start: int
+    """First character in the text."""
+    char_end: int
+    """Character after the last one; what separates it from the next row is in neither."""
+    locator: str
+    """The place, for a person; empty where none was asked for."""
+
+
+def locators(rows: Sequence[LocatedRow], *, char_start: int, char_end: int) -> tuple[str, ...]:
+    """The places that a span of the text touches, each once, in the order of the text.
+
+    Args:
+        rows: All rows of the document, in order.
+        char_start: First character of the span.
+        char_end: Character after its last one.
+
+    Returns:
+        None for a span that lies between two rows, or is empty.
+    """
+    first = max(0, bisect_right(rows, char_start, key=lambda row: row.char_start) - 1)
+    found = []
+    for row in rows[first:]:
+        if row.char_start >= char_end:
+            break
+        if max(row.char_start, char_start) < min(row.char_end, char_end):
+            found.append(row.locator)
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,101 @@
+"""Opens what documents are read from: a table of a lake, or files."""
+
+import time
+from collections.abc import Mapping
+from functools import lru_cache
+
+import pyarrow as pa
+
+from memagent_batch.files.errors import input_errors
+from memagent_batch.files.location import Location
+from memagent_batch.files.options import Options
+from memagent_batch.inputs.lake.delta import delta_columns, delta_place, list_delta
+from memagent_batch.inputs.lake.iceberg import OpenedIceberg, iceberg_columns, iceberg_place, list_iceberg, open_iceberg
+from memagent_batch.inputs.lake.names import LakeKind, TableName, table_name
+from memagent_batch.inputs.lake.refusal import is_delta_folder
+from memagent_batch.inputs.lake.table import Table, TableColumns
+
+_REOPENED_SECONDS = 300
+"""Longest time that a process goes on with what a catalog said: credentials that it hands out expire."""
+
+
+def documents_place(uri: str, options: Options) -> Location:
+    """The place of documents, be they files or a table of a lake.
+
+    Raises:
+        InputError: a table can't be opened.
+    """
+    name = table_name(uri)
+    if name is None:
+        return Location(uri=uri, storage_options=options)
+    if name.kind is LakeKind.DELTA:
+        return delta_place(name, options)
+    return iceberg_place(name, _opened(name), options)
+
+
+def find_table(documents: Location) -> Table | None:
+    """The table that the documents are, in the version that was asked for; None where they are files.
+
+    Raises:
+        InputError: it can't be opened; says why.
+    """
+    name = table_name(documents.uri)
+    if name is None:
+        with input_errors(documents.uri):
+            if not is_delta_folder(documents):
+                return None
+        name = TableName(kind=LakeKind.DELTA, place=documents.uri)
+    if name.kind is LakeKind.DELTA:
+        return list_delta(name, documents)
+    return list_iceberg(name, open_iceberg(name), documents)
+
+
+def table_columns(documents: Location) -> TableColumns:
+    """The columns of a table that was found."""
+    name = _name(documents)
+    if name.kind is LakeKind.ICEBERG:
+        return iceberg_columns(_opened(name))
+    return _delta_columns(_Reopened(documents))
+
+
+def partition_in_table(documents: Location, path: str) -> Mapping[str, pa.Scalar]:
+    """The values of the partition of a file of a table that was found; none where the file has left the table since."""
+    return _partitions(_Reopened(documents)).get(path, {})
+
+
+def _name(documents: Location) -> TableName:
+    return table_name(documents.uri) or TableName(kind=LakeKind.DELTA, place=documents.uri)
+
+
+class _Reopened:
+    """A table as it is for a while, as the key of a cache."""
+
+    def __init__(self, documents: Location) -> None:
+        self.documents = documents
+        self._interval = int(time.monotonic() / _REOPENED_SECONDS)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reopened) and (self.documents, self._interval) == (other.documents, other._interval)
+
+    def __hash__(self) -> int:
+        return hash((self.documents.uri, self._interval))
+
+
+@lru_cache(maxsize=8)
+def _delta_columns(key: _Reopened) -> TableColumns:
+    return delta_columns(_name(key.documents), key.documents)
+
+
+@lru_cache(maxsize=2)
+def _partitions(key: _Reopened) -> Mapping[str, Mapping[str, pa.Scalar]]:
+    table = find_table(key.documents)
+    return {file.path: file.values for file in table.files} if table else {}
+
+
+def _opened(name: TableName) -> OpenedIceberg:
+    return _opened_in(name, int(time.monotonic() / _REOPENED_SECONDS))
+
+
+@lru_cache(maxsize=8)
+def _opened_in(name: TableName, _interval: int) -> OpenedIceberg:
+    return open_iceberg(name)
