@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
-from memagent_batch.runs.schemas import ANSWERS, DIFFERENCES, MEMORIES, REMOVED, RUN_PLAN
+from memagent_batch.runs.schemas import ANSWERS, DIFFERENCES, EVIDENCE, MEMORIES, REMOVED, RUN_PLAN
 from memagent_batch.training.rollouts.table import ROLLOUTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
@@ -16,6 +16,12 @@ TABLES = (
         "One row for each reading that was asked for, always. Carried input columns follow, as text.",
     ),
     ("memories/", MEMORIES, "One row for each turn: which span of the document put what into the memory."),
+    (
+        "evidence/",
+        EVIDENCE,
+        "With `closing.evidence`: one row for each sentence that an answer rests on, and for each string of the answer "
+        "that was looked for in the text.",
+    ),
     (
         "rollouts/",
         ROLLOUTS,

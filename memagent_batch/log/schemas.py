@@ -33,7 +33,11 @@ SPAN = [
     ),
     column("char_end", pa.int64(), "character after its last one", unit="code points", nullable=True),
 ]
-KIND = column("kind", pa.string(), "kind of turn: update, read, merge, answer, or direct")
+KIND = column(
+    "kind",
+    pa.string(),
+    "kind of turn: update, read, merge, answer, direct; after the answer value, evidence, support",
+)
 STATUS = column("status", pa.string(), "ok or failed; in `answers` also not_read: the next run reads it")
 RESULT = [
     column("response", pa.string(), "text of the answer turn, without thoughts", nullable=True),
@@ -64,6 +68,42 @@ PROVENANCE = [
     ),
     column("error_message", pa.string(), "where and why, and what to do", nullable=True),
 ]
+
+CLOSING = [
+    column("value", pa.string(), "the answer as a value of the type that was asked for, as JSON", nullable=True),
+    column("value_bool", pa.bool_(), "the value of type bool", nullable=True),
+    column("value_number", pa.float64(), "the value of type number, in `value_unit`", nullable=True),
+    column("value_label", pa.string(), "the value of type label", nullable=True),
+    column(
+        "value_status",
+        pa.string(),
+        "ok, not_stated, or invalid; null where the question asks for no type, or its closing turn failed",
+        nullable=True,
+    ),
+    column(
+        "confidence",
+        pa.float64(),
+        "probability of a value that was chosen from a menu, given the memory and not the document, 0 to 1",
+        nullable=True,
+    ),
+    column(
+        "support",
+        pa.string(),
+        "whether the chosen sentences bear the answer: supported, partly, contradicted, or not enough",
+        nullable=True,
+    ),
+    column("support_probability", pa.float64(), "its probability over the menu, 0 to 1", nullable=True),
+    column(
+        "coverage",
+        pa.float64(),
+        "share of the document's tokens that turns showed, 0 to 1; null where nothing was asked after the answer",
+        nullable=True,
+    ),
+    column(
+        "closing_error", pa.string(), "why the value is invalid, or why a closing turn brought nothing", nullable=True
+    ),
+]
+"""What the closing turns of a reading bring, but for its sentences."""
 
 TURN_LOG = pa.schema(
     [
@@ -102,6 +142,42 @@ TURN_LOG = pa.schema(
 
 OUTCOME_LOG = pa.schema([RUN_ID, *ADDRESS, STATUS, *RESULT, *PROVENANCE])
 """One row for each reading that ended."""
+
+CLOSING_LOG = pa.schema(
+    [
+        RUN_ID,
+        *[
+            READER_FINGERPRINT.with_metadata(
+                {"description": "hash of the reader and of what was asked after the answer, hex", "unit": ""}
+            )
+            if field is READER_FINGERPRINT
+            else field
+            for field in ADDRESS
+        ],
+        *CLOSING,
+        column(
+            "evidence",
+            pa.list_(
+                pa.struct(
+                    [
+                        pa.field("char_start", pa.int64(), nullable=False),
+                        pa.field("char_end", pa.int64(), nullable=False),
+                        pa.field("chunk_index", pa.int32()),
+                    ]
+                )
+            ),
+            "sentences that the answer rests on, the best first, as spans of code points; null where they were not "
+            "asked for, or the turn failed",
+            nullable=True,
+        ),
+        column("is_failed", pa.bool_(), "whether a closing turn failed; --retry-failed asks again"),
+        column("num_turns", pa.int32(), "closing turns, replayed ones included", unit="turns"),
+        column("num_prompt_tokens", pa.int64(), "prompt tokens of these turns", unit="tokens"),
+        column("num_completion_tokens", pa.int64(), "completion tokens of these turns", unit="tokens"),
+        column("finished_at", TIMESTAMP, "when the last one ended, UTC"),
+    ]
+)
+"""One row for each answered reading whose closing turns have ended."""
 
 
 class AddressRow(TypedDict):
@@ -164,5 +240,45 @@ class ResultRow(TypedDict):
 
 class OutcomeRow(AddressRow, ResultRow):
     """A row of `OUTCOME_LOG`."""
+
+    run_id: str
+
+
+class ClosingColumns(TypedDict):
+    """`CLOSING` as a row."""
+
+    value: str | None
+    value_bool: bool | None
+    value_number: float | None
+    value_label: str | None
+    value_status: str | None
+    confidence: float | None
+    support: str | None
+    support_probability: float | None
+    coverage: float | None
+    closing_error: str | None
+
+
+class SpanRow(TypedDict):
+    """A sentence of the document."""
+
+    char_start: int
+    char_end: int
+    chunk_index: int | None
+
+
+class ClosedRow(ClosingColumns):
+    """What the closing turns of a reading brought: a row of `CLOSING_LOG` without run and address."""
+
+    evidence: list[SpanRow] | None
+    is_failed: bool
+    num_turns: int
+    num_prompt_tokens: int
+    num_completion_tokens: int
+    finished_at: datetime
+
+
+class ClosingRow(AddressRow, ClosedRow):
+    """A row of `CLOSING_LOG`."""
 
     run_id: str

@@ -8,6 +8,7 @@ import pyarrow as pa
 from memagent_batch.domain.reasons import Reason
 from memagent_batch.files.columns import column
 from memagent_batch.log.schemas import (
+    CLOSING,
     DOCUMENT_HASH,
     KIND,
     PROVENANCE,
@@ -18,6 +19,7 @@ from memagent_batch.log.schemas import (
     SAMPLE,
     SPAN,
     STATUS,
+    ClosingColumns,
     ResultRow,
     TurnRow,
 )
@@ -41,9 +43,77 @@ ANSWERS = pa.schema(
         QUESTION_HASH,
         READER_FINGERPRINT,
         *PROVENANCE,
+        column(
+            "answer_type",
+            pa.string(),
+            "type that the question asks for: text, bool, label, labels, number, date, json; null where for none",
+            nullable=True,
+        ),
+        column("value_unit", pa.string(), "unit that `value_number` is asked for in", nullable=True),
+        *CLOSING,
+        column(
+            "votes",
+            pa.float64(),
+            "share of the samples of this document and question that have the same value, 0 to 1; null where there is "
+            "one sample, or no valid value",
+            nullable=True,
+        ),
+        column(
+            "num_evidence",
+            pa.int32(),
+            "rows of `evidence` that are chosen sentences; null where they were not asked for, or the turn failed",
+            unit="rows",
+            nullable=True,
+        ),
     ]
 )
 """One row for each reading that was asked for; carried input columns follow."""
+
+EVIDENCE = pa.schema(
+    [
+        RUN_ID,
+        DOCUMENT_ID,
+        QUESTION_ID,
+        SAMPLE,
+        column(
+            "how",
+            pa.string(),
+            "chosen: a sentence that the model pointed at by its number; aligned: a string of the answer that was "
+            "looked for in the text",
+        ),
+        column("rank", pa.int32(), "position among the rows of the same `how`, from 1; the best first where chosen"),
+        column(
+            "char_start",
+            pa.int64(),
+            "first character of the span in the text as stored, in which a CRLF is two; null where an aligned string "
+            "is nowhere",
+            unit="code points",
+            nullable=True,
+        ),
+        column("char_end", pa.int64(), "character after its last one", unit="code points", nullable=True),
+        column("text", pa.string(), "the span's text, character for character", nullable=True),
+        column(
+            "chunk_index",
+            pa.int32(),
+            "the first chunk that shows the sentence, from 0; null for policies without chunks, and where aligned",
+            nullable=True,
+        ),
+        column(
+            "locator", pa.string(), "where the span stood in its source; null where that is not known", nullable=True
+        ),
+        column(
+            "alignment",
+            pa.string(),
+            "how the string equals the span: exact, folded (but for case, width, white space), fuzzy, or none; a "
+            "chosen sentence is exact",
+        ),
+        column("quote", pa.string(), "the string as the answer has it; null for a chosen sentence", nullable=True),
+        DOCUMENT_HASH,
+        QUESTION_HASH,
+        READER_FINGERPRINT,
+    ]
+)
+"""One row for each sentence that an answer rests on, and for each string of the answer that was looked for."""
 
 MEMORIES = pa.schema(
     [
@@ -74,7 +144,7 @@ MEMORIES = pa.schema(
 """One row for each turn of each reading: which span of the document put what into the memory."""
 
 
-class AnswerRow(ResultRow):
+class AnswerRow(ResultRow, ClosingColumns):
     """A row of `ANSWERS`."""
 
     run_id: str
@@ -84,6 +154,31 @@ class AnswerRow(ResultRow):
     question: str
     answer: str | None
     document_hash: str | None
+    question_hash: str
+    reader_fingerprint: str
+    answer_type: str | None
+    value_unit: str | None
+    votes: float | None
+    num_evidence: int | None
+
+
+class EvidenceRow(TypedDict):
+    """A row of `EVIDENCE`."""
+
+    run_id: str
+    document_id: str
+    question_id: str
+    sample: int
+    how: str
+    rank: int
+    char_start: int | None
+    char_end: int | None
+    text: str | None
+    chunk_index: int | None
+    locator: str | None
+    alignment: str
+    quote: str | None
+    document_hash: str
     question_hash: str
     reader_fingerprint: str
 

@@ -22,12 +22,25 @@ from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.documents import CARRY_PREFIX
 from memagent_batch.log.index import read_outcomes, read_turns
 from memagent_batch.log.question_list import AskedQuestion, asked_in
-from memagent_batch.log.schemas import OutcomeRow, ResultRow, TurnRow
+from memagent_batch.log.schemas import ClosingColumns, OutcomeRow, ResultRow, TurnRow
 from memagent_batch.runs.schemas import ANSWERS, MEMORIES, AnswerRow, MemoryRow
 
 ANSWERS_FOLDER = "answers"
 MEMORIES_FOLDER = "memories"
 REMOVED_FOLDER = "removed"
+NOT_CLOSED: ClosingColumns = {
+    "value": None,
+    "value_bool": None,
+    "value_number": None,
+    "value_label": None,
+    "value_status": None,
+    "confidence": None,
+    "support": None,
+    "support_probability": None,
+    "coverage": None,
+    "closing_error": None,
+}
+"""Of a reading of which nothing was asked after its answer."""
 
 
 class PartDocument(TypedDict):
@@ -176,6 +189,11 @@ def answer_row(
         "document_hash": document["document_hash"],
         "question_hash": question["question_hash"],
         "reader_fingerprint": origin.reader_fingerprint,
+        **NOT_CLOSED,
+        "answer_type": None,
+        "value_unit": None,
+        "votes": None,
+        "num_evidence": None,
     }
     if row["status"] == Status.OK:
         row["answer"] = extract_answer(row["response"] or "", extraction=origin.extraction)

@@ -5,10 +5,19 @@ from typing import Any, get_type_hints
 import pyarrow as pa
 import pytest
 
-from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG, OutcomeRow, TurnRow
+from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG, TURN_LOG, ClosingRow, OutcomeRow, TurnRow
 from memagent_batch.ray_data import tokenise
 from memagent_batch.runs.parts import ENDED, EndedRow
-from memagent_batch.runs.schemas import ANSWERS, DIFFERENCES, PART_REPORT, AnswerRow, DifferenceRow, PartReport
+from memagent_batch.runs.schemas import (
+    ANSWERS,
+    DIFFERENCES,
+    EVIDENCE,
+    PART_REPORT,
+    AnswerRow,
+    DifferenceRow,
+    EvidenceRow,
+    PartReport,
+)
 from memagent_batch.training.rollouts.write import ROLLOUTS_REPORT, RolloutsReport
 
 COUNTED = {"num_tokens"}
@@ -17,8 +26,15 @@ COUNTED = {"num_tokens"}
 
 @pytest.mark.parametrize(
     ("schema", "row"),
-    [(TURN_LOG, TurnRow), (OUTCOME_LOG, OutcomeRow), (ANSWERS, AnswerRow), (DIFFERENCES, DifferenceRow)],
-    ids=["turn", "outcome", "answer", "difference"],
+    [
+        (TURN_LOG, TurnRow),
+        (OUTCOME_LOG, OutcomeRow),
+        (CLOSING_LOG, ClosingRow),
+        (ANSWERS, AnswerRow),
+        (EVIDENCE, EvidenceRow),
+        (DIFFERENCES, DifferenceRow),
+    ],
+    ids=["turn", "outcome", "closing", "answer", "evidence", "difference"],
 )
 def test_row_type_has_the_columns_of_its_schema_and_their_nulls(schema: pa.Schema, row: Any) -> None:
     hints = {name: kind for name, kind in get_type_hints(row).items() if name not in COUNTED}
