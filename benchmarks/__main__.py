@@ -99,6 +99,11 @@ SCENARIOS = (
         answers="What does a turn cost in the log: to write, scan, resume and project?",
         module="benchmarks.log",
     ),
+    Scenario(
+        name="review",
+        answers="How often do the intervals of a review cover the truth?",
+        module="benchmarks.review_intervals",
+    ),
 )
 
 

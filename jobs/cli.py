@@ -10,6 +10,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
+from keyword import iskeyword
 from pathlib import Path
 
 from jobs.options import HELP, Manual, OptionParser, knob_values, remedy
@@ -60,6 +61,7 @@ COMMANDS = {
     "diff": "shows the answers in which two finished runs differ, with both memories",
     "page": "writes the answers of a finished run as pages that open without a server",
     "show": "shows the answers of one document: value, evidence, and the memory's trace",
+    "review": "measures a scan by people's labels of a sample: recall, precision, with intervals",
     "prompts": "lists, shows and imports prompt sets",
     "evaluate": "makes test suites, runs and scores them, and draws the results",
 }
@@ -69,6 +71,13 @@ EVALUATE_COMMANDS = {
     "score": "scores any answers table against a suite",
     "report": "draws the results of `run`: a page, pictures, and every failure's memory trace",
 }
+REVIEW_COMMANDS = {
+    "plan": "says how wide the intervals will be for so many labels, before anyone reads",
+    "make": "draws the sample, and writes the page and the sheet that people label on",
+    "import": "takes labels in, from labels.csv files of the page or a spreadsheet",
+    "estimate": "says how good the scan is: recall, precision, error rate, each with its interval",
+}
+NESTED_COMMANDS = {"evaluate": EVALUATE_COMMANDS, "review": REVIEW_COMMANDS}
 
 Main = Callable[[Sequence[str]], int]
 """Runs a command with its arguments; returns the exit code."""
@@ -202,10 +211,11 @@ def _run_first(arguments: Sequence[str]) -> int:
 
 
 def _command_main(name: str, *, package: str = "jobs") -> Main:
-    if (package, name) == ("jobs", "evaluate"):
-        main_of = partial(_command_main, package="jobs.evaluate")
-        return partial(run_named, names=EVALUATE_COMMANDS, command="memagent evaluate", main_of=main_of)
-    main_: Main = importlib.import_module(f"{package}.{name}").main
+    if package == "jobs" and name in NESTED_COMMANDS:
+        main_of = partial(_command_main, package=f"jobs.{name}")
+        return partial(run_named, names=NESTED_COMMANDS[name], command=f"memagent {name}", main_of=main_of)
+    module = f"{name}_" if iskeyword(name) else name
+    main_: Main = importlib.import_module(f"{package}.{module}").main
     return main_
 
 

@@ -21,7 +21,7 @@ show their common options here. `--help-all` prints all of them, and [Settings](
 
 def command_names() -> list[str]:
     """Every command with its words, as in `evaluate run`."""
-    nested = {"evaluate": cli.EVALUATE_COMMANDS, "prompts": prompts.SUBCOMMANDS}
+    nested = {**cli.NESTED_COMMANDS, "prompts": prompts.SUBCOMMANDS}
     names = [f"{name} {part}".strip() for name in cli.COMMANDS for part in nested.get(name, [""])]
     names.insert(names.index("train") + 1, "train loop")
     names.insert(names.index("export") + 1, "export answers")

@@ -1,0 +1,121 @@
+"""What a review says, as a Markdown page for people."""
+
+from collections.abc import Iterator, Sequence
+
+from memagent_batch.review.estimates.estimation import Measures, ReviewEstimate, ValueEstimate
+from memagent_batch.review.estimates.standing_labels import CountedLabels
+from memagent_batch.review.sample.record import Review
+from memagent_batch.review.statistics.measures import Estimate, Measure
+
+MEANINGS = {
+    Measure.PRECISION: "of what was found is right",
+    Measure.RECALL: "of all that is right was found",
+    Measure.F1: "F1, the harmonic mean of the two",
+    Measure.ELUSION: "of what was not found should have been",
+    Measure.RICHNESS: "of all readings are what is looked for",
+}
+"""What follows the share, in words."""
+
+
+def estimate_page(review: Review, counted: CountedLabels, estimate: ReviewEstimate) -> str:
+    """The page."""
+    record = review.record
+    rule = f"`{record['flagged']}`" if record["flagged"] else f"each value of `{record['by']}`"
+    lines = [
+        f"# Review {record['review_id']}",
+        "",
+        f"Run {record['run_id']}, question `{record['question_id']}`: {_cell(record['question'])}",
+        "",
+        f"Flagged: {rule}. {sum(record['readings'].values()):,} readings, {len(counted.units):,} of them drawn by "
+        f"seed {record['seed']}; labels to {record['purpose']}.",
+        "",
+        *_remarks(review, counted, estimate),
+    ]
+    for each in estimate.values:
+        lines += ["", *_value_lines(each, is_sequence=estimate.is_sequence)]
+    lines += ["", "## All readings", "", *_all_lines(estimate)]
+    return "\n".join(lines) + "\n"
+
+
+def _remarks(review: Review, counted: CountedLabels, estimate: ReviewEstimate) -> Iterator[str]:
+    """What limits the estimates."""
+    if review.is_changed_after_look:
+        yield "- **The size of the sample was changed after an estimate from it**: the intervals are wider for that."
+    if counted.num_left:
+        yield f"- **{counted.num_left:,} readings are not labelled yet**; the intervals hold however often you look."
+    if estimate.is_sequence:
+        yield "- The intervals are confidence sequences of 95 %: they hold at all times at once."
+    if counted.num_unclear:
+        yield f"- {counted.num_unclear:,} readings left people without an answer (`unclear`); they are left out."
+    if counted.num_seen:
+        yield f"- {counted.num_seen:,} readings have only labels that were given with the scan's answer in view."
+    if counted.num_develop:
+        yield f"- {counted.num_develop:,} readings of the sample were also used to develop by."
+    if review.record["num_unreadable"]:
+        number = review.record["num_unreadable"]
+        yield f"- {number:,} documents have no text that anyone can read. They are outside of all figures but this one."
+
+
+def _value_lines(estimate: ValueEstimate, *, is_sequence: bool) -> Iterator[str]:
+    yield f"## {'What is flagged' if estimate.value is None else _cell(estimate.value)}"
+    yield ""
+    corrected = estimate.allowing_for_errors
+    kind = "95 % sequence" if is_sequence else "95 % interval"
+    yield f"| measure | share | {kind} |{' allowing for errors of reviewers |' if corrected else ''} |"
+    yield f"|---|---|---|{'---|' if corrected else ''}---|"
+    for measure, meaning in MEANINGS.items():
+        yield _measure_line(measure, meaning, estimate.measures, corrected)
+    yield ""
+    yield "| stratum | readings | labelled | positive |"
+    yield "|---|---|---|---|"
+    for each in estimate.strata:
+        name = f"**{_cell(each.name)}**" if each.is_found else _cell(each.name)
+        yield f"| {name} | {each.num_readings:,} | {each.num_labelled:,} | {each.num_positive:,} |"
+
+
+def _measure_line(measure: Measure, meaning: str, measures: Measures, corrected: Measures | None) -> str:
+    estimate = measures[measure]
+    cells = [measure.value, percent(estimate.value), _interval(estimate)]
+    if corrected:
+        cells.append(f"{percent(corrected[measure].value)} ({_interval(corrected[measure])})")
+    return f"| {' | '.join([*cells, meaning])} |"
+
+
+def _all_lines(estimate: ReviewEstimate) -> Sequence[str]:
+    agreement, evidence = estimate.agreement, estimate.evidence
+    lines = [
+        f"- Error rate: {percent(estimate.error_rate.value)} ({_interval(estimate.error_rate)}) of all readings have a "
+        "wrong answer or none."
+    ]
+    if agreement.num_pairs:
+        kappa = "not defined" if agreement.kappa is None else f"{agreement.kappa:.2f}"
+        lines.append(
+            f"- Two people agree on {percent(agreement.share)} of {agreement.num_pairs:,} readings "
+            f"({percent(agreement.interval.low)} to {percent(agreement.interval.high)}); Cohen's kappa {kappa}, over "
+            "the sample as it was drawn."
+        )
+    else:
+        lines.append("- Nobody labelled a reading twice: how often reviewers err is not known.")
+    if evidence:
+        lines.append(
+            f"- Evidence: {percent(evidence.share)} ({percent(evidence.interval.low)} to "
+            f"{percent(evidence.interval.high)}) of the sentences bear the answer; {evidence.num_sentences:,} "
+            f"sentences of {evidence.num_readings:,} readings."
+        )
+    return lines
+
+
+def percent(share: float | None) -> str:
+    """A share as per cent; a dash where there is none."""
+    if share is None:
+        return "–"
+    return f"{100 * share:.{2 if 0 < share < 0.01 else 1}f} %"
+
+
+def _interval(estimate: Estimate) -> str:
+    return f"{percent(estimate.low)} to {percent(estimate.high)}"
+
+
+def _cell(text: str) -> str:
+    """Text of a user or document that can't end its cell, or begin markup of its own."""
+    return "".join(f"\\{letter}" if letter in "\\`*_{}[]<>()#|!~" else letter for letter in " ".join(text.split()))

@@ -1,0 +1,97 @@
+"""Which labels count for a review: those that validate, and that were given before the answer was seen."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from memagent_batch.review.labels.label import UNCLEAR, Label, LabelKey, Purpose, standing, verdict
+from memagent_batch.review.sample.draw import DrawnUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledUnit:
+    """A reading of the sample with the labels that count for it."""
+
+    drawn: DrawnUnit
+    """The reading."""
+    labels: Sequence[Label]
+    """The last label of each person, unclear ones left out; the person who labelled first in front."""
+    is_unclear: bool
+    """Whether people labelled it, and nobody could say."""
+
+    @property
+    def value(self) -> str | None:
+        """What counts; None where nobody has said."""
+        return verdict(self.labels) if self.labels else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedLabels:
+    """The labels that count for a sample, and those that don't."""
+
+    units: Sequence[LabelledUnit]
+    """Every reading of the sample, in its order."""
+    num_develop: int
+    """Readings of the sample with labels made to develop by."""
+    num_seen: int
+    """Readings whose labels were given with the answer in view, and don't count for that."""
+
+    @property
+    def num_left(self) -> int:
+        """Readings that nobody has labelled."""
+        return sum(not unit.labels and not unit.is_unclear for unit in self.units)
+
+    @property
+    def num_unclear(self) -> int:
+        """Readings of which nobody could say."""
+        return sum(unit.is_unclear for unit in self.units)
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """First and second label of the readings that a second person reads by lot; not of those that contradict."""
+        both = [unit.labels for unit in self.units if unit.drawn.is_second and len(unit.labels) > 1]
+        return [(labels[0].value, labels[1].value) for labels in both]
+
+
+def count_labels(
+    sample: Sequence[DrawnUnit], labels: Iterable[Label], *, purpose: Purpose, with_seen: bool
+) -> CountedLabels:
+    """The labels of each reading of a sample, whatever review they were made in.
+
+    Args:
+        sample: The sample.
+        labels: All labels of the output.
+        purpose: What the labels must have been made for.
+        with_seen: Whether labels count that were given with the answer in view.
+    """
+    of_key: dict[LabelKey, list[Label]] = defaultdict(list)
+    for label in labels:
+        of_key[label.key].append(label)
+    found = {each: of_key.get(key_of(each), []) for each in sample}
+    return CountedLabels(
+        units=[_labelled(each, of_unit, purpose=purpose, with_seen=with_seen) for each, of_unit in found.items()],
+        num_develop=sum(any(label.purpose is Purpose.DEVELOP for label in of_unit) for of_unit in found.values()),
+        num_seen=sum(
+            bool(of_unit) and not any(label.blind for label in of_unit if label.purpose is purpose)
+            for of_unit in found.values()
+        ),
+    )
+
+
+def key_of(drawn: DrawnUnit) -> LabelKey:
+    """What a label of this reading's document and question is of."""
+    return LabelKey(document_hash=drawn.unit.document_hash, question_hash=drawn.unit.question_hash)
+
+
+def sentence_labels(labels: Iterable[Label]) -> Mapping[LabelKey, str]:
+    """What counts of each sentence: whether it bears the answer."""
+    of_key: dict[LabelKey, list[Label]] = defaultdict(list)
+    for label in standing(label for label in labels if label.key.char_start is not None):
+        of_key[label.key].append(label)
+    return {key: verdict(of_sentence) for key, of_sentence in of_key.items()}
+
+
+def _labelled(drawn: DrawnUnit, labels: Sequence[Label], *, purpose: Purpose, with_seen: bool) -> LabelledUnit:
+    counted = standing(label for label in labels if label.purpose is purpose and (label.blind or with_seen))
+    clear = [label for label in counted if label.value != UNCLEAR]
+    return LabelledUnit(drawn=drawn, labels=clear, is_unclear=bool(counted) and not clear)

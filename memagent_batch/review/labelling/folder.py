@@ -1,0 +1,142 @@
+"""Writes what people label on: pages with their parts, and sheets, for those readings that still need a label."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from memagent_batch.files.location import Location
+from memagent_batch.review.estimates.counting import contradicts
+from memagent_batch.review.estimates.standing_labels import CountedLabels, LabelledUnit
+from memagent_batch.review.labelling.page import (
+    ANSWERS_FOLDER,
+    DOCUMENTS_FOLDER,
+    answer_part,
+    document_part,
+    label_page,
+    part_name,
+)
+from memagent_batch.review.labelling.texts import fetch_documents
+from memagent_batch.review.labels.sheet import sheet_bytes
+from memagent_batch.review.sample.draw import DrawnUnit
+from memagent_batch.review.sample.population import answer_tables, read_columns
+from memagent_batch.review.sample.record import Review
+from memagent_batch.runs.manifest import Manifest
+
+EVIDENCE_TABLE = "evidence"
+CHOSEN = "chosen"
+"""`how` of evidence that the model pointed at."""
+ANSWER_COLUMNS = ("document_id", "question_id", "sample", "status", "answer", "value", "value_status", "error_message")
+EVIDENCE_COLUMNS = (
+    *("document_id", "question_id", "sample", "how", "rank", "char_start", "char_end", "text"),
+    *("document_hash", "question_hash"),
+)
+ROLES = ("first", "second", "third")
+"""People who read, in the order in which they do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenLabelling:
+    """What was written."""
+
+    left: Mapping[str, int]
+    """Readings that people have to label, by role."""
+    num_gone: int
+    """Of these, ones whose text is gone or has changed."""
+
+
+def units_left(counted: CountedLabels) -> dict[str, list[DrawnUnit]]:
+    """Readings that the first, second and third reviewer have to label.
+
+    A second person reads a share by lot, and all whose label contradicts the scan; a third one where two disagree.
+    """
+    left: dict[str, list[DrawnUnit]] = {role: [] for role in ROLES}
+    for unit in counted.units:
+        role = _role(unit)
+        if role is not None:
+            left[role].append(unit.drawn)
+    return left
+
+
+def write_labelling(
+    output: Location, manifest: Manifest, review: Review, counted: CountedLabels, *, with_page: bool
+) -> WrittenLabelling:
+    """Writes pages and sheets into the review's folder; takes away those that nobody needs any more."""
+    left = units_left(counted)
+    needed = [unit for units in left.values() for unit in units]
+    num_gone = _write_parts(output, manifest, review, needed) if with_page else 0
+    for role, units in left.items():
+        end = "" if role == ROLES[0] else f"-{role}"
+        files = (review.folder / f"page{end}.html", review.folder / f"labels{end}.csv")
+        if not units:
+            for file in files:
+                file.delete()
+            continue
+        if with_page:
+            files[0].write_bytes(label_page(review, units, role=role))
+        files[1].write_bytes(sheet_bytes(units, review=review))
+    return WrittenLabelling(left={role: len(units) for role, units in left.items()}, num_gone=num_gone)
+
+
+def chosen_evidence(output: Location, manifest: Manifest, review: Review) -> dict[str, list[dict[str, Any]]]:
+    """The sentences that the answers of a sample rest on, by document_id, the best first."""
+    wanted = {each.unit.document_id for each in review.sample}
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for name in manifest["files"].get(EVIDENCE_TABLE, []):
+        table = read_columns(output / name, columns=EVIDENCE_COLUMNS)
+        chosen = table.filter(
+            (pc.field("question_id") == review.record["question_id"])
+            & (pc.field("sample") == 0)
+            & (pc.field("how") == CHOSEN)
+        )
+        for row in chosen.to_pylist():
+            if row["document_id"] in wanted:
+                found[row["document_id"]].append(row)
+    return {name: sorted(rows, key=lambda row: row["rank"]) for name, rows in found.items()}
+
+
+def _role(unit: LabelledUnit) -> str | None:
+    if unit.is_unclear:
+        return None
+    values = [label.value for label in unit.labels]
+    if not values:
+        return ROLES[0]
+    if len(values) == 1 and (unit.drawn.is_second or contradicts(unit)):
+        return ROLES[1]
+    return ROLES[2] if len(values) == 2 and values[0] != values[1] else None
+
+
+def _write_parts(output: Location, manifest: Manifest, review: Review, needed: Sequence[DrawnUnit]) -> int:
+    """The parts of pages that are not there yet; returns how many texts are gone."""
+    units = {unit.unit.document_id: unit for unit in needed}
+    there = {path.rpartition("/")[2] for path in (review.folder / DOCUMENTS_FOLDER).files()}
+    new = {name: unit for name, unit in units.items() if f"{part_name(unit)}.html" not in there}
+    wanted = {name: unit.unit.document_hash for name, unit in new.items()}
+    if wanted:
+        for document_id, text in fetch_documents(output, manifest, wanted=wanted):
+            _place(review, DOCUMENTS_FOLDER, new.pop(document_id)).write_bytes(document_part(text))
+    for unit in new.values():
+        _place(review, DOCUMENTS_FOLDER, unit).write_bytes(document_part(None))
+    evidence = chosen_evidence(output, manifest, review)
+    rows = _answers(output, manifest, review, units)
+    for name, unit in units.items():
+        _place(review, ANSWERS_FOLDER, unit).write_bytes(answer_part(rows.get(name), evidence.get(name, [])))
+    return len(new)
+
+
+def _answers(
+    output: Location, manifest: Manifest, review: Review, units: Mapping[str, DrawnUnit]
+) -> dict[str, dict[str, Any]]:
+    found = {}
+    for table in answer_tables(output, manifest, columns=ANSWER_COLUMNS):
+        mine = (pc.field("question_id") == review.record["question_id"]) & (pc.field("sample") == 0)
+        asked = table.filter(mine)
+        keep = [name in units for name in asked["document_id"].to_pylist()]
+        found.update({row["document_id"]: row for row in asked.filter(keep).to_pylist()})
+    return found
+
+
+def _place(review: Review, folder: str, unit: DrawnUnit) -> Location:
+    return review.folder / f"{folder}/{part_name(unit)}.html"

@@ -1,0 +1,297 @@
+// Labels by keyboard. Each is in localStorage before the answer of the scan is asked for.
+const review = JSON.parse(document.getElementById("review").textContent);
+const at = (id) => document.getElementById(id);
+const BLOCK = 20000; // characters of a block of text, about: what is out of sight is not laid out
+const MOST_FOUND = 2000; // matches that are marked
+const prefix = `memagent-review:${review.review_id}:${review.role}`;
+const labels = [...review.choices, "unclear"];
+const keys = new Map(labels.map((label, place) => [String(place + 1), label]).filter((_, place) => place < 9));
+for (const label of labels) if (["yes", "no", "unclear"].includes(label)) keys.set(label[0], label);
+
+let place = 0, chosen = null, text = "", blocks = [], matches = [], match = -1, shownPart = null, receive = null, isShown = false;
+
+// What one document's entry holds: records of labels (the last one stands), a comment, labels of sentences.
+const kept = (item) => {
+  const found = localStorage.getItem(`${prefix}:${item.name}`);
+  return found ? JSON.parse(found) : { records: [], comment: "", sentences: {} };
+};
+const keep = (item, entry) => {
+  try {
+    localStorage.setItem(`${prefix}:${item.name}`, JSON.stringify(entry));
+    return true;
+  } catch (error) {
+    say("This browser can't save labels here. Save labels.csv now, and use another browser.", true);
+    return false;
+  }
+};
+const reviewer = () => localStorage.getItem(`${prefix}:reviewer`) ?? "";
+const item = () => review.items[place];
+const last = (entry) => entry.records[entry.records.length - 1];
+const say = (words, isProblem = false) => {
+  at("state").textContent = words;
+  at("state").className = isProblem ? "problem" : "";
+};
+
+function load(folder, take) {
+  const frame = document.createElement("iframe");
+  frame.src = `${folder}/${item().name}.html`;
+  window.removeEventListener("message", receive); // what the reader has left comes too late
+  receive = (event) => {
+    if (event.source !== frame.contentWindow) return;
+    window.removeEventListener("message", receive);
+    frame.remove();
+    take(event.data);
+  };
+  window.addEventListener("message", receive);
+  at("frames").replaceChildren(frame);
+}
+
+function show(number) {
+  place = Math.min(Math.max(number, 0), review.items.length - 1);
+  chosen = null;
+  shownPart = null;
+  isShown = false;
+  localStorage.setItem(`${prefix}:place`, String(place));
+  const entry = kept(item());
+  at("place").textContent = `${place + 1} of ${review.items.length}`;
+  at("document").textContent = item().shown;
+  at("question").textContent = item().shown_question;
+  at("comment").value = entry.comment;
+  at("answer").hidden = true;
+  at("words").value = "";
+  say("");
+  drawChoices();
+  drawText("");
+  load("documents", (part) => {
+    if (part.text === null) say("The text is gone or has changed since the scan read it: label it unclear.", true);
+    drawText(part.text ?? "");
+    isShown = true;
+    if (last(entry)) reveal();
+  });
+}
+
+function drawChoices() {
+  const saved = last(kept(item()))?.value;
+  const buttons = labels.map((label) => {
+    const button = document.createElement("button");
+    const key = [...keys].filter(([, of]) => of === label).map(([name]) => name).pop();
+    button.type = "button";
+    button.textContent = key ? `${label} (${key})` : label;
+    button.setAttribute("aria-pressed", String(label === chosen));
+    button.classList.toggle("saved", label === saved);
+    button.addEventListener("click", () => choose(label));
+    return button;
+  });
+  at("choices").replaceChildren(...buttons);
+  const left = review.items.filter((each) => !last(kept(each))).length;
+  at("left").textContent = left ? `${left} left.` : "All are labelled: save labels.csv.";
+}
+
+function choose(label) {
+  if (!isShown) return say("Wait until the document is there.");
+  chosen = label;
+  drawChoices();
+  say(last(kept(item())) ? "Enter corrects your label. The correction does not count as blind." : "Enter saves.");
+}
+
+function save() {
+  const entry = kept(item());
+  const blind = !last(entry); // the answer has been shown since the first label
+  entry.records.push({ value: chosen, at: new Date().toISOString(), blind });
+  if (!keep(item(), entry)) return;
+  chosen = null;
+  drawChoices();
+  say("Saved. Enter goes on.");
+  reveal();
+}
+
+function reveal() {
+  load("answers", (part) => {
+    shownPart = part;
+    at("value").textContent = part.value;
+    at("given").textContent = part.answer === part.value ? "" : part.answer;
+    at("answer").hidden = false;
+    drawEvidence();
+  });
+}
+
+function drawEvidence() {
+  const sentences = kept(item()).sentences;
+  const rows = shownPart.evidence.map((sentence, number) => {
+    const row = document.createElement("li");
+    const button = document.createElement("button");
+    const mark = document.createElement("b");
+    button.type = "button";
+    button.textContent = sentence.text;
+    button.addEventListener("click", () => search(sentence.text));
+    mark.textContent = sentences[`${sentence.start}-${sentence.end}`]?.value ?? "";
+    row.append(button, mark);
+    return row;
+  });
+  at("evidence").replaceChildren(...rows);
+  at("bears").hidden = !rows.length;
+}
+
+function bear(number) {
+  const sentence = shownPart?.evidence[number];
+  if (!sentence) return;
+  const entry = kept(item());
+  const span = `${sentence.start}-${sentence.end}`;
+  const value = { undefined: "yes", yes: "no", no: undefined }[entry.sentences[span]?.value];
+  if (value) entry.sentences[span] = { value, at: new Date().toISOString() };
+  else delete entry.sentences[span];
+  if (keep(item(), entry)) drawEvidence();
+}
+
+function drawText(words) {
+  text = words;
+  blocks = [];
+  const parts = [];
+  for (let start = 0; start < text.length; ) {
+    const line = text.indexOf("\n", start + BLOCK);
+    const end = line < 0 || line > start + 5 * BLOCK ? Math.min(text.length, start + 5 * BLOCK) : line + 1;
+    const part = document.createElement("div");
+    part.textContent = text.slice(start, end);
+    blocks.push({ start, node: part.firstChild });
+    parts.push(part);
+    start = end;
+  }
+  at("text").replaceChildren(...parts);
+  find("");
+  window.scrollTo(0, 0);
+}
+
+function search(words) {
+  at("words").value = words;
+  find(words);
+}
+
+function find(words) {
+  matches = [];
+  match = -1;
+  if (words) {
+    const pattern = new RegExp(words.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&").replace(/\s+/g, "\\s+"), "giu");
+    for (const found of text.matchAll(pattern)) {
+      matches.push(rangeOf(found.index, found.index + found[0].length));
+      if (matches.length === MOST_FOUND) break;
+    }
+  }
+  CSS.highlights?.set("found", new Highlight(...matches));
+  CSS.highlights?.delete("here");
+  at("found").textContent = words && !matches.length ? "nowhere" : "";
+  step(1);
+}
+
+function step(by) {
+  if (!matches.length) return;
+  match = (match + by + matches.length) % matches.length;
+  CSS.highlights?.set("here", new Highlight(matches[match]));
+  matches[match].startContainer.parentElement.scrollIntoView({ block: "nearest" });
+  const box = matches[match].getBoundingClientRect();
+  window.scrollBy(0, box.top - window.innerHeight * 0.7);
+  const most = matches.length === MOST_FOUND ? "+" : "";
+  at("found").textContent = `${match + 1} of ${matches.length}${most}; Enter: next`;
+}
+
+function rangeOf(start, end) {
+  const range = document.createRange();
+  for (const [name, offset] of [["setStart", start], ["setEnd", end]]) {
+    let low = 0, high = blocks.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (blocks[middle].start <= offset) low = middle; else high = middle - 1;
+    }
+    range[name](blocks[low].node, offset - blocks[low].start);
+  }
+  return range;
+}
+
+// A cell that a spreadsheet would run as a formula is text: it gets a mark in front.
+const cell = (value) => {
+  const words = /^[=+\-@\t\r']/.test(value) ? `'${value}` : value;
+  return /[",;\r\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
+};
+
+function sheet() {
+  const lines = [review.columns.join(",")];
+  for (const each of review.items) {
+    const entry = kept(each);
+    const common = {
+      document_id: each.document_id, question: each.question, reviewer: reviewer(), review_id: review.review_id,
+      document_hash: each.document_hash, question_hash: each.question_hash,
+    };
+    const rows = entry.records.map((record, number) => ({
+      ...common, label: record.value, labelled_at: record.at, blind: String(record.blind),
+      comment: number === entry.records.length - 1 ? entry.comment : "",
+    }));
+    for (const [span, record] of Object.entries(entry.sentences)) {
+      const [start, end] = span.split("-");
+      rows.push({ ...common, label: record.value, labelled_at: record.at, blind: "false", char_start: start, char_end: end });
+    }
+    for (const row of rows) lines.push(review.columns.map((name) => cell(row[name] ?? "")).join(","));
+  }
+  return `\ufeff${lines.join("\r\n")}\r\n`;
+}
+
+function saveSheet() {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([sheet()], { type: "text/csv;charset=utf-8" }));
+  link.download = `labels-${review.review_id}-${review.role}.csv`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  say("labels.csv is saved where downloads go.");
+}
+
+const COMMANDS = {
+  ArrowLeft: () => show(place - 1),
+  ArrowRight: () => show(place + 1),
+  "/": () => at("words").focus(),
+  c: () => at("comment").focus(),
+  e: saveSheet,
+  Enter: () => {
+    if (chosen) save();
+    else if (last(kept(item()))) show(place + 1);
+    else say("Choose a label first.");
+  },
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.altKey || event.metaKey || at("work").hidden) return;
+  if (event.key === "Escape") return document.activeElement.blur();
+  if (event.target.tagName === "INPUT") {
+    if (event.target === at("comment") && event.key === "Enter") event.target.blur();
+    return;
+  }
+  if (event.key === "Enter" && event.target.tagName === "BUTTON" && event.target.closest("footer, #evidence")) return;
+  const isNumber = /^[1-9]$/.test(event.key);
+  const run = isNumber && shownPart ? () => bear(Number(event.key) - 1)
+    : keys.has(event.key) ? () => choose(keys.get(event.key)) : COMMANDS[event.key];
+  if (!run) return;
+  event.preventDefault();
+  run();
+});
+at("comment").addEventListener("input", () => keep(item(), { ...kept(item()), comment: at("comment").value }));
+at("find").addEventListener("submit", (event) => { event.preventDefault(); step(1); });
+at("words").addEventListener("input", () => find(at("words").value));
+at("back").addEventListener("click", () => show(place - 1));
+at("next").addEventListener("click", () => show(place + 1));
+at("export").addEventListener("click", saveSheet);
+at("begin").addEventListener("submit", (event) => {
+  event.preventDefault();
+  try {
+    localStorage.setItem(`${prefix}:reviewer`, at("reviewer").value.trim());
+  } catch (error) { /* said when the first label is saved */ }
+  begin();
+});
+
+function begin() {
+  at("begin").hidden = true;
+  at("work").hidden = false;
+  const first = review.items.findIndex((each) => !last(kept(each)));
+  const before = localStorage.getItem(`${prefix}:place`);
+  document.activeElement?.blur();
+  show(before === null ? Math.max(first, 0) : Number(before));
+}
+
+if (reviewer()) begin();
+else { at("begin").hidden = false; at("reviewer").focus(); }

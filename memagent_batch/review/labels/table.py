@@ -1,0 +1,137 @@
+"""The table `labels`: append-only, in `review/labels/` of an output. What a person said is never changed or lost.
+
+Each import is one immutable file, named after the hash of its rows, that appears whole or not at all. Two imports at
+the same time write two files; the same import twice writes one.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+
+from memagent_batch.files.columns import TIMESTAMP, column
+from memagent_batch.files.errors import table_errors
+from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import parquet_bytes, read_parquet
+from memagent_batch.review.labels.label import Label, LabelKey, Purpose
+
+LABELS_FOLDER = "review/labels"
+"""Where the table lies below an output."""
+
+LABELS = pa.schema(
+    [
+        column("document_hash", pa.string(), "SHA-256 of the text of the document that was read, hex"),
+        column("question_hash", pa.string(), "hash of the question that was answered, as in `answers`"),
+        column(
+            "char_start",
+            pa.int64(),
+            "first character of the sentence whose bearing is labelled; null where the label is of the document",
+            unit="code points",
+            nullable=True,
+        ),
+        column("char_end", pa.int64(), "character after its last one", unit="code points", nullable=True),
+        column(
+            "value",
+            pa.string(),
+            "what the person says: yes, no, unclear, or a value of the question; of a sentence, whether it bears the "
+            "answer",
+        ),
+        column("reviewer", pa.string(), "who says it"),
+        column("labelled_at", TIMESTAMP, "when, UTC"),
+        column("blind", pa.bool_(), "whether the person had not seen the scan's answer to it"),
+        column("purpose", pa.string(), "develop: to improve the scan by; validate: to measure it"),
+        column("comment", pa.string(), "the person's remark", nullable=True),
+        column("review_id", pa.string(), "the review that it was made in"),
+        column("document_id", pa.string(), "id that the document had then"),
+        column("question_id", pa.string(), "id that the question had then"),
+        column("imported_at", TIMESTAMP, "when the row was taken in, UTC"),
+    ]
+)
+"""One row for each label that a person gave. Several of one person on the same key: the last one stands."""
+
+LabelRow = dict[str, Any]
+"""A row of `LABELS`."""
+SAID = tuple(name for name in LABELS.names if name != "imported_at")
+"""Columns that the person decides."""
+
+
+def append_labels(output: Location, rows: Sequence[LabelRow], *, now: datetime | None = None) -> int:
+    """Adds rows that the table does not have yet, in one file, whole or not at all; returns how many.
+
+    A row without a time is new only where it says something else than the person's last label of the same key.
+
+    Raises:
+        StorageError: nothing was added.
+        OutputError: a file of the table can't be read.
+    """
+    now = now or datetime.now(UTC)
+    there = read_label_rows(output)
+    known = {_said(row) for row in there}
+    last = {_person(row): row for row in sorted(there, key=lambda row: row["labelled_at"])}
+    added: list[LabelRow] = []
+    for row in rows:
+        timed = row if row["labelled_at"] is not None else {**row, "labelled_at": now}
+        before = last.get(_person(timed))
+        is_repeated = row["labelled_at"] is None and before is not None and _word(before) == _word(timed)
+        if is_repeated or _said(timed) in known:
+            continue
+        known.add(_said(timed))
+        last[_person(timed)] = timed
+        added.append({**timed, "imported_at": now})
+    if added:
+        name = sha256(repr([_said(row) for row in added]).encode()).hexdigest()[:32]
+        table = pa.Table.from_pylist(added, schema=LABELS)
+        (output / f"{LABELS_FOLDER}/{name}.parquet").create(parquet_bytes(table))
+    return len(added)
+
+
+def read_label_rows(output: Location) -> list[LabelRow]:
+    """All rows of the table, each once.
+
+    Raises:
+        OutputError: a file can't be read.
+    """
+    folder = output / LABELS_FOLDER
+    rows: dict[tuple[Any, ...], LabelRow] = {}
+    for path in folder.files():
+        place = folder.at(path)
+        with table_errors(place.uri, remedy="restore it: it holds people's work, and no command makes it again"):
+            table = read_parquet(place, columns=LABELS.names)
+        for row in table.to_pylist():
+            rows.setdefault(_said(row), row)
+    return list(rows.values())
+
+
+def as_labels(rows: Iterable[LabelRow]) -> list[Label]:
+    """The rows as values."""
+    return [
+        Label(
+            key=LabelKey(
+                document_hash=row["document_hash"],
+                question_hash=row["question_hash"],
+                char_start=row["char_start"],
+                char_end=row["char_end"],
+            ),
+            value=row["value"],
+            reviewer=row["reviewer"],
+            labelled_at=row["labelled_at"],
+            blind=row["blind"],
+            purpose=Purpose(row["purpose"]),
+        )
+        for row in rows
+    ]
+
+
+def _said(row: LabelRow) -> tuple[Any, ...]:
+    return tuple(row[name] for name in SAID)
+
+
+def _person(row: LabelRow) -> tuple[Any, ...]:
+    names = ("document_hash", "question_hash", "char_start", "char_end", "reviewer", "purpose")
+    return tuple(row[name] for name in names)
+
+
+def _word(row: LabelRow) -> tuple[Any, ...]:
+    return row["value"], row["comment"] or ""

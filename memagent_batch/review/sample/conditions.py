@@ -1,0 +1,92 @@
+"""What a review takes for flagged: a condition on a column of `answers`, such as `value_bool = true`."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.errors import SettingsError
+
+EXAMPLES = "value_bool = true, value_label in ('red', 'amber'), value_number >= 1000, answer ~ '(?i)^yes'"
+"""Conditions as messages show them."""
+COMPARISONS = {
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    "<=": pc.less_equal,
+    ">=": pc.greater_equal,
+    "<": pc.less,
+    ">": pc.greater,
+    "~": pc.match_substring_regex,
+}
+"""Functions of the operators. `~` is an RE2 expression that is found anywhere in a text, in linear time."""
+
+_CONDITION = re.compile(r"\s*(\w+)\s*(!=|<=|>=|=|<|>|~|\bin\b)\s*(.+?)\s*", re.DOTALL)
+_TEXT = re.compile(r"'((?:[^']|'')*)'")
+_LIST = re.compile(rf"\(\s*({_TEXT.pattern}(?:\s*,\s*{_TEXT.pattern})*)\s*\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One column, one operator, one value or several."""
+
+    text: str
+    """As the user wrote it."""
+    column: str
+    """The column of `answers`."""
+    operator: str
+    """A key of `COMPARISONS`, or `in`."""
+    value: Any
+    """What the column is compared with; of `in` a list of texts."""
+
+    def holds(self, answers: pa.Table) -> pa.ChunkedArray:
+        """Whether each row fulfils it; false where the column is null.
+
+        Raises:
+            SettingsError: the table has no such column, or it is of another type.
+        """
+        if self.column not in answers.schema.names:
+            raise SettingsError(
+                f"--flagged: the run's answers have no column {self.column!r}; columns: "
+                f"{', '.join(answers.schema.names)}. Flag a run without typed values by its answer: answer ~ 'yes'"
+            )
+        column = answers[self.column]
+        try:
+            if self.operator == "in":
+                return pc.is_in(column, value_set=pa.array(self.value, column.type))
+            if self.operator == "~":
+                return pc.fill_null(pc.match_substring_regex(column, self.value), False)
+            compared = COMPARISONS[self.operator](column, pa.scalar(self.value, column.type))
+        except (pa.ArrowException, TypeError) as error:
+            raise SettingsError(
+                f"--flagged: {self.text!r} does not fit the column {self.column!r} of type {column.type}: "
+                f"{' '.join(str(error).split())}; write a condition as {EXAMPLES}"
+            ) from error
+        return pc.fill_null(compared, False)
+
+
+def parse_condition(text: str) -> Condition:
+    """A condition as users write it.
+
+    Raises:
+        SettingsError: it can't be parsed; shows how conditions look.
+    """
+    found = _CONDITION.fullmatch(text)
+    if found is None:
+        raise SettingsError(f"--flagged: {text!r} is not a condition; write one as {EXAMPLES}")
+    column, operator, written = found.groups()
+    return Condition(text=text.strip(), column=column, operator=operator, value=_value(written, operator, text=text))
+
+
+def _value(written: str, operator: str, *, text: str) -> Any:
+    if operator == "in":
+        if _LIST.fullmatch(written):
+            return [each.replace("''", "'") for each in _TEXT.findall(written)]
+    elif quoted := _TEXT.fullmatch(written):
+        return quoted[1].replace("''", "'")
+    elif operator != "~" and written.lower() in {"true", "false"}:
+        return written.lower() == "true"
+    elif operator != "~" and re.fullmatch(r"-?\d+(\.\d+)?", written):
+        return float(written) if "." in written else int(written)
+    raise SettingsError(f"--flagged: {text!r}: {written!r} can't be compared by {operator!r}; write it as {EXAMPLES}")

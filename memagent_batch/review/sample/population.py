@@ -1,0 +1,183 @@
+"""The population of a review: the readings of the last finished run for one question, each in its stratum."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from memagent_batch.domain.closing.values import ValueStatus
+from memagent_batch.domain.readings import Status
+from memagent_batch.errors import OutputError, SettingsError
+from memagent_batch.files.errors import table_errors
+from memagent_batch.files.location import Location
+from memagent_batch.review.sample.conditions import Condition
+from memagent_batch.review.sample.draw import Unit
+from memagent_batch.review.sample.strata import UNANSWERED, VALUE_PREFIX, Stratum
+from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.tables import ANSWERS_FOLDER
+
+REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
+"""What to do about a table file that is gone."""
+MAX_VALUES = 50
+"""Most values of a review by values: each is a stratum that needs labels of its own."""
+UNIT_COLUMNS = ("document_id", "document_hash", "question_id", "question_hash", "question", "sample", "status")
+TYPED_COLUMNS = ("answer", "value_status", "confidence")
+"""Columns that strata may follow from, where the run has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StratumRule:
+    """How the scan's output divides a population: by a condition, or by the values of a column."""
+
+    flagged: Condition | None = None
+    """What is flagged; None for a review by values."""
+    by: str | None = None
+    """Column whose values are the strata; None for a review by a condition."""
+    unsure_below: float | None = None
+    """Confidence below which what is not flagged is unsure; None for no such stratum."""
+
+    @property
+    def column(self) -> str:
+        """The column that decides."""
+        return self.by or (self.flagged.column if self.flagged else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Population:
+    """What a sample is drawn from."""
+
+    units: Sequence[Unit]
+    """Readings of documents whose text could be read."""
+    question: str
+    """Text of the question, or of the first of several."""
+    num_unreadable: int
+    """Failed readings of documents whose text nobody can read: they can't be labelled."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Readings of each stratum."""
+        return dict(sorted(Counter(unit.stratum for unit in self.units).items()))
+
+    @property
+    def values(self) -> list[str]:
+        """The values that the scan gave, in a review by values."""
+        return [name.removeprefix(VALUE_PREFIX) for name in self.sizes if name.startswith(VALUE_PREFIX)]
+
+
+def read_population(output: Location, manifest: Manifest, *, question_id: str, rule: StratumRule) -> Population:
+    """The readings of a question, sample 0 of each, in the order of their document ids.
+
+    Raises:
+        OutputError: a table file is gone or can't be read.
+        SettingsError: the run has no such question, or no such column.
+    """
+    units: list[Unit] = []
+    question, num_unreadable, asked = "", 0, set[str]()
+    for answers in answer_tables(output, manifest, columns=(*UNIT_COLUMNS, *TYPED_COLUMNS, rule.column)):
+        asked.update(answers["question_id"].unique().to_pylist())
+        answers = answers.filter((pc.field("question_id") == question_id) & (pc.field("sample") == 0))
+        if not answers.num_rows:
+            continue
+        question = question or answers["question"][0].as_py()
+        readable = answers.filter(pc.is_valid(answers["document_hash"]))
+        num_unreadable += answers.num_rows - readable.num_rows
+        rows = readable.select(["document_id", "document_hash", "question_hash", "question"]).to_pylist()
+        units += [Unit(**row, stratum=name) for row, name in zip(rows, strata_of(readable, rule=rule), strict=True)]
+    if not question:
+        raise SettingsError(
+            f"--question: the run at {output} asked no question {question_id!r}; it asked "
+            f"{', '.join(map(repr, sorted(asked)[:10])) or 'nothing'}"
+        )
+    if all(unit.stratum in UNANSWERED for unit in units) and any(unit.stratum == Stratum.NO_VALUE for unit in units):
+        raise SettingsError(
+            f"--flagged: no reading of question {question_id!r} has a value in the column {rule.column!r}; flag a "
+            "question without a type by its answer: answer ~ 'yes'"
+        )
+    population = Population(units=_numbered(units), question=question, num_unreadable=num_unreadable)
+    if len(population.values) > MAX_VALUES:
+        raise SettingsError(
+            f"--by: {rule.by} has {len(population.values)} values, more than {MAX_VALUES}; say with --flagged which "
+            "of them matter"
+        )
+    return population
+
+
+def strata_of(answers: pa.Table, *, rule: StratumRule) -> list[str]:
+    """The stratum of each row of a table of answers."""
+    flagged = rule.flagged.holds(answers).to_pylist() if rule.flagged else [False] * answers.num_rows
+    if rule.by and rule.by not in answers.schema.names:
+        raise SettingsError(f"--by: the run's answers have no column {rule.by!r}; they have {answers.schema.names}")
+    columns = {name: answers[name].to_pylist() for name in answers.schema.names}
+    return [
+        str(_stratum({name: values[row] for name, values in columns.items()}, is_flagged=is_flagged, rule=rule))
+        for row, is_flagged in enumerate(flagged)
+    ]
+
+
+def _stratum(row: dict[str, Any], *, is_flagged: bool, rule: StratumRule) -> str:
+    if row["status"] != Status.OK:
+        return Stratum.FAILED
+    status, value = row.get("value_status"), row[rule.column]
+    if status == ValueStatus.INVALID or (value is None and status != ValueStatus.NOT_STATED):
+        return Stratum.NO_VALUE
+    if rule.by and value is not None:
+        return f"{VALUE_PREFIX}{value}"
+    if is_flagged:
+        return Stratum.FLAGGED
+    confidence = row.get("confidence")
+    if rule.unsure_below is not None and confidence is not None and confidence < rule.unsure_below:
+        return Stratum.UNSURE
+    return Stratum.NOT_FLAGGED
+
+
+def answer_tables(output: Location, manifest: Manifest, *, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The files of `answers`, one after another, with those of the columns that they have.
+
+    Raises:
+        OutputError: a file is gone or can't be read.
+    """
+    for name in manifest["files"].get(ANSWERS_FOLDER, []):
+        yield read_columns(output / name, columns=columns)
+
+
+def read_columns(place: Location, *, columns: Sequence[str]) -> pa.Table:
+    """A table file, with those of the columns that it has.
+
+    Raises:
+        OutputError: it is gone or can't be read.
+    """
+    with table_errors(place.uri, remedy=REMEDY), place.open() as stream:
+        if not place.path.endswith(".parquet"):
+            table = pa.ipc.open_file(stream).read_all()
+            return table.select([name for name in dict.fromkeys(columns) if name in table.schema.names])
+        with pq.ParquetFile(stream, pre_buffer=False) as file:
+            there = [name for name in dict.fromkeys(columns) if name in file.schema_arrow.names]
+            return file.read(columns=there, use_threads=False)
+
+
+def require_same(population: Population, sizes: dict[str, int], *, run_id: str) -> None:
+    """Refuses a population that is not the one that a sample was drawn from.
+
+    Raises:
+        OutputError: it differs.
+    """
+    if population.sizes != sizes:
+        raise OutputError(
+            f"the readings of run {run_id} are no longer those that the sample was drawn from: strata {sizes} then, "
+            f"{population.sizes} now; restore the tables, or make the review again"
+        )
+
+
+def _numbered(units: list[Unit]) -> list[Unit]:
+    """In the order of their ids; documents of the same text with their places among these."""
+    seen: Counter[tuple[str, str]] = Counter()
+    numbered = []
+    for unit in sorted(units, key=lambda unit: unit.document_id):
+        key = (unit.document_hash, unit.question_hash)
+        numbered.append(replace(unit, copy=seen[key]) if seen[key] else unit)
+        seen[key] += 1
+    return numbered

@@ -1,0 +1,196 @@
+"""What a review is, in `review/ID/`: `review.json` with its rule and sizes, and `sample.parquet`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, TypedDict, cast
+
+import pyarrow as pa
+
+from memagent_batch.domain.addresses import fingerprint
+from memagent_batch.errors import OutputError
+from memagent_batch.files.columns import column
+from memagent_batch.files.errors import table_errors
+from memagent_batch.files.json_files import json_bytes, read_json
+from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import parquet_bytes, read_parquet
+from memagent_batch.review.labels.label import UNCLEAR, Purpose
+from memagent_batch.review.sample.conditions import parse_condition
+from memagent_batch.review.sample.draw import DrawnUnit, Unit
+from memagent_batch.review.sample.population import StratumRule
+from memagent_batch.runs.schemas import DOCUMENT_ID, QUESTION
+
+REVIEW_FORMAT = "memagent-review/1"
+"""Changes with every change of layout that an older version can't read."""
+REVIEWS_FOLDER = "review"
+"""Where reviews lie below an output."""
+RECORD_FILE = "review.json"
+SAMPLE_FILE = "sample.parquet"
+YES, NO, NONE_OF_THESE = "yes", "no", "none of these"
+"""Labels of a review by a condition, and of one by values where none of them is right."""
+
+SAMPLE = pa.schema(
+    [
+        DOCUMENT_ID,
+        column("document_hash", pa.string(), "SHA-256 of the document's text in UTF-8, hex"),
+        column("question_hash", pa.string(), "hash of the question, as in `answers`"),
+        QUESTION,
+        column("stratum", pa.string(), "flagged, unsure, not_flagged, invalid, failed, or `value: V` of a value V"),
+        column("copy", pa.int32(), "place among the documents of the same text, by document_id, from 0"),
+        column("number", pa.string(), "permanent random number: SHA-256 of seed, document hash, question hash, hex"),
+        column("rank", pa.int32(), "place in its stratum by this number, from 0"),
+        column("is_second", pa.bool_(), "whether a second person reads it too"),
+    ]
+)
+"""One row for each reading that people label, in the order in which they read them."""
+
+
+class Growth(TypedDict):
+    """A size that a sample had before it was made larger."""
+
+    drawn: dict[str, int]
+    """Readings of each stratum that were drawn."""
+    is_after_look: bool
+    """Whether an estimate had been made from it."""
+
+
+class ReviewRecord(TypedDict):
+    """What `review.json` says."""
+
+    format: str
+    review_id: str
+    run_id: str
+    question_id: str
+    question: str
+    flagged: str | None
+    by: str | None
+    unsure_below: float | None
+    seed: int
+    purpose: str
+    second_share: float
+    choices: list[str]
+    """Labels that may be given, but for unclear."""
+    readings: dict[str, int]
+    """Size of each stratum."""
+    drawn: dict[str, int]
+    """Readings of each stratum in the sample."""
+    num_unreadable: int
+    grown: list[Growth]
+    """Sizes that the sample had before, the first in front."""
+    sample_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """A review that has been made."""
+
+    folder: Location
+    """Where it lies."""
+    record: ReviewRecord
+    """Its record."""
+    sample: Sequence[DrawnUnit]
+    """In the order in which people read it."""
+
+    @property
+    def rule(self) -> StratumRule:
+        """How its strata are made."""
+        return rule_of(self.record["flagged"], by=self.record["by"], unsure_below=self.record["unsure_below"])
+
+    @property
+    def purpose(self) -> Purpose:
+        """What its labels are for."""
+        return Purpose(self.record["purpose"])
+
+    @property
+    def labels(self) -> list[str]:
+        """Labels that people may give."""
+        return [*self.record["choices"], UNCLEAR]
+
+    @property
+    def is_changed_after_look(self) -> bool:
+        """Whether its size was changed after an estimate had been made from it."""
+        return any(growth["is_after_look"] for growth in self.record["grown"])
+
+
+def rule_of(flagged: str | None, *, by: str | None, unsure_below: float | None) -> StratumRule:
+    """The rule that a user, or a record, writes.
+
+    Raises:
+        SettingsError: the condition can't be parsed.
+    """
+    return StratumRule(flagged=parse_condition(flagged) if flagged else None, by=by, unsure_below=unsure_below)
+
+
+def review_id(run_id: str, question_id: str, *, rule: StratumRule, seed: int, purpose: Purpose) -> str:
+    """Name of a review's folder: the same command on the same run makes the same one, so that no size is hidden."""
+    parts = {
+        "run_id": run_id,
+        "question_id": question_id,
+        "flagged": rule.flagged.text if rule.flagged else None,
+        "by": rule.by,
+        "unsure_below": rule.unsure_below,
+        "seed": seed,
+        "purpose": purpose.value,
+    }
+    words = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in question_id)[:40]
+    return f"{words.strip('-') or 'question'}-{fingerprint(parts)[:10]}"
+
+
+def sample_bytes(sample: Sequence[DrawnUnit]) -> bytes:
+    """The sample as `SAMPLE`, a Parquet file."""
+    rows = [
+        {
+            "document_id": each.unit.document_id,
+            "document_hash": each.unit.document_hash,
+            "question_hash": each.unit.question_hash,
+            "question": each.unit.question,
+            "stratum": str(each.unit.stratum),
+            "copy": each.unit.copy,
+            "number": each.number,
+            "rank": each.rank,
+            "is_second": each.is_second,
+        }
+        for each in sample
+    ]
+    return parquet_bytes(pa.Table.from_pylist(rows, schema=SAMPLE))
+
+
+def write_review(folder: Location, record: Mapping[str, Any], sample: Sequence[DrawnUnit]) -> Review:
+    """Writes the sample, then the record, which names its hash."""
+    data = sample_bytes(sample)
+    (folder / SAMPLE_FILE).write_bytes(data)
+    whole = cast("ReviewRecord", {**record, "sample_sha256": sha256(data).hexdigest()})
+    (folder / RECORD_FILE).write_bytes(json_bytes(whole))
+    return Review(folder=folder, record=whole, sample=sample)
+
+
+def read_review(folder: Location) -> Review:
+    """A review that was made.
+
+    Raises:
+        OutputError: there is none, or its sample is not the one that was drawn.
+    """
+    record = cast("ReviewRecord | None", read_json(folder / RECORD_FILE))
+    if record is None:
+        raise OutputError(f"there is no review at {folder} (no {RECORD_FILE}); say memagent review make first")
+    if record["format"] != REVIEW_FORMAT:
+        raise OutputError(f"{folder} has the layout {record['format']!r}, this version reads {REVIEW_FORMAT!r}")
+    place = folder / SAMPLE_FILE
+    with table_errors(place.uri, remedy="say memagent review make again"):
+        data, table = place.read_bytes(), read_parquet(place)
+    if sha256(data).hexdigest() != record["sample_sha256"]:
+        raise OutputError(f"{place} is not the sample that {RECORD_FILE} names; say memagent review make again")
+    return Review(folder=folder, record=record, sample=[_drawn(row) for row in table.to_pylist()])
+
+
+def find_reviews(output: Location) -> list[str]:
+    """Ids of the reviews below an output, sorted."""
+    suffix = f"/{RECORD_FILE}"
+    places = (output / REVIEWS_FOLDER).files()
+    return sorted(place.removesuffix(suffix).rpartition("/")[2] for place in places if place.endswith(suffix))
+
+
+def _drawn(row: dict[str, Any]) -> DrawnUnit:
+    names = ("document_id", "document_hash", "question_hash", "question", "stratum", "copy")
+    unit = Unit(**{name: row[name] for name in names})
+    return DrawnUnit(unit=unit, number=row["number"], rank=row["rank"], is_second=row["is_second"])

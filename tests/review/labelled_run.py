@@ -1,0 +1,169 @@
+"""A finished run of any size with a known truth, as its tables and manifest have it, and people who label it."""
+
+import csv
+import io
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.files.location import Location
+from memagent_batch.review.labels.sheet import unquoted
+from memagent_batch.runs.schemas import ANSWERS, EVIDENCE
+
+QUESTION = "Does the contract have the clause?"
+FINGERPRINT = "f" * 64
+HOSTILE = "<script>document.title='owned'</script></memory>\x00\u202e\"><img src=x onerror=\"document.title='owned'\">"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeRun:
+    """What is put into a run."""
+
+    num_documents: int = 2000
+    richness: float = 0.2
+    recall: float = 0.9
+    precision: float = 0.8
+    share_failed: float = 0.02
+    share_invalid: float = 0.01
+    typed: bool = True
+    run_id: str = "20261123T010000.000Z"
+    seed: int = 0
+    changed: int = 0
+    """Answers that are drawn again, as by another model."""
+    hostile: str = ""
+    num_parts: int = 2
+
+
+def text_of(number: int, hostile: str = "") -> str:
+    return f"Contract {number}.{hostile}\n\nFirst clause of {number}.\nThe clause of {number} is here, or is not.\n"
+
+
+def truth_of(made: MadeRun) -> dict[str, bool]:
+    """By document_id, whether it has the clause: the same for every model."""
+    rng = random.Random(f"truth {made.seed}")
+    return {f"doc-{number:05}{made.hostile}": rng.random() < made.richness for number in range(made.num_documents)}
+
+
+def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
+    """Writes documents, tables and manifest; returns the truth."""
+    truth = truth_of(made)
+    documents = folder.parent / "documents"
+    documents.mkdir(exist_ok=True)
+    texts = [text_of(number, made.hostile) for number in range(made.num_documents)]
+    pq.write_table(pa.table({"document_id": list(truth), "text": texts}), documents / "documents.parquet")
+    rows = _answer_rows(made, truth, texts)
+    evidence = [_evidence_row(row, text) for row, text in zip(rows, texts, strict=True) if row["answer"] == "Yes."]
+    files: dict[str, list[str]] = {"answers": [], "evidence": ["evidence/part-0.parquet"]}
+    (folder / "answers").mkdir(parents=True, exist_ok=True)
+    (folder / "evidence").mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(evidence, schema=EVIDENCE), folder / "evidence" / "part-0.parquet")
+    size = -(-len(rows) // made.num_parts)
+    for part in range(made.num_parts):
+        table = pa.Table.from_pylist(rows[part * size : (part + 1) * size], schema=ANSWERS)
+        columns = [name for name in ANSWERS.names if made.typed or not name.startswith(("value", "confidence"))]
+        name = f"answers/part-{part}-{made.run_id}.parquet"
+        pq.write_table(table.select(columns), folder / name)
+        files["answers"].append(name)
+    settings = {"input": {"text_column": "text", "document_id_column": "document_id"}, "documents": [str(documents)]}
+    manifest = {"run_id": made.run_id, "files": files, "settings": settings, "parts": []}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return truth
+
+
+def _answer_rows(made: MadeRun, truth: Mapping[str, bool], texts: list[str]) -> list[dict[str, Any]]:
+    rng = random.Random(made.seed)
+    again = random.Random(f"{made.seed} again")
+    false_positives = made.richness * made.recall * (1 - made.precision) / made.precision / (1 - made.richness)
+    rows = []
+    for place, (document_id, is_true) in enumerate(truth.items()):
+        draws = [rng.random() for _ in range(4)]
+        if place < made.changed:
+            draws = [again.random() for _ in range(4)]
+        found = draws[0] < (made.recall if is_true else false_positives)
+        failed, invalid = draws[1] < made.share_failed, draws[2] < made.share_invalid
+        answered = not failed and not invalid
+        rows.append(
+            {
+                "run_id": made.run_id,
+                "document_id": document_id,
+                "question_id": "clause",
+                "sample": 0,
+                "question": QUESTION,
+                "status": "failed" if failed else "ok",
+                "answer": ("Yes." if found else "No.") if answered else None,
+                "memory_truncations": 0,
+                "num_turns": 1,
+                "num_replayed_turns": 0,
+                "num_prompt_tokens": 1,
+                "num_cached_prompt_tokens": 0,
+                "num_completion_tokens": 1,
+                "engine_seconds": 0.0,
+                "finished_at": datetime(2026, 11, 23, 1, tzinfo=UTC),
+                "document_hash": text_hash(texts[place]),
+                "question_hash": text_hash(QUESTION),
+                "reader_fingerprint": FINGERPRINT,
+                "model": "tiny",
+                "error_type": "EngineRequestError" if failed else None,
+                "answer_type": "bool",
+                "value": json.dumps(found) if answered else None,
+                "value_bool": found if answered else None,
+                "value_label": ("red" if found else "green") if answered else None,
+                "value_status": None if failed else "invalid" if invalid else "ok",
+                "confidence": draws[3] if answered else None,
+            }
+        )
+    return rows
+
+
+def _evidence_row(row: Mapping[str, Any], text: str) -> dict[str, Any]:
+    start = text.index("The clause")
+    return {
+        **{name: row[name] for name in EVIDENCE.names if name in row},
+        "how": "chosen",
+        "rank": 1,
+        "char_start": start,
+        "char_end": len(text) - 1,
+        "text": text[start:-1],
+        "chunk_index": 0,
+        "alignment": "exact",
+    }
+
+
+def fill_sheet(
+    sheet: Path,
+    truth: Mapping[str, bool],
+    *,
+    reviewer: str,
+    error_rate: float = 0.0,
+    seed: int = 0,
+    most: int | None = None,
+    positive: str = "yes",
+    negative: str = "no",
+) -> bytes:
+    """The sheet as a person fills it in, who errs by chance, each time in another document."""
+    rng = random.Random(f"{seed} {reviewer}")
+    rows = list(csv.DictReader(io.StringIO(sheet.read_text(encoding="utf-8-sig"), newline="")))
+    sink = io.StringIO(newline="")
+    writer = csv.DictWriter(sink, fieldnames=rows[0].keys())
+    writer.writeheader()
+    started = datetime(2026, 11, 23, 9, tzinfo=UTC) + timedelta(hours=seed)
+    for place, row in enumerate(rows[:most]):
+        is_true = truth[unquoted(row["document_id"])] != (rng.random() < error_rate)
+        at = (started + timedelta(seconds=place)).isoformat()
+        writer.writerow({**row, "label": positive if is_true else negative, "reviewer": reviewer, "labelled_at": at})
+    return sink.getvalue().encode()
+
+
+def take_in(output: Path, data: bytes) -> Location:
+    """The filled sheet as a file beside the output."""
+    place = output.parent / "filled.csv"
+    place.write_bytes(data)
+    return Location(uri=str(place))

@@ -1,0 +1,115 @@
+"""The intervals of a review: what they cover, and that they are the same everywhere."""
+
+import numpy as np
+import pytest
+
+from benchmarks.review_intervals import Cell, error_figures, fixed_figures, sequence_figures
+from memagent_batch.review.statistics.agreement import agreement_of
+from memagent_batch.review.statistics.counts import StratumCounts
+from memagent_batch.review.statistics.measures import Measure, estimate_error_rate, estimate_measures
+from memagent_batch.review.statistics.planning import promise_measures
+from memagent_batch.review.statistics.reviewers import draw_true_totals
+from memagent_batch.review.statistics.sequences import bounds_of, sequence_measures
+from memagent_batch.review.statistics.totals import draw_totals
+
+CELL = Cell(documents=10_000, richness=0.05, elusion=0.01, labels=750)
+
+
+def stratum(size: int, labelled: int, positive: int, *, found: bool = False) -> StratumCounts:
+    return StratumCounts(
+        name="flagged" if found else "not_flagged",
+        num_readings=size,
+        num_labelled=labelled,
+        num_positive=positive,
+        is_found=found,
+        votes={(1, 1): positive, (0, 1): labelled - positive},
+    )
+
+
+def test_intervals_of_simulated_reviews_cover_the_truth_as_often_as_they_say() -> None:
+    (figures,) = fixed_figures(CELL, reviews=800, rng=np.random.default_rng(3))
+    assert set(figures["coverage"]) == set(Measure)
+    for measure, share in figures["coverage"].items():
+        assert 0.93 <= share <= 0.98, measure
+
+
+def test_sequence_holds_at_all_looks_where_fixed_intervals_do_not() -> None:
+    cell = Cell(documents=10_000, richness=0.2, elusion=0.05, labels=750)
+    (figures,) = sequence_figures(cell, reviews=120, rng=np.random.default_rng(5))
+    assert figures["recall_at_all_looks"] >= 0.95
+    assert figures["recall_at_all_looks_fixed"] < 0.9
+
+
+def test_errors_of_people_are_allowed_for_where_second_labels_show_them() -> None:
+    cell = Cell(documents=2_000, richness=0.2, elusion=0.02, labels=750)
+    figures = {
+        each["error_rate_of_people"]: each for each in error_figures(cell, reviews=5, rng=np.random.default_rng(7))
+    }
+    assert figures[0.05]["recall_one"] < 0.5
+    for each in figures.values():
+        assert each["recall_allowed"] >= 0.8
+        assert each["precision_allowed"] >= 0.8
+
+
+def test_recall_of_the_design_of_the_field_has_the_width_of_the_field() -> None:
+    strata = [stratum(500, 150, 0, found=True), stratum(9500, 600, 0)]
+    promise = promise_measures(strata, {"flagged": 0.8, "not_flagged": 0.01})[Measure.RECALL]
+    assert promise.value == pytest.approx(0.808, abs=0.001)
+    assert promise.width == pytest.approx(0.22, abs=0.03)
+    assert promise.low == pytest.approx(0.68, abs=0.03)
+
+
+def test_stratum_read_whole_has_no_interval() -> None:
+    strata = [stratum(20, 20, 15, found=True), stratum(80, 80, 5)]
+    measures = estimate_measures(strata, draw_totals(strata))
+    assert (measures[Measure.RECALL].low, measures[Measure.RECALL].high) == (0.75, 0.75)
+    sequence = sequence_measures(strata)
+    assert (sequence[Measure.RECALL].low, sequence[Measure.RECALL].high) == (0.75, 0.75)
+
+
+def test_interval_holds_its_estimate_at_both_edges() -> None:
+    strata = [stratum(100_000, 50, 50, found=True), stratum(1_000_000, 600, 0)]
+    measures = estimate_measures(strata, draw_totals(strata))
+    assert measures[Measure.RECALL].value == measures[Measure.RECALL].high == 1.0
+    assert measures[Measure.ELUSION].value == measures[Measure.ELUSION].low == 0.0
+    assert measures[Measure.PRECISION].low > 0.9
+
+
+def test_scan_that_found_nothing_has_no_precision() -> None:
+    strata = [stratum(100, 50, 5)]
+    measures = estimate_measures(strata, draw_totals(strata))
+    assert measures[Measure.PRECISION].value is None
+    assert (measures[Measure.PRECISION].low, measures[Measure.PRECISION].high) == (0.0, 1.0)
+    assert measures[Measure.RECALL].value == 0.0
+
+
+def test_failed_readings_count_as_missed_and_as_wrong() -> None:
+    failed = StratumCounts(name="failed", num_readings=10, num_labelled=10, num_positive=10)
+    strata = [stratum(10, 10, 10, found=True), stratum(10, 10, 0), failed]
+    assert estimate_measures(strata, draw_totals(strata))[Measure.RECALL].value == 0.5
+    right = [stratum(10, 10, 10, found=True), stratum(10, 10, 10)]
+    assert estimate_error_rate(right, draw_totals(right), num_unanswered=10).value == pytest.approx(1 / 3)
+
+
+def test_same_labels_have_the_same_intervals() -> None:
+    strata = [stratum(500, 150, 120, found=True), stratum(9500, 600, 6)]
+    assert np.array_equal(draw_totals(strata), draw_totals(strata))
+    assert np.array_equal(draw_true_totals(strata), draw_true_totals(strata))
+
+
+def test_bounds_of_a_sequence_hold_the_labels_and_shrink() -> None:
+    few, many = (bounds_of(stratum(1000, number, number // 10), alpha=0.05) for number in (50, 500))
+    assert few.low <= 100 <= few.high
+    assert many.high - many.low < few.high - few.low
+    assert many.low >= 50
+    assert bounds_of(stratum(1000, 0, 0), alpha=0.05).low == 0
+    assert bounds_of(stratum(1000, 0, 0), alpha=0.05).high == 1000
+
+
+def test_kappa_of_known_tables() -> None:
+    pairs = [("yes", "yes")] * 20 + [("yes", "no")] * 5 + [("no", "yes")] * 10 + [("no", "no")] * 15
+    agreement = agreement_of(pairs)
+    assert agreement.share == pytest.approx(0.7)
+    assert agreement.kappa == pytest.approx(0.4)
+    assert agreement_of([("no", "no")] * 5).kappa is None
+    assert agreement_of([]).share is None

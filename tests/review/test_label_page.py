@@ -1,0 +1,204 @@
+"""The label page as a person opens it: a file in a browser, by keyboard alone."""
+
+import csv
+import io
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from memagent_batch.files.location import Location
+from memagent_batch.review.labels.sheet import unquoted
+from memagent_batch.review.sample.record import rule_of
+from pipelines.review import Asked, estimate, import_labels, make_review
+from tests.review.labelled_run import HOSTILE, QUESTION, MadeRun, write_run
+
+pytestmark = pytest.mark.browser
+
+NUM_LABELS = 300
+SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The page in a browser, and what it was made of."""
+
+    driver: webdriver.Chrome
+    output: Path
+    folder: Path
+    downloads: Path
+    truth: dict[str, bool]
+
+
+def wait(until: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not until():
+        assert time.monotonic() < deadline, "the page did not get there"
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    """A review of 300 readings in headless Chromium; all texts and ids are hostile."""
+    output = tmp_path_factory.mktemp("scan") / "out"
+    truth = write_run(output, MadeRun(num_documents=600, hostile=HOSTILE))
+    rule = rule_of("value_bool = true", by=None, unsure_below=None)
+    made = make_review(Location(uri=str(output)), Asked(question_id="clause", rule=rule, labels=str(NUM_LABELS)))
+    chromium, program = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or program is None:
+        pytest.fail("chromium and chromedriver are not on the PATH; run `make tools`, or install them")
+    downloads = tmp_path_factory.mktemp("downloads")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1200,1000"):
+        options.add_argument(argument)
+    options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(program))
+    driver.get((Path(made["folder"]) / "page.html").as_uri())
+    yield Opened(driver=driver, output=output, folder=Path(made["folder"]), downloads=downloads, truth=truth)
+    driver.quit()
+
+
+def press(driver: webdriver.Chrome, *keys: str) -> None:
+    webdriver.ActionChains(driver).send_keys(*keys).perform()
+
+
+def is_ready(driver: webdriver.Chrome, place: int) -> bool:
+    """Whether the document at this place is shown, with its text."""
+    shown = driver.execute_script(
+        "return [document.getElementById('place').textContent, document.getElementById('text').textContent.length]"
+    )
+    return bool(shown[0].startswith(f"{place + 1} of ") and shown[1])
+
+
+def sources(folder: Path) -> str:
+    return (folder / "page.html").read_text() + (folder / "labels.csv").read_text()
+
+
+def test_page_source_holds_no_answer_evidence_or_stratum(opened: Opened) -> None:
+    names = {path.name for path in (opened.folder / "answers").iterdir()}
+    assert len(names) == NUM_LABELS
+    shown = sources(opened.folder)
+    for word in ("flagged", "invalid", "failed", "value_bool", "Yes.", "No."):
+        assert word not in shown
+    for part in list((opened.folder / "documents").iterdir())[:20]:
+        assert "Yes." not in part.read_text()
+
+
+def test_page_asks_for_no_answer_before_its_label_is_saved(opened: Opened) -> None:
+    driver = opened.driver
+    assert driver.find_element(By.ID, "begin").is_displayed()
+    press(driver, "ada", Keys.ENTER)
+    wait(lambda: is_ready(driver, 0))
+    asked = (
+        "return performance.getEntriesByType('resource').map(each => each.name).filter(each => /answers/.test(each))"
+    )
+    press(driver, "y")
+    assert "Enter saves" in driver.find_element(By.ID, "state").text
+    assert driver.execute_script(asked) == []
+    assert not driver.find_element(By.ID, "answer").is_displayed()
+    assert driver.find_element(By.ID, "value").get_attribute("textContent") == ""
+    press(driver, "n", Keys.ENTER)
+    wait(lambda: driver.find_element(By.ID, "answer").is_displayed())
+    assert driver.find_element(By.ID, "value").text in {"yes", "no", "nothing: failed", "invalid"}
+    assert (
+        len(driver.execute_script("return Object.keys(localStorage).filter(key => /:first:[0-9a-f]{20}$/.test(key))"))
+        == 1
+    )
+
+
+def test_page_hostile_text_shows_as_text(opened: Opened) -> None:
+    driver = opened.driver
+    shown = driver.find_element(By.ID, "text").text
+    assert "<script>document.title='owned'</script></memory>⟦U+0000⟧⟦U+202E⟧\"><img src=x" in shown
+    assert "owned" not in driver.title
+    assert driver.find_elements(By.CSS_SELECTOR, "memory, img[onerror]") == []
+
+
+def test_page_search_finds_words_of_the_document(opened: Opened) -> None:
+    driver = opened.driver
+    press(driver, "/", "CLAUSE OF")
+    wait(lambda: driver.find_element(By.ID, "found").text.startswith("1 of "))
+    assert driver.execute_script("return CSS.highlights.get('found').size") >= 1
+    assert driver.execute_script("return [...CSS.highlights.get('here')][0].toString()").lower() == "clause of"
+    press(driver, "zzz")
+    wait(lambda: driver.find_element(By.ID, "found").text == "nowhere")
+    press(driver, Keys.ESCAPE)
+
+
+def test_300_documents_labelled_by_keyboard_alone_nothing_is_lost(opened: Opened) -> None:
+    driver = opened.driver
+    press(driver, Keys.ENTER)
+    names: list[str] = driver.execute_script("return review.items.map(each => each.document_id)")
+    given = {name: "yes" if opened.truth[name] else "no" for name in names[1:]}
+    for place, name in list(enumerate(names))[1:]:
+        wait(lambda place=place: is_ready(driver, place))  # type: ignore[misc]
+        if place == NUM_LABELS // 2:
+            driver.refresh()
+            wait(lambda place=place: is_ready(driver, place))  # type: ignore[misc]
+        if place == 1:
+            press(driver, given[name][0], Keys.ENTER, "c", '=1+1; a remark, "quoted"', Keys.ENTER, Keys.ENTER)
+        else:
+            press(driver, given[name][0], Keys.ENTER, Keys.ENTER)
+    assert "All are labelled" in driver.find_element(By.ID, "left").text
+    rows = saved_rows(opened)
+    labels = {unquoted(row["document_id"]): row["label"] for row in rows if not row["char_start"]}
+    assert len(labels) == NUM_LABELS
+    assert {name: labels[name] for name in given} == given
+    assert [row["comment"] for row in rows if row["comment"]] == ['\'=1+1; a remark, "quoted"']
+    assert {row["blind"] for row in rows} == {"true"}
+    assert {row["reviewer"] for row in rows} == {"ada"}
+
+
+def test_correction_after_the_answer_is_not_blind_and_sentences_are_labelled(opened: Opened) -> None:
+    driver = opened.driver
+    while not driver.find_elements(By.CSS_SELECTOR, "#evidence li"):
+        place = int(driver.find_element(By.ID, "place").text.split()[0]) - 1
+        press(driver, Keys.ARROW_LEFT)
+        wait(lambda place=place: is_ready(driver, place - 1))  # type: ignore[misc]
+        wait(lambda: driver.find_element(By.ID, "answer").is_displayed())
+    press(driver, "1", "1")
+    assert driver.find_element(By.CSS_SELECTOR, "#evidence b").text == "no"
+    driver.find_element(By.CSS_SELECTOR, "#evidence button").click()
+    wait(lambda: driver.find_element(By.ID, "found").text.startswith("1 of 1"))
+    press(driver, Keys.ESCAPE, "u", Keys.ENTER)
+    wait(lambda: "Saved" in driver.find_element(By.ID, "state").text)
+    rows = saved_rows(opened)
+    assert [row["label"] for row in rows if row["char_start"]] == ["no"]
+    assert [row["label"] for row in rows if row["blind"] == "false" and not row["char_start"]] == ["unclear"]
+
+
+def test_saved_sheet_imports_and_estimates(opened: Opened) -> None:
+    output = Location(uri=str(opened.output))
+    sheet = max(opened.downloads.glob("*.csv"), key=lambda path: path.stat().st_mtime)
+    taken = import_labels(output, [Location(uri=str(sheet))], reviewer=None)
+    assert taken == {"labels": NUM_LABELS + 2, "added": NUM_LABELS + 2}
+    values, page = estimate(output, None, so_far=False, with_seen=False)
+    assert values["evidence"]["num_sentences"] == 1
+    assert QUESTION in page
+
+
+def test_page_logs_no_error_and_breaks_no_policy(opened: Opened) -> None:
+    assert opened.driver.get_log("browser") == []  # type: ignore[no-untyped-call]
+    policy = re.findall(r'Content-Security-Policy" content="([^"]+)"', (opened.folder / "page.html").read_text())[0]
+    assert "unsafe" not in policy
+    assert "default-src &#39;none&#39;" in policy
+
+
+def saved_rows(opened: Opened) -> list[dict[str, str]]:
+    """Saves the sheet by its key; its rows."""
+    before = set(opened.downloads.glob("*.csv"))
+    press(opened.driver, "e")
+    wait(lambda: set(opened.downloads.glob("*.csv")) - before)
+    (sheet,) = set(opened.downloads.glob("*.csv")) - before
+    wait(lambda: sheet.stat().st_size)
+    return list(csv.DictReader(io.StringIO(sheet.read_text(encoding="utf-8-sig"), newline="")))

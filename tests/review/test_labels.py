@@ -1,0 +1,214 @@
+"""Labels as they are kept: append-only, whole or not at all, from any spreadsheet."""
+
+import csv
+import io
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent_batch.errors import InputError, StorageError
+from memagent_batch.files.location import Location
+from memagent_batch.review.estimates.standing_labels import count_labels
+from memagent_batch.review.labels.label import Label, LabelKey, Purpose, standing, verdict
+from memagent_batch.review.labels.sheet import COLUMNS, parse_sheet, quoted, sheet_bytes, unquoted
+from memagent_batch.review.labels.table import LABELS_FOLDER, append_labels, as_labels, read_label_rows
+from memagent_batch.review.sample.draw import DrawnUnit, Unit
+from memagent_batch.review.sample.record import Review
+
+NOW = datetime(2026, 11, 23, 9, tzinfo=UTC)
+
+
+def row(document: str, value: str, **others: Any) -> dict[str, Any]:
+    return {
+        "document_hash": document,
+        "question_hash": "q",
+        "char_start": None,
+        "char_end": None,
+        "value": value,
+        "reviewer": "ada",
+        "labelled_at": NOW,
+        "blind": True,
+        "purpose": "validate",
+        "comment": None,
+        "review_id": "r",
+        "document_id": document,
+        "question_id": "clause",
+        **others,
+    }
+
+
+def drawn(name: str) -> DrawnUnit:
+    unit = Unit(
+        document_id=name, document_hash=f"hash of {name}", question_hash="q", stratum="flagged", question="=Who?"
+    )
+    return DrawnUnit(unit=unit, number="0" * 64, rank=0, is_second=False)
+
+
+@pytest.fixture
+def review(tmp_path: Path) -> Review:
+    """A review of three readings, one with an id that is a formula."""
+    record: Any = {"review_id": "r", "question_id": "clause", "choices": ["yes", "no"], "purpose": "validate"}
+    sample = [drawn("a"), drawn("=1+1"), drawn("'quoted'")]
+    return Review(folder=Location(uri=str(tmp_path)), record=record, sample=sample)
+
+
+@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.s3)])
+def output(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    """An output on a disk and in a bucket."""
+    if request.param == "disk":
+        return Location(uri=str(tmp_path / "out"))
+    bucket: Location = request.getfixturevalue("s3_bucket")
+    return bucket / "out"
+
+
+def filled(review: Review, fill: Callable[[dict[str, str]], None], *, delimiter: str = ",") -> bytes:
+    text = sheet_bytes(review.sample, review=review).decode("utf-8-sig")
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    sink = io.StringIO(newline="")
+    writer = csv.DictWriter(sink, fieldnames=COLUMNS, delimiter=delimiter)
+    writer.writeheader()
+    for each in rows:
+        fill(each)
+        writer.writerow(each)
+    return sink.getvalue().encode()
+
+
+def test_labels_are_appended_and_the_same_ones_are_not_doubled(output: Location) -> None:
+    assert append_labels(output, [row("a", "yes"), row("b", "no")], now=NOW) == 2
+    assert append_labels(output, [row("a", "yes"), row("c", "no")], now=NOW) == 1
+    assert append_labels(output, [row("a", "yes")], now=NOW) == 0
+    rows = read_label_rows(output)
+    assert sorted(each["document_hash"] for each in rows) == ["a", "b", "c"]
+    before = {path: (output / LABELS_FOLDER).at(path).read_bytes() for path in (output / LABELS_FOLDER).files()}
+    append_labels(output, [row("a", "no", labelled_at=NOW + timedelta(1))], now=NOW)
+    assert all((output / LABELS_FOLDER).at(path).read_bytes() == data for path, data in before.items())
+    assert sorted(each["value"] for each in read_label_rows(output) if each["document_hash"] == "a") == ["no", "yes"]
+
+
+def test_labels_without_a_time_are_new_only_where_they_say_something_else(output: Location) -> None:
+    untimed = row("a", "yes", labelled_at=None)
+    assert append_labels(output, [untimed], now=NOW) == 1
+    assert append_labels(output, [untimed], now=NOW + timedelta(1)) == 0
+    assert append_labels(output, [{**untimed, "value": "no"}], now=NOW + timedelta(2)) == 1
+    assert [label.value for label in standing(as_labels(read_label_rows(output)))] == ["no"]
+
+
+def test_imports_at_the_same_time_both_count(output: Location) -> None:
+    started = threading.Barrier(8)
+
+    def work(number: int) -> None:
+        started.wait()
+        append_labels(output, [row(f"{number}-{place}", "yes") for place in range(20)] + [row("same", "no")], now=NOW)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rows = read_label_rows(output)
+    assert len({each["document_hash"] for each in rows}) == len(rows) == 161
+
+
+def test_import_that_can_not_be_written_adds_nothing(tmp_path: Path) -> None:
+    output = Location(uri=str(tmp_path / "out"))
+    (tmp_path / "out").mkdir()
+    blocked = tmp_path / "out" / "review"
+    blocked.write_text("a file where the folder should be")
+    with pytest.raises(StorageError):
+        append_labels(output, [row("a", "yes"), row("b", "no")], now=NOW)
+    blocked.unlink()
+    assert read_label_rows(output) == []
+    assert append_labels(output, [row("a", "yes"), row("b", "no")], now=NOW) == 2
+
+
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_sheet_of_a_spreadsheet_is_taken_with_its_hostile_cells(review: Review, delimiter: str) -> None:
+    def fill(cells: dict[str, str]) -> None:
+        cells |= {"label": "YES", "comment": 'a, "b"; c\nd'} if cells["document_id"] != "a" else {}
+
+    rows = parse_sheet(filled(review, fill, delimiter=delimiter), name="s", reviews={"r": review}, reviewer="ada")
+    assert [(each["document_id"], each["value"], each["labelled_at"], each["blind"]) for each in rows] == [
+        ("=1+1", "yes", None, True),
+        ("'quoted'", "yes", None, True),
+    ]
+    assert rows[0]["comment"] == 'a, "b"; c\nd'
+
+
+def test_sheet_has_no_cell_that_is_a_formula(review: Review) -> None:
+    text = sheet_bytes(review.sample, review=review).decode("utf-8-sig")
+    cells = [cell for line in csv.reader(io.StringIO(text, newline="")) for cell in line]
+    assert "'=1+1" in cells
+    assert "'=Who?" in cells
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t"))]
+    for text in ("=1", "'=1", "''", "-", "plain", "it's", "@x", "\tx"):
+        assert unquoted(quoted(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"label": "maybe"}, "line 2: 'maybe' is no label of this review; write one of yes, no, unclear"),
+        ({"label": "yes", "review_id": "x"}, "line 2: review_id 'x' is no review"),
+        ({"label": "yes", "question_hash": "other"}, "line 2: document 'a' with this question is not in the sample"),
+        ({"label": "yes", "reviewer": ""}, "line 2: nobody is named as reviewer"),
+        ({"label": "yes", "labelled_at": "noon"}, "line 2: labelled_at 'noon' is no time"),
+        ({"label": "yes", "blind": "perhaps"}, "line 2: blind says 'perhaps'"),
+        ({"label": "unclear", "char_start": "1", "char_end": "4"}, "line 2: 'unclear' is no label"),
+        ({"label": "yes", "char_start": "1"}, "line 2: char_start and char_end"),
+    ],
+)
+def test_sheet_with_a_wrong_row_is_refused_with_its_line(review: Review, values: dict[str, str], message: str) -> None:
+    def fill(cells: dict[str, str]) -> None:
+        cells |= {"label": "yes", "reviewer": "ada"} | (values if cells["document_id"] == "a" else {})
+
+    with pytest.raises(InputError, match=message):
+        parse_sheet(filled(review, fill), name="sheet", reviews={"r": review}, reviewer=None)
+
+
+def test_sheet_without_its_columns_is_refused(review: Review) -> None:
+    for data, message in ((b"a,b\n1,2\n", "no column 'label'"), (b"\xff\xfe", "not UTF-8")):
+        with pytest.raises(InputError, match=message):
+            parse_sheet(data, name="sheet", reviews={"r": review}, reviewer="ada")
+
+
+def label(
+    value: str, reviewer: str = "ada", *, minute: int = 0, blind: bool = True, purpose: str = "validate"
+) -> Label:
+    key = LabelKey(document_hash="hash of a", question_hash="q")
+    at = NOW + timedelta(minutes=minute)
+    return Label(key=key, value=value, reviewer=reviewer, labelled_at=at, blind=blind, purpose=Purpose(purpose))
+
+
+@pytest.mark.parametrize(
+    ("labels", "value"),
+    [
+        ([label("yes")], "yes"),
+        ([label("yes"), label("no", minute=1)], "no"),
+        ([label("yes"), label("no", minute=1, blind=False)], "yes"),
+        ([label("no", blind=False)], None),
+        ([label("yes", purpose="develop")], None),
+        ([label("yes"), label("no", "bo", minute=1)], "yes"),
+        ([label("yes"), label("no", "bo", minute=1), label("no", "cy", minute=2)], "no"),
+        ([label("unclear"), label("no", "bo", minute=1)], "no"),
+        ([label("unclear")], None),
+    ],
+)
+def test_label_that_counts(labels: list[Label], value: str | None) -> None:
+    counted = count_labels([drawn("a")], labels, purpose=Purpose.VALIDATE, with_seen=False)
+    assert counted.units[0].value == value
+    assert counted.num_unclear == ({each.value for each in labels} == {"unclear"})
+
+
+def test_label_given_with_the_answer_in_view_counts_where_the_estimate_says_so() -> None:
+    labels = [label("no", blind=False)]
+    assert count_labels([drawn("a")], labels, purpose=Purpose.VALIDATE, with_seen=False).num_seen == 1
+    assert count_labels([drawn("a")], labels, purpose=Purpose.VALIDATE, with_seen=True).units[0].value == "no"
+
+
+def test_verdict_is_the_majority_else_who_came_first() -> None:
+    assert verdict([label("a"), label("b"), label("b")]) == "b"
+    assert verdict([label("a"), label("b")]) == "a"

@@ -1,0 +1,243 @@
+"""`memagent review` from end to end: a run with a known truth, people who label it, and what is said of it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from jobs.cli import main
+from memagent_batch.errors import OutputError, SettingsError
+from memagent_batch.files.location import Location
+from memagent_batch.review.labels.label import Purpose
+from memagent_batch.review.labels.table import read_label_rows
+from memagent_batch.review.sample.draw import Unit, draw, seed_text
+from memagent_batch.review.sample.population import read_population
+from memagent_batch.review.sample.record import rule_of
+from memagent_batch.runs.manifest import require_manifest
+from pipelines.review import Asked, estimate, import_labels, make_review, plan_review
+from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
+
+MADE = MadeRun(num_documents=2000)
+ASKED = Asked(
+    question_id="clause", rule=rule_of("value_bool = true", by=None, unsure_below=None), labels="750", with_page=False
+)
+ROLES = (("", "ada"), ("-second", "bo"), ("-third", "cy"))
+
+
+def label_all(
+    output: Path, truth: dict[str, bool], *, error_rate: float = 0.0, asked: Asked = ASKED, seed: int = 0
+) -> Path:
+    """Has people label all that `make` hands them, one after another; returns the review's folder."""
+    location = Location(uri=str(output))
+    folder = output
+    for number, (role, reviewer) in enumerate(ROLES):
+        made = make_review(location, asked)
+        folder = Path(made["folder"])
+        sheet = folder / f"labels{role}.csv"
+        if sheet.exists():
+            data = fill_sheet(sheet, truth, reviewer=reviewer, error_rate=error_rate, seed=10 * seed + number)
+            import_labels(location, [take_in(output, data)], reviewer=None)
+    return folder
+
+
+def true_recall(output: Path, truth: dict[str, bool]) -> tuple[float, float]:
+    rows = [
+        row
+        for name in json.loads((output / "manifest.json").read_text())["files"]["answers"]
+        for row in pq.read_table(output / name).select(["document_id", "value_bool"]).to_pylist()
+    ]
+    found = [truth[row["document_id"]] for row in rows if row["value_bool"]]
+    return sum(found) / sum(truth.values()), sum(found) / len(found)
+
+
+@pytest.mark.parametrize("error_rate", [0.0, 0.02, 0.05])
+def test_estimates_cover_the_truth_with_people_who_err(tmp_path: Path, error_rate: float) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, MADE)
+    label_all(output, truth, error_rate=error_rate)
+    values, page = estimate(Location(uri=str(output)), None, so_far=False, with_seen=False)
+    measures = values["values"][0]["allowing_for_errors"]
+    for name, true in zip(("recall", "precision"), true_recall(output, truth), strict=True):
+        assert measures[name]["low"] <= true <= measures[name]["high"], name
+    assert values["agreement"]["num_pairs"] >= 75
+    assert (values["agreement"]["kappa"] == 1.0) == (error_rate == 0)
+    assert "allowing for errors of reviewers" in page
+
+
+def test_estimate_is_as_narrow_as_the_plan_promised(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, MADE)
+    location = Location(uri=str(output))
+    plan = plan_review(location, ASKED, precision=0.8, width=0.2)
+    assert sum(plan.drawn.values()) == 750
+    promised = next(row for row in plan.rows if row.elusion == 0.02)
+    label_all(output, truth)
+    values, _ = estimate(location, None, so_far=False, with_seen=False)
+    recall = values["values"][0]["measures"]["recall"]
+    assert recall["high"] - recall["low"] == pytest.approx(promised.recall.width, rel=0.25)
+
+
+def test_sample_is_drawn_again_from_the_manifest_by_anyone(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    write_run(output, MADE)
+    location = Location(uri=str(output))
+    folder = Path(make_review(location, ASKED)["folder"])
+    record = json.loads((folder / "review.json").read_text())
+    sample = pq.read_table(folder / "sample.parquet").to_pylist()
+    population = read_population(location, require_manifest(location), question_id="clause", rule=ASKED.rule)
+    drawn = draw(
+        population.units[::-1], record["drawn"], seed=seed_text(record["seed"], Purpose.VALIDATE), second_share=0.1
+    )
+    assert {each.number for each in drawn} == {row["number"] for row in sample}
+    assert record["readings"] == population.sizes
+    assert sum(population.sizes.values()) == MADE.num_documents
+
+
+def test_labels_of_night_one_are_used_on_night_two(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, MADE)
+    first = label_all(output, truth)
+    first_estimate = (first / "estimate.json").exists()
+    assert not first_estimate
+    tonight = replace(MADE, num_documents=2100, run_id="20261124T010000.000Z", changed=200)
+    truth = write_run(output, tonight)
+    made = make_review(Location(uri=str(output)), ASKED)
+    assert Path(made["folder"]) != first
+    assert 0 < made["left"]["first"] < 200
+    label_all(output, truth, seed=1)
+    values, _ = estimate(Location(uri=str(output)), made["review"], so_far=False, with_seen=False)
+    recall = values["values"][0]["measures"]["recall"]
+    assert recall["low"] <= true_recall(output, truth)[0] <= recall["high"]
+    assert len(read_label_rows(Location(uri=str(output)))) < 1100
+
+
+def test_run_without_typed_values_is_reviewed_by_its_answers(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, replace(MADE, num_documents=400, typed=False))
+    asked = replace(ASKED, rule=rule_of("answer ~ '(?i)^yes'", by=None, unsure_below=None), labels="300")
+    label_all(output, truth, asked=asked)
+    values, _ = estimate(Location(uri=str(output)), None, so_far=False, with_seen=False)
+    assert set(values["readings"]) == {"flagged", "not_flagged", "failed", "invalid"}
+    with pytest.raises(SettingsError, match="no column 'value_bool'"):
+        make_review(Location(uri=str(output)), ASKED)
+    untyped = replace(ASKED, rule=rule_of("value_number > 3", by=None, unsure_below=None))
+    write_run(output, replace(MADE, num_documents=100))
+    with pytest.raises(SettingsError, match="no reading of question 'clause' has a value in the column 'value_number'"):
+        make_review(Location(uri=str(output)), untyped)
+
+
+def test_review_by_values_has_measures_of_each(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, replace(MADE, num_documents=600))
+    asked = replace(ASKED, rule=rule_of(None, by="value_label", unsure_below=None), labels="300")
+    location = Location(uri=str(output))
+    folder = Path(make_review(location, asked)["folder"])
+    data = fill_sheet(folder / "labels.csv", truth, reviewer="ada", positive="red", negative="green")
+    import_labels(location, [take_in(output, data)], reviewer=None)
+    values, page = estimate(location, None, so_far=False, with_seen=False)
+    assert [each["value"] for each in values["values"]] == ["green", "red"]
+    assert values["choices"] == ["green", "red", "none of these"]
+    recall = values["values"][1]["measures"]["recall"]
+    assert recall["low"] <= true_recall(output, truth)[0] <= recall["high"]
+    assert "## red" in page
+
+
+def test_estimate_refuses_what_is_not_labelled_yet_or_says_that_it_looked(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, replace(MADE, num_documents=500))
+    location = Location(uri=str(output))
+    folder = Path(make_review(location, ASKED)["folder"])
+    asked = replace(ASKED, labels="200")
+    folder = Path(make_review(location, asked)["folder"])
+    data = fill_sheet(folder / "labels.csv", truth, reviewer="ada", most=120)
+    import_labels(location, [take_in(output, data)], reviewer=None)
+    with pytest.raises(OutputError, match=r"80 of 200 readings of the sample are not labelled.*--so-far"):
+        estimate(location, None, so_far=False, with_seen=False)
+    values, page = estimate(location, None, so_far=True, with_seen=False)
+    assert values["is_sequence"]
+    assert "80 readings are not labelled yet" in page
+
+
+def test_sample_that_grew_after_a_look_has_wider_intervals_for_good(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, replace(MADE, num_documents=1000))
+    location = Location(uri=str(output))
+    small, large = (replace(ASKED, labels=number) for number in ("150", "300"))
+    label_all(output, truth, asked=small)
+    fixed, _ = estimate(location, None, so_far=False, with_seen=False)
+    assert not fixed["is_sequence"]
+    label_all(output, truth, asked=large, seed=1)
+    values, page = estimate(location, None, so_far=False, with_seen=False)
+    assert values["is_sequence"]
+    assert "size of the sample was changed after an estimate" in page
+    assert [growth["is_after_look"] for growth in values["grown"]] == [True]
+
+
+def test_estimate_refuses_labels_to_develop_by(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, replace(MADE, num_documents=500))
+    location = Location(uri=str(output))
+    develop = replace(ASKED, labels="100", purpose=Purpose.DEVELOP)
+    label_all(output, truth, asked=develop)
+    with pytest.raises(OutputError, match="made to develop by"):
+        estimate(location, None, so_far=False, with_seen=False)
+    made = make_review(location, replace(ASKED, labels="100"))
+    assert made["left"]["first"] == 100
+
+
+def test_documents_that_nobody_can_read_are_counted_and_not_drawn(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    write_run(output, replace(MADE, num_documents=100))
+    name = json.loads((output / "manifest.json").read_text())["files"]["answers"][0]
+    table = pq.read_table(output / name)
+    rows: list[dict[str, Any]] = table.to_pylist()
+    for row in rows[:7]:
+        row |= {"document_hash": None, "status": "failed", "answer": None}
+    pq.write_table(type(table).from_pylist(rows, schema=table.schema), output / name)
+    made = make_review(Location(uri=str(output)), replace(ASKED, labels="100"))
+    assert sum(made["readings"].values()) == 93
+    assert json.loads((Path(made["folder"]) / "review.json").read_text())["num_unreadable"] == 7
+
+
+def test_documents_of_the_same_text_are_drawn_each_on_its_own(tmp_path: Path) -> None:
+    shared = {"document_hash": "a" * 64, "question_hash": "q", "stratum": "flagged"}
+    units = [Unit(document_id=f"d{place}", copy=place, **shared) for place in range(50)]
+    numbers = [each.number for each in draw(units, {"flagged": 50}, seed="0", second_share=0.0)]
+    assert len(set(numbers)) == 50
+    assert {each.unit.document_id for each in draw(units, {"flagged": 10}, seed="0", second_share=0.0)} != {
+        f"d{place}" for place in range(10)
+    }
+
+
+def test_texts_that_changed_since_the_run_are_said(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    write_run(output, replace(MADE, num_documents=60))
+    place = tmp_path / "documents" / "documents.parquet"
+    table = pq.read_table(place)
+    texts = [text + "!" if number < 10 else text for number, text in enumerate(table["text"].to_pylist())]
+    pq.write_table(table.set_column(1, "text", [texts]), place)
+    asked = replace(ASKED, labels="60", with_page=True)
+    assert make_review(Location(uri=str(output)), asked)["texts_gone"] == 10
+
+
+def test_commands_run_from_plan_to_estimate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, replace(MADE, num_documents=300))
+    arguments = [str(output), "--question", "clause", "--labels", "120"]
+    assert main(["review", "plan", *arguments]) == 0
+    assert "not_flagged" in capsys.readouterr().out
+    assert main(["review", "make", *arguments]) == 0
+    folder = Path(json.loads(capsys.readouterr().out)["folder"])
+    (tmp_path / "labels.csv").write_bytes(fill_sheet(folder / "labels.csv", truth, reviewer=""))
+    assert main(["review", "import", str(output), str(tmp_path / "labels.csv")]) == 2
+    assert main(["review", "import", str(output), str(tmp_path / "labels.csv"), "--reviewer", "ada"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"labels": 120, "added": 120}
+    assert main(["review", "estimate", str(output)]) == 0
+    assert "| recall |" in capsys.readouterr().out
+    assert main(["review", "estimate", str(output), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads((folder / "estimate.json").read_text())
+    assert main(["review", "make", str(output), "--question", "other"]) == 2
+    assert main(["review", "plan", *arguments, "--by", "value_label", "--unsure", "0.5"]) == 2

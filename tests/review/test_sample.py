@@ -1,0 +1,133 @@
+"""The sample of a review: the same on any machine and in any order, and growing without a redraw."""
+
+import random
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+from memagent_batch.errors import SettingsError
+from memagent_batch.review.labels.label import Purpose
+from memagent_batch.review.sample.conditions import parse_condition
+from memagent_batch.review.sample.draw import Unit, draw, permanent_number, seed_text, shuffled
+from memagent_batch.review.sample.plan import plan_rows
+from memagent_batch.review.sample.population import strata_of
+from memagent_batch.review.sample.record import rule_of
+from memagent_batch.review.sample.strata import Stratum, allocate, parse_labels
+
+UNITS = [
+    Unit(document_id=f"d{place}", document_hash=f"{place:064x}", question_hash="q" * 64, stratum="ab"[place % 3 == 0])
+    for place in range(300)
+]
+ANSWERS = pa.table(
+    {
+        "status": ["ok", "ok", "ok", "failed", "ok", "ok"],
+        "answer": ["Yes.", "No.", "no", None, None, "yes"],
+        "value_bool": [True, False, False, None, None, None],
+        "value_label": ["red", "green", "am'ber", None, None, None],
+        "value_number": [3.0, 1.0, 2.0, None, None, None],
+        "value_status": ["ok", "ok", "ok", None, "not_stated", "invalid"],
+        "confidence": [0.6, 0.9, 0.6, None, 0.7, 0.9],
+    }
+)
+
+
+def test_permanent_number_is_the_hash_that_is_documented() -> None:
+    unit = Unit(document_id="d", document_hash="aa", question_hash="bb", stratum="flagged")
+    # printf '7|aa|bb' | sha256sum
+    assert permanent_number("7", unit) == "22badceffbffc772f8addc291aaba3f5f585649b1824a01a127b662b3460d548"
+
+
+def test_draw_is_the_same_in_any_order() -> None:
+    mixed = random.Random(4).sample(UNITS, len(UNITS))
+    sizes = {"a": 20, "b": 10}
+    first, second = (draw(units, sizes, seed="0", second_share=0.1) for units in (UNITS, mixed))
+    assert first == second
+    assert shuffled(first, seed="0") == shuffled(second[::-1], seed="0")
+    assert Counter(each.unit.stratum for each in first) == sizes
+    assert Counter(each.unit.stratum for each in first if each.is_second) == {"a": 2, "b": 1}
+
+
+def test_draw_grows_without_a_redraw_and_survives_changes_of_the_population() -> None:
+    few = {each.unit.document_id for each in draw(UNITS, {"a": 20, "b": 10}, seed="0", second_share=0.0)}
+    more = {each.unit.document_id for each in draw(UNITS, {"a": 60, "b": 40}, seed="0", second_share=0.0)}
+    assert few < more
+    tonight = {each.unit.document_id for each in draw(UNITS[30:], {"a": 20, "b": 10}, seed="0", second_share=0.0)}
+    assert len(few & tonight) >= len(few) - 6
+    other = {each.unit.document_id for each in draw(UNITS, {"a": 20, "b": 10}, seed="1", second_share=0.0)}
+    assert other != few
+
+
+def test_development_has_another_sample() -> None:
+    seeds = [seed_text(0, purpose) for purpose in Purpose]
+    drawn = [{each.unit.document_id for each in draw(UNITS, {"a": 30}, seed=seed, second_share=0.0)} for seed in seeds]
+    assert drawn[0] != drawn[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("value_bool = true", [True, False, False, False, False, False]),
+        ("value_bool != true", [False, True, True, False, False, False]),
+        ("value_label in ('red', 'am''ber')", [True, False, True, False, False, False]),
+        ("value_number >= 2", [True, False, True, False, False, False]),
+        ("answer ~ '(?i)^yes'", [True, False, False, False, False, True]),
+        ("answer = 'no'", [False, False, True, False, False, False]),
+    ],
+)
+def test_condition_holds_where_it_says(text: str, expected: list[bool]) -> None:
+    assert parse_condition(text).holds(ANSWERS).to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["value_bool", "value_bool = yes", "answer ~ yes", "a in 'b'", "a in ()", "a = 'b", "= 3", "answer ~ '('"]
+)
+def test_condition_that_is_none_is_refused_with_examples(text: str) -> None:
+    with pytest.raises(SettingsError, match="value_bool = true"):
+        parse_condition(text).holds(ANSWERS)
+
+
+def test_condition_on_a_column_that_is_not_there_names_the_columns() -> None:
+    with pytest.raises(SettingsError, match=r"no column 'value_boool'.*answer ~"):
+        parse_condition("value_boool = true").holds(ANSWERS)
+    with pytest.raises(SettingsError, match="does not fit the column 'value_bool'"):
+        parse_condition("value_bool = 'red'").holds(ANSWERS)
+
+
+def test_strata_follow_from_the_output() -> None:
+    by_condition = rule_of("value_bool = true", by=None, unsure_below=0.8)
+    expected = ["flagged", "not_flagged", "unsure", "failed", "unsure", "invalid"]
+    assert strata_of(ANSWERS, rule=by_condition) == expected
+    by_answer = rule_of("answer ~ '(?i)yes'", by=None, unsure_below=None)
+    bare = ANSWERS.select(["status", "answer"])
+    assert strata_of(bare, rule=by_answer) == ["flagged", "not_flagged", "not_flagged", "failed", "invalid", "flagged"]
+    by_value = rule_of(None, by="value_label", unsure_below=None)
+    assert strata_of(ANSWERS, rule=by_value)[:3] == ["value: red", "value: green", "value: am'ber"]
+    assert strata_of(ANSWERS, rule=by_value)[3:] == ["failed", "not_flagged", "invalid"]
+
+
+def test_allocation_reads_most_of_what_was_not_flagged() -> None:
+    sizes = {Stratum.FLAGGED.value: 500, Stratum.NOT_FLAGGED.value: 9400, Stratum.FAILED.value: 100}
+    drawn = allocate(750, sizes)
+    assert drawn[Stratum.FLAGGED] == 150
+    assert 5 <= drawn[Stratum.FAILED] <= 10
+    assert sum(drawn.values()) == 750
+    assert allocate(750, {"flagged": 3, "not_flagged": 10}) == {"flagged": 3, "not_flagged": 10}
+    assert parse_labels("flagged=9,not_flagged=99", sizes) == {"flagged": 9, "not_flagged": 99, "failed": 0}
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "many", "flagged", "other=5", "flagged=x"])
+def test_labels_that_are_no_number_are_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="--labels"):
+        parse_labels(text, {"flagged": 10, "not_flagged": 20})
+
+
+def test_plan_says_where_no_sample_helps() -> None:
+    sizes = {"flagged": 200, "not_flagged": 49_800}
+    rows = list(plan_rows(sizes, allocate(750, sizes), values=[], precision=0.7, width=0.2))
+    rare = rows[1]
+    assert rare.richness < 0.01
+    assert rare.recall.width > 0.4
+    assert not rare.helps
+    rich = {"flagged": 4000, "not_flagged": 6000}
+    assert all(row.helps for row in plan_rows(rich, allocate(750, rich), values=[], precision=0.9, width=0.2))
