@@ -176,7 +176,7 @@ def test_evaluate_run_failed_samples_stay_in_the_n_until_the_suite_is_mended(
         (["--policies", "guess"], "variant 'guess': policy"),
         (["--window-tokens=50"], "lower policy.chunk_tokens"),
         (["--format", "ruler"], "can't be taken apart"),
-        (["--format", "squad"], "--format: invalid choice: 'squad'"),
+        (["--format", "msmarco"], "--format: invalid choice: 'msmarco'"),
         (["--suite", "gone"], "gone: no such file or folder"),
         (["--colour=blue"], "there is no option --colour"),
     ],

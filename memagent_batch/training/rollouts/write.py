@@ -22,7 +22,7 @@ from memagent_batch.reading.documents import PlannedDocument, planned_documents,
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.plan import PART_COLUMN
+from memagent_batch.runs.plan import PART_COLUMN, WORK_COLUMNS
 from memagent_batch.training.rollouts.groups import GROUP_COUNTS, Asked, GroupMaker, Sample
 from memagent_batch.training.rollouts.table import write_rollouts
 from memagent_batch.wiring import ReaderIdentity, make_output
@@ -108,7 +108,9 @@ class Projector:
         readable = part.filter(pc.is_null(part["error"]))
         for unread in part.filter(pc.is_valid(part["error"])).to_pylist():
             yield from self._document(_unread_document(unread), {}, outcomes)
-        calls = tokenise(readable, agent=self._task.job.agent, sources=self._task.job)
+        closings = WORK_COLUMNS.field("closings")  # rollouts have no closing turns
+        bundle = readable.append_column(closings, pa.array([[]] * readable.num_rows, closings.type))
+        calls = tokenise(bundle, agent=self._task.job.agent, sources=self._task.job)
         for document in chain.from_iterable(map(planned_documents, calls)):
             turns = read_turns(
                 self._output,
