@@ -367,7 +367,7 @@ class Plan:
 
     def _part_table(self, group: dict[int, _PartRow], *, number: int) -> pa.Table:
         rows = sorted(group)
-        documents = self.documents.drop_columns([ROWS_COLUMN]).take(pa.array(rows, pa.int64()))
+        documents = self.documents.take(pa.array(rows, pa.int64()))
         added = pa.Table.from_pylist([group[row] for row in rows], schema=_PART_COLUMNS)
         for column in _PART_COLUMNS:
             documents = documents.append_column(column, added[column.name])
