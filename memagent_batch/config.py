@@ -363,6 +363,11 @@ class SourceConfig(Storage):
     questions: str | None = None
     """Question list: a Parquet, JSONL, CSV, Arrow or text file (one question a line). Rows with a `document_id` are
     bound to that document, the others are asked of every document."""
+    limit: Count | None = None
+    """Takes this many of the documents, as a fair sample by permanent random number: a larger limit takes the same ones
+    and more. By default all."""
+    limit_seed: int = 0
+    """Another seed takes another sample."""
     ask: Asked = ()
     """A question for every document, given here; can be repeated. In a job file it may be a group with the columns of a
     question list, such as question and answer_type."""

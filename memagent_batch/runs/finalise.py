@@ -30,6 +30,7 @@ from memagent_batch.runs.manifest import (
     Manifest,
     RunCounts,
     RunRecord,
+    Sample,
     asked_documents,
     asked_questions,
     package_versions,
@@ -85,6 +86,8 @@ class Run:
     """When it began on the monotonic clock, which corrections of the wall clock don't move; seconds."""
     projection: Projection
     """How rows are made of the log."""
+    sample: Sample | None = None
+    """The sample of a run with a limit."""
 
 
 def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> Run:
@@ -99,6 +102,7 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         reader_fingerprint=reader.fingerprint,
         settings=public_settings(job),
         closing_turns=plan.closing_turns,
+        sample=_sample(job, plan),
     )
     run_id = _claim(output, record)
     write_asked(output, plan.hashed_questions(), run_id=run_id)
@@ -130,7 +134,15 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         started_at=started_at,
         began_seconds=time.monotonic(),
         projection=projection,
+        sample=record.sample,
     )
+
+
+def _sample(job: JobConfig, plan: Plan) -> Sample | None:
+    if job.limit is None or plan.outside is None:
+        return None
+    taken = plan.documents.num_rows
+    return {"limit": job.limit, "seed": job.limit_seed, "taken": taken, "documents": taken + plan.outside.num_rows}
 
 
 def _claim(output: Location, record: RunRecord) -> str:
@@ -235,6 +247,7 @@ def _manifest(
         },
         "changes": asdict(changes),
         "parts": [_recorded_part(report) for report in reports],
+        **({"sample": run.sample} if run.sample else {}),
     }
 
 

@@ -56,7 +56,10 @@ class PastRun:
 
 
 def recorded_plan(plan: Plan, index: TurnIndex) -> pa.Table:
-    """The plan of a run whose readings have ended, as `RUN_PLAN`."""
+    """The plan of a run as `RUN_PLAN`: its documents with their readings, and those that a limit leaves out with none.
+
+    The latter are known by it, so that a later run can tell which of them are gone.
+    """
     hashes = plan.hashed_questions()["question_hash"].to_pylist()
     offsets, questions, samples = array("i", [0]), array("i"), array("i")
     run_ids: list[str | None] = []
@@ -67,13 +70,15 @@ def recorded_plan(plan: Plan, index: TurnIndex) -> pa.Table:
             samples.append(sample)
             run_ids.append(outcome.run_id if outcome else None)
         offsets.append(len(run_ids))
+    documents = plan.documents if plan.outside is None else pa.concat_tables([plan.documents, plan.outside])
+    offsets.extend([len(run_ids)] * (documents.num_rows - plan.documents.num_rows))
     kind = RUN_PLAN.field("readings").type
     columns = [pa.array(questions, pa.int32()), pa.array(samples, pa.int32()), pa.array(run_ids, pa.string())]
     readings = pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), pa.StructArray.from_arrays(columns, fields=list(kind.value_type)), type=kind
     )
-    carried = [name for name in plan.documents.schema.names if name.startswith(CARRY_PREFIX)]
-    documents = plan.documents.select(["document_id", "document_hash", "error", "error_type", *carried])
+    carried = [name for name in documents.schema.names if name.startswith(CARRY_PREFIX)]
+    documents = documents.select(["document_id", "document_hash", "error", "error_type", *carried])
     return _with_schema(documents.add_column(4, "readings", readings))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 from fsspec.utils import glob_translate
 
@@ -55,6 +55,17 @@ class RunCounts(TypedDict):
     memories_rows: int
 
 
+class Sample(TypedDict):
+    """Which part of the documents a run with a limit takes."""
+
+    limit: int
+    seed: int
+    taken: int
+    """Documents that it reads."""
+    documents: int
+    """All that are there."""
+
+
 class Manifest(TypedDict):
     """What `manifest.json` says. One of another version may have further fields, which stay where it is copied."""
 
@@ -79,6 +90,8 @@ class Manifest(TypedDict):
     changes: Mapping[str, Any]
     """`Changes` since the run before."""
     parts: list[PartReport]
+    sample: NotRequired[Sample]
+    """The sample of a run with a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +114,8 @@ class RunRecord:
     """All knobs, without secrets."""
     closing_turns: Sequence[str] = ()
     """Fingerprints under which the log keeps the turns asked after its answers."""
+    sample: Sample | None = None
+    """The sample of a run with a limit."""
     format: str = FORMAT
     """Layout of the location."""
 

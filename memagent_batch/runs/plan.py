@@ -134,6 +134,7 @@ class Plan:
         as_lists: bool = False,
         inline_type: ValueType | None = None,
         closing: Closing | None = None,
+        outside: pa.Table | None = None,
     ) -> None:
         """Joins an index of documents (`INDEX_SCHEMA`) with a question list (`QUESTION_SCHEMA`).
 
@@ -144,8 +145,10 @@ class Plan:
             as_lists: Whether lists are read in one pass, so that an answer depends on the whole list.
             inline_type: The type that questions beside the texts ask for.
             closing: What is asked after each answer; None for nothing, whatever types the questions have.
+            outside: The index of documents that are there and that a limit leaves out; None without a limit.
         """
         self.documents = documents
+        self.outside = outside
         self._missing = frozenset(documents.filter(pc.invert(is_there(documents)))["document_id"].to_pylist())
         self.questions = _with_inline(questions, documents, value_type=inline_type)
         self.samples = samples

@@ -17,7 +17,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log, scan_turns
 from memagent_batch.masking import printable
 from memagent_batch.runs.history import RUNS_FOLDER
-from memagent_batch.runs.manifest import FORMAT, RUN_FILE, Manifest, RunCounts, read_manifest
+from memagent_batch.runs.manifest import FORMAT, RUN_FILE, Manifest, RunCounts, Sample, read_manifest
 
 STOPPED_FILE = "stopped.json"
 WHY_CHARACTERS = 1000
@@ -62,6 +62,8 @@ class RunState(LogSums, LifeSign):
     stopped_because: str | None
     documents: str | list[str]
     questions: list[str]
+    sample: Sample | None
+    """The part of the documents that a run with a limit takes."""
     readings_asked: int
     outcomes_ok: int
     outcomes_failed: int
@@ -102,6 +104,7 @@ def read_state(output: Location) -> RunState:
         **(LifeSign() if manifest or note else _life_sign(record["started_at"], sums["last_turn_at"])),
         "documents": record["documents"],
         "questions": record["questions"],
+        "sample": record.get("sample"),
         "readings_asked": record["asked"],
         "outcomes_ok": statuses.count(Status.OK),
         "outcomes_failed": statuses.count(Status.FAILED),
