@@ -16,7 +16,7 @@ MANUAL = Manual(
     command="memagent answer",
     about="Answers questions over documents of any length.",
     knobs=JobSettings,
-    common=(*INPUT, "output", *MODEL, "pool.replicas", "retry_failed"),
+    common=(*INPUT, "output", *MODEL, "pool.replicas", "limit", "max_tokens", "retry_failed"),
     unused=("rollouts",),
     examples=(
         "memagent answer --config jobs/configs/tiny.yaml --documents texts/ --output out/ "

@@ -15,6 +15,7 @@ from tqdm import tqdm
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.board import Event, Report
 from memagent_batch.ray_data.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
+from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.plan import PendingWork
 
 LOOK_SECONDS = 1.0
@@ -69,6 +70,16 @@ class Progress:
     def close(self) -> None:
         """Counts the run as one whose counts closed."""
         self._closed.inc()
+
+    def spent(self) -> Spent:
+        """What the run's turns have taken, as far as readers have reported it."""
+        sums = self._sums
+        return {
+            "num_turns": sums["turns"],
+            "num_prompt_tokens": sums["prompt_tokens"],
+            "num_cached_prompt_tokens": sums["cached_tokens"],
+            "num_completion_tokens": sums["completion_tokens"],
+        }
 
     @contextlib.contextmanager
     def shown(self, board: Any, *, pending: PendingWork, starting: str) -> Iterator[None]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from memagent_batch.log.question_list import read_asked, write_asked
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import shown
+from memagent_batch.runs.bounds import Spent, cost
 from memagent_batch.runs.changes import Changes, find_changes, removed_documents
 from memagent_batch.runs.claim import ANSWER_TABLES, publish, removed_on_failure, require_claim
 from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
@@ -158,7 +160,14 @@ def _claim(output: Location, record: RunRecord) -> str:
     raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")
 
 
-def close_run(run: Run, *, reports: Sequence[PartReport], recorded: pa.Table, before: PastRun | None) -> Manifest:
+def close_run(
+    run: Run,
+    *,
+    reports: Sequence[PartReport],
+    recorded: pa.Table,
+    before: PastRun | None,
+    spent: Spent | None = None,
+) -> Manifest:
     """Checks that the counts close, and writes what is left: `removed`, the record of the run, and the manifest.
 
     Args:
@@ -166,6 +175,7 @@ def close_run(run: Run, *, reports: Sequence[PartReport], recorded: pa.Table, be
         reports: What the parts of the tables reported.
         recorded: The plan as the run's record keeps it (`history.recorded_plan`).
         before: The last finished run, if there was one.
+        spent: What the run's turns have taken, where that was counted.
 
     Raises:
         CountsError: the files do not hold one row for each reading asked for; names the missing ones.
@@ -183,6 +193,8 @@ def close_run(run: Run, *, reports: Sequence[PartReport], recorded: pa.Table, be
         removed_file=removed_file,
         changes=find_changes(recorded, questions, before=before),
     )
+    if spent is not None:
+        manifest |= {"spent": spent, **_costs(run, manifest, spent=spent)}
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
@@ -249,6 +261,13 @@ def _manifest(
         "parts": [_recorded_part(report) for report in reports],
         **({"sample": run.sample} if run.sample else {}),
     }
+
+
+def _costs(run: Run, manifest: Manifest, *, spent: Spent) -> dict[str, Any]:
+    """What the run cost, and what its rows would have cost without the log; nothing where there is no price."""
+    totals = manifest["totals"]
+    this_run = cost(run.job, spent, seconds=manifest["seconds"])
+    return {} if this_run is None else {"cost": {"this_run": this_run, "without_log": cost(run.job, totals)}}
 
 
 def _closing_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:

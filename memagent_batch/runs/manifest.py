@@ -90,6 +90,11 @@ class Manifest(TypedDict):
     changes: Mapping[str, Any]
     """`Changes` since the run before."""
     parts: list[PartReport]
+    spent: NotRequired[Mapping[str, int]]
+    """What the turns of this run took; `totals` have the turns of all rows, and so what they would have taken without
+    the log."""
+    cost: NotRequired[Mapping[str, float | None]]
+    """Cost of `spent`, `this_run`, and of `totals`, `without_log`; where there is a price."""
     sample: NotRequired[Sample]
     """The sample of a run with a limit."""
 
