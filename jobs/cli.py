@@ -61,6 +61,7 @@ COMMANDS = {
     "export": "writes collected rollouts for another trainer (verl, TRL, SkyRL), or answers for a spreadsheet",
     "plan": "shows what `answer` would read and cost; starts no engine",
     "status": "shows what a running, finished or dead run has done",
+    "partial": "writes the answers that a running or stopped run has so far",
     "diff": "shows the answers in which two finished runs differ, with both memories",
     "page": "writes the answers of a finished run as pages that open without a server",
     "show": "shows the answers of one document: value, evidence, and the memory's trace",

@@ -24,11 +24,12 @@ from memagent_batch.reading.closed import Closing
 from memagent_batch.runs.bounds import bounds_of, num_actors, stopping_line
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.finalise import Run, begin_run, close_run
-from memagent_batch.runs.history import keep_last_run, recorded_plan
+from memagent_batch.runs.history import keep_last_run, recorded_plan, write_begun_plan
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.runs.plan import Plan, count_pending, group_documents
 from memagent_batch.runs.schemas import PartReport
+from memagent_batch.runs.state import write_progress
 from memagent_batch.wiring import make_output
 from pipelines.check import Checked, check
 from pipelines.plan import make_plan, scan_plan
@@ -62,6 +63,8 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
         progress.begin()
         index = scan_plan(output, plan, reader_fingerprint=reader.fingerprint)
         bundles = list(plan.pending(index, retry_failed=job.retry_failed))
+        if bundles:
+            write_begun_plan(output, recorded_plan(plan, index), run_id=run.run_id)
         not_read = read_documents(bundles, run=run, progress=progress, closing=plan.closing)
         index = scan_plan(output, plan, reader_fingerprint=reader.fingerprint)
         reports = write(plan, index, run=run, not_read=not_read)
@@ -99,7 +102,8 @@ def read_documents(
     splits = closing is not None and closing.turns.plan.evidence
     tokenised = tokenised_plan(calls, agent=job.agent, sources=job, splits=splits, bounded=bounded)
     rows = read_calls(tokenised, Reader, task=task, pool=job.pool)
-    shown = progress.shown(board, pending=count_pending(bundles), starting=_starting(job.agent))
+    keep = partial(write_progress, output=run.output, run_id=run.run_id)
+    shown = progress.shown(board, pending=count_pending(bundles), starting=_starting(job.agent), keep=keep)
     with shown, OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
         not_read = collect_not_read(rows.iter_batches(batch_size=None, batch_format="pyarrow"))
         struck = bounded.struck() if bounded else None

@@ -140,6 +140,11 @@ def keep_last_run(output: Location) -> PastRun | None:
     return past
 
 
+def write_begun_plan(output: Location, plan: pa.Table, *, run_id: str) -> None:
+    """Writes the plan of a run that begins to read, as `recorded_plan`: what it has so far can then be shown."""
+    (output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}").write_bytes(parquet_bytes(plan))
+
+
 def write_plan(past: PastRun) -> None:
     """Writes the record of a run except its manifest, without which it does not count."""
     folder = past.output / f"{RUNS_FOLDER}/{past.run_id}"

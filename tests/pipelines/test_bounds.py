@@ -10,11 +10,12 @@ import pytest
 
 from jobs.settings import job_of
 from memagent_batch.config import JobConfig
-from memagent_batch.errors import BoundReachedError
+from memagent_batch.errors import BoundReachedError, OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import find_run
 from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.partial import write_partial
 from memagent_batch.runs.state import read_state
 from memagent_batch.runs.table_files import read_tables
 from pipelines.answer import answer
@@ -56,7 +57,10 @@ def nights_end(job: JobConfig) -> tuple[Manifest | None, str]:
 
 
 def cells(job: JobConfig, manifest: Any, table: str) -> list[str]:
-    rows: pa.Table = read_tables(Location(uri=job.output), manifest["files"][table])
+    return comparable(read_tables(Location(uri=job.output), manifest["files"][table]))
+
+
+def comparable(rows: pa.Table) -> list[str]:
     return sorted(str({key: row[key] for key in row.keys() - OWN_COLUMNS}) for row in rows.to_pylist())
 
 
@@ -82,6 +86,11 @@ def test_a_bound_stops_a_run_below_it_and_the_next_runs_end_with_the_tables_of_a
             assert (state["state"], state["stopped_because"], state["counts"]) == ("stopped", why, None)
             assert "max_tokens" in why
             assert not (Path(job.output) / "answers").exists()
+            partial = write_partial(Location(uri=job.output))
+            assert 0 < partial["readings_shown"] < partial["readings_asked"] == NUM_DOCUMENTS
+            shown = read_tables(Location(uri=job.output), partial["files"])
+            assert shown.num_rows == partial["readings_shown"]
+            assert set(comparable(shown)) < set(cells(unbounded, whole, "answers"))
     assert manifest is not None
     assert stops >= 3
     assert manifest["counts"] == whole["counts"]
@@ -89,6 +98,11 @@ def test_a_bound_stops_a_run_below_it_and_the_next_runs_end_with_the_tables_of_a
         assert cells(job, manifest, table) == cells(unbounded, whole, table)
     assert len(turns(bounded)) == len(turns(unbounded)), "no turn was asked twice"
     assert manifest["totals"] == whole["totals"]
+    with pytest.raises(OutputError, match="has finished"):
+        write_partial(Location(uri=job.output))
+    assert {path.name for path in (Path(job.output) / "answers").iterdir()} == {
+        Path(name).name for name in manifest["files"]["answers"]
+    }
     assert manifest["spent"]["num_turns"] < whole["spent"]["num_turns"]
 
 
