@@ -18,7 +18,7 @@ MANUAL = Manual(
     command="memagent plan",
     about="Shows what `answer` would read and cost; starts no engine.",
     knobs=JobSettings,
-    common=(*INPUT, "output", *MODEL, "pool.replicas", "retry_failed"),
+    common=(*INPUT, "output", *MODEL, "pool.replicas", "limit", "price_per_hour", "retry_failed"),
     unused=("rollouts", "log", "table_format", "simulated", "max_tokens", "max_cost", "max_hours"),
     examples=(
         "memagent plan --config jobs/configs/tiny.yaml --documents texts/ --output out/ "
@@ -58,10 +58,12 @@ def _rates(options: argparse.Namespace, *, price_per_hour: float | None) -> Rate
     """Speed and price, if there are any.
 
     Raises:
-        SettingsError: the speed is no number above 0.
+        SettingsError: the speed is no number above 0, or a price was given without it.
     """
     speed = options.tokens_per_second
     if speed is None:
+        if hasattr(options, "price_per_hour"):  # one of a job file may be for the bounds of its runs
+            raise SettingsError("--price-per-hour needs --tokens-per-second, the speed of one replica")
         return None
     if not (math.isfinite(speed) and speed > 0):
         raise SettingsError(f"--tokens-per-second: {speed:g} is no number above 0")

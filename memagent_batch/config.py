@@ -437,7 +437,7 @@ class RolloutConfig(Section):
     """Free text for the column `data_source`, by which trainers tell their data apart."""
 
 
-Bound = Annotated[float, Field(gt=0)]
+Bound = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """A bound or a price."""
 
 
