@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 import pyarrow as pa
 
@@ -193,8 +192,7 @@ def close_run(
         removed_file=removed_file,
         changes=find_changes(recorded, questions, before=before),
     )
-    if spent is not None:
-        manifest |= {"spent": spent, **_costs(run, manifest, spent=spent)}
+    manifest = _with_spending(manifest, run, spent=spent)
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
@@ -259,15 +257,20 @@ def _manifest(
         },
         "changes": asdict(changes),
         "parts": [_recorded_part(report) for report in reports],
-        **({"sample": run.sample} if run.sample else {}),
     }
 
 
-def _costs(run: Run, manifest: Manifest, *, spent: Spent) -> dict[str, Any]:
-    """What the run cost, and what its rows would have cost without the log; nothing where there is no price."""
-    totals = manifest["totals"]
-    this_run = cost(run.job, spent, seconds=manifest["seconds"])
-    return {} if this_run is None else {"cost": {"this_run": this_run, "without_log": cost(run.job, totals)}}
+def _with_spending(manifest: Manifest, run: Run, *, spent: Spent | None) -> Manifest:
+    """The manifest with what the run took, where that is known, and with its sample, where it has a limit."""
+    manifest = manifest.copy()
+    if spent is not None:
+        manifest["spent"] = spent
+        this_run = cost(run.job, spent, seconds=manifest["seconds"])
+        if this_run is not None:
+            manifest["cost"] = {"this_run": this_run, "without_log": cost(run.job, manifest["totals"])}
+    if run.sample is not None:
+        manifest["sample"] = run.sample
+    return manifest
 
 
 def _closing_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:

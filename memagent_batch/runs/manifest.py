@@ -20,6 +20,7 @@ from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FO
 from memagent_batch.masking import recorded, shown
 from memagent_batch.plugins import ENGINES, engine_config
 from memagent_batch.reading.suspects import DEATHS_FOLDER
+from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.schemas import AnswerSums, PartReport, ReasonRow
 
 RUN_FILE = "run.json"
@@ -90,7 +91,7 @@ class Manifest(TypedDict):
     changes: Mapping[str, Any]
     """`Changes` since the run before."""
     parts: list[PartReport]
-    spent: NotRequired[Mapping[str, int]]
+    spent: NotRequired[Spent]
     """What the turns of this run took; `totals` have the turns of all rows, and so what they would have taken without
     the log."""
     cost: NotRequired[Mapping[str, float | None]]

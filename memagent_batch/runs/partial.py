@@ -69,7 +69,7 @@ class _BegunRun:
 
     def closing(self, reading: Mapping[str, int]) -> str | None:
         """The fingerprint of what is asked after the answer."""
-        return self.questions[reading["question"]].get(CLOSING_FINGERPRINT)
+        return self.questions[reading["question"]].get("closing_fingerprint")
 
     def file(self, document: PartDocument) -> str:
         """The last log file with an outcome of the document; empty where none has ended."""

@@ -16,6 +16,7 @@ from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log, scan_turns
 from memagent_batch.masking import printable
+from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.history import RUNS_FOLDER
 from memagent_batch.runs.manifest import FORMAT, RUN_FILE, Manifest, RunCounts, Sample, read_manifest
 
@@ -86,7 +87,7 @@ class RunState(LogSums, LifeSign):
     outcomes_failed: int
     progress: ProgressNote | None
     """The last note of a run that has not finished; None where it left none."""
-    spent: Mapping[str, int] | None
+    spent: Spent | None
     """What the turns of a finished run took; the totals of its manifest are what they had taken without the log."""
     cost: Mapping[str, float | None] | None
     """The cost of both, where there is a price."""

@@ -45,7 +45,8 @@ def job(tmp_path: Path, text_model: str) -> JobConfig:
 
 
 def turns(job: JobConfig) -> list[dict[str, Any]]:
-    return pq.read_table(f"{job.output}/log/turns").to_pylist()
+    rows: list[dict[str, Any]] = pq.read_table(f"{job.output}/log/turns").to_pylist()
+    return rows
 
 
 def nights_end(job: JobConfig) -> tuple[Manifest | None, str]:
@@ -142,7 +143,7 @@ def test_a_limit_grows_without_reading_twice_and_documents_outside_are_not_remov
     tables = compare_runs(find_run(output, "previous"), find_run(output, "latest"))
     differences = [row for table in tables for row in table.to_pylist()]
     assert {(row["change"], *row["why"]) for row in differences} == {("added", "limit")}
-    outside = {f"d{number}" for number in range(NUM_DOCUMENTS)} - {row["document_id"] for row in turned(job, more)}
+    outside = {f"d{number}" for number in range(NUM_DOCUMENTS)} - {row["document_id"] for row in answered(job, more)}
     gone = min(outside)
     file = Path(job.output).parent / "in/all.jsonl"
     file.write_text("\n".join(line for line in file.read_text().splitlines() if f'"{gone}"' not in line))
@@ -155,5 +156,6 @@ def test_a_limit_grows_without_reading_twice_and_documents_outside_are_not_remov
     assert [row["document_id"] for row in removed] == [gone]
 
 
-def turned(job: JobConfig, manifest: Any) -> list[dict[str, Any]]:
-    return read_tables(Location(uri=job.output), manifest["files"]["answers"]).to_pylist()
+def answered(job: JobConfig, manifest: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = read_tables(Location(uri=job.output), manifest["files"]["answers"]).to_pylist()
+    return rows
