@@ -16,7 +16,7 @@ MANUAL = Manual(
     command="memagent answer",
     about="Answers questions over documents of any length.",
     knobs=JobSettings,
-    common=(*INPUT, "output", *MODEL, "pool.replicas", "retry_failed"),
+    common=(*INPUT, "output", *MODEL, "pool.replicas", "limit", "max_tokens", "retry_failed"),
     unused=("rollouts",),
     examples=(
         "memagent answer --config jobs/configs/tiny.yaml --documents texts/ --output out/ "
@@ -49,6 +49,7 @@ def _run_answer(arguments: Sequence[str]) -> None:
         print(f"\n{ending(make_output(job), manifest, num_columns=get_terminal_size().columns)}")
     else:
         summary = {**manifest["counts"], "seconds": manifest["seconds"], "changes": manifest["changes"]}
+        summary |= {"sample": manifest["sample"]} if "sample" in manifest else {}
         print(json.dumps({"output": shown(job.output), **summary}))
     require_success(manifest, max_failed_share=job.max_failed_share)
 

@@ -17,6 +17,7 @@ from jobs.options import HELP, Manual, OptionParser, knob_values, remedy
 from jobs.settings import ENV_PREFIX, SettingsT, read_settings, read_yaml
 from memagent_batch.config import LogFormat
 from memagent_batch.errors import (
+    BoundReachedError,
     MemagentError,
     SettingsError,
     SupersededError,
@@ -36,6 +37,8 @@ EXIT_SUPERSEDED = 3
 """A newer attempt has claimed the output; this one must not be started again."""
 EXIT_TOO_MANY_FAILED = 4
 """The run is closed and its tables are written, but too many readings failed, or all."""
+EXIT_BOUND_REACHED = 4
+"""The run has met a bound of its own and left the tables as they were; the same command goes on."""
 EXIT_INTERRUPTED = 130
 """SIGINT, as shells count it; the same command goes on."""
 EXIT_TERMINATED = 143
@@ -46,6 +49,7 @@ ENDS: dict[type[Exception], tuple[str, int]] = {
     SupersededError: ("superseded", EXIT_SUPERSEDED),
     TerminatedError: ("stopped", EXIT_TERMINATED),
     TooManyFailedError: ("failed", EXIT_TOO_MANY_FAILED),
+    BoundReachedError: ("stopped", EXIT_BOUND_REACHED),
     Exception: ("failed", EXIT_FAILED),
 }
 """The first word of a command's last line and its exit code, by the error that ends it; the first that fits."""
@@ -58,6 +62,7 @@ COMMANDS = {
     "export": "writes collected rollouts for another trainer (verl, TRL, SkyRL), or answers for a spreadsheet",
     "plan": "shows what `answer` would read and cost; starts no engine",
     "status": "shows what a running, finished or dead run has done",
+    "partial": "writes the answers that a running or stopped run has so far",
     "diff": "shows the answers in which two finished runs differ, with both memories",
     "page": "writes the answers of a finished run as pages that open without a server",
     "show": "shows the answers of one document: value, evidence, and the memory's trace",

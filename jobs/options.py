@@ -39,6 +39,11 @@ _OPTION = re.compile(r"--[A-Za-z][A-Za-z0-9_.-]*")
 
 INPUT = ("documents", "questions", "ask")
 """Everyday knobs: what is read."""
+BOUNDS = (
+    *("limit", "limit_seed", "max_tokens", "max_cost", "max_hours"),
+    *("price_per_hour", "price_per_million_prompt_tokens", "price_per_million_completion_tokens"),
+)
+"""Knobs of how much a run reads and costs."""
 MODEL = ("model", "prompt_set", "window_tokens", "policy.kind", "policy.chunk_tokens", "engine")
 """Everyday knobs: what reads."""
 

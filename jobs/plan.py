@@ -12,14 +12,14 @@ from jobs.options import INPUT, MODEL, Manual, OptionParser
 from jobs.settings import JobSettings
 from memagent_batch.errors import SettingsError
 from memagent_batch.logs import step
-from memagent_batch.runs.estimate import Rates, estimate
+from memagent_batch.runs.estimate import Rates, endpoint_cost, estimate
 
 MANUAL = Manual(
     command="memagent plan",
     about="Shows what `answer` would read and cost; starts no engine.",
     knobs=JobSettings,
-    common=(*INPUT, "output", *MODEL, "pool.replicas", "retry_failed"),
-    unused=("rollouts", "log", "table_format", "simulated"),
+    common=(*INPUT, "output", *MODEL, "pool.replicas", "limit", "price_per_hour", "retry_failed"),
+    unused=("rollouts", "log", "table_format", "simulated", "max_tokens", "max_cost", "max_hours"),
     examples=(
         "memagent plan --config jobs/configs/tiny.yaml --documents texts/ --output out/ "
         '--ask "What is the access code of quiet-harbour?"',
@@ -36,10 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_plan(arguments: Sequence[str]) -> None:
     parser = OptionParser(MANUAL)
     parser.add_argument("--tokens-per-second", type=float, metavar="N", help="speed of one replica, for the hours")
-    parser.add_argument("--price-per-hour", type=float, metavar="N", help="price of one replica, for the cost")
     options = parse_options(parser, arguments)
-    rates = _rates(options)
     job = settings_from(JobSettings, parser, options).job()
+    rates = _rates(options, price_per_hour=job.price_per_hour)
     with step("checking inputs and model"):
         from pipelines.check import check
 
@@ -48,25 +47,27 @@ def _run_plan(arguments: Sequence[str]) -> None:
 
     plan = plan_checked(checked)
     replicas = job.pool.max_replicas or job.pool.replicas
-    costs = {"estimate": estimate(plan, rates, replicas=replicas)} if rates else {}
+    costs: dict[str, object] = {"estimate": estimate(plan, rates, replicas=replicas)} if rates else {}
+    prices = (job.price_per_million_prompt_tokens, job.price_per_million_completion_tokens)
+    if any(prices):
+        costs["endpoint_cost"] = endpoint_cost(plan, *(price or 0.0 for price in prices))
     print(json.dumps({**plan, **costs}, indent=2, ensure_ascii=False))
 
 
-def _rates(options: argparse.Namespace) -> Rates | None:
+def _rates(options: argparse.Namespace, *, price_per_hour: float | None) -> Rates | None:
     """Speed and price, if there are any.
 
     Raises:
-        SettingsError: one of them is no number above 0, or there is a price and no speed.
+        SettingsError: the speed is no number above 0, or a price was given without it.
     """
-    for name in ("tokens_per_second", "price_per_hour"):
-        value = getattr(options, name)
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise SettingsError(f"--{name.replace('_', '-')}: {value:g} is no number above 0")
-    if options.tokens_per_second is None:
-        if options.price_per_hour is not None:
+    speed = options.tokens_per_second
+    if speed is None:
+        if hasattr(options, "price_per_hour"):  # one of a job file may be for the bounds of its runs
             raise SettingsError("--price-per-hour needs --tokens-per-second, the speed of one replica")
         return None
-    return Rates(tokens_per_second=options.tokens_per_second, price_per_hour=options.price_per_hour or 0.0)
+    if not (math.isfinite(speed) and speed > 0):
+        raise SettingsError(f"--tokens-per-second: {speed:g} is no number above 0")
+    return Rates(tokens_per_second=speed, price_per_hour=price_per_hour or 0.0)
 
 
 if __name__ == "__main__":

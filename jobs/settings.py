@@ -40,6 +40,7 @@ PROBLEM_WORDS = {
     "int_from_float": "{input} is no whole number",
     "float_parsing": "{input} is no number",
     "float_type": "{input} is no number",
+    "finite_number": "{input} is no number",
     "bool_parsing": "{input} is neither true nor false",
     "bool_type": "{input} is neither true nor false",
     "greater_than_equal": "{input} is below {ge}, the least",

@@ -4,10 +4,16 @@ import json
 import sys
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from jobs.cli import run_command
 from jobs.options import Manual, OptionParser
 
+if TYPE_CHECKING:
+    from memagent_batch.runs.state import ProgressNote
+
+BAR_CHARACTERS = 30
+"""Length of the bar."""
 MANUAL = Manual(
     command="memagent status",
     about="Shows what a running, finished or dead run has done, from its log and manifest alone.",
@@ -30,6 +36,21 @@ def _status(arguments: Sequence[str]) -> None:
 
     state = read_state(Location(uri=options.output, storage_options=options.storage_options))
     print(json.dumps(state, indent=2, ensure_ascii=False))
+    if state["progress"] and sys.stderr.isatty():
+        print(progress_line(state["progress"]), file=sys.stderr)
+
+
+def progress_line(note: "ProgressNote") -> str:
+    """How far a run is, as a line with a bar."""
+    filled = round(BAR_CHARACTERS * note["share_read"])
+    end = note["expected_end_at"]
+    parts = [
+        f"readings {note['readings_done']:,}/{note['readings_asked']:,}",
+        f"|{'█' * filled}{' ' * (BAR_CHARACTERS - filled)}| {note['share_read']:.0%}",
+        f"{note['tokens_per_second']:,.0f} tokens/s",
+        *([f"ends about {end[:16].replace('T', ' ')} UTC"] if end else []),
+    ]
+    return "  ".join(parts)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from jobs.cli import parse_settings, run_command
-from jobs.options import MODEL, Manual
+from jobs.options import BOUNDS, MODEL, Manual
 from jobs.settings import TrainLoopSettings, TrainSettings
 from memagent_batch.masking import shown
 
@@ -36,7 +36,7 @@ LOOP = Manual(
         *("loop.max_steps", "loop.max_minutes", "loop.held_out", "rollouts.group_size"),
         *MODEL,
     ),
-    unused=("ask", "log", "closing", "table_format", "retry_failed", "max_failed_share", "adopt_output"),
+    unused=("ask", "log", "closing", "table_format", "retry_failed", "max_failed_share", "adopt_output", *BOUNDS),
     short={"rollouts.group_size": "--group-size"},
     examples=(
         "memagent train loop --documents texts/ --questions questions.parquet --model my-model/ --output loop/ "

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from memagent_batch.api.run import Run
     from memagent_batch.api.stage import read
     from memagent_batch.config import (
+        BoundsConfig,
         ClosingConfig,
         InputConfig,
         LogConfig,
@@ -30,6 +31,7 @@ _PLACES = {
     ),
     **dict.fromkeys(
         (
+            "BoundsConfig",
             "ClosingConfig",
             "InputConfig",
             "LogConfig",
@@ -57,6 +59,7 @@ __all__ = [
     "Agent",
     "Answered",
     "Bool",
+    "BoundsConfig",
     "ClosingConfig",
     "Date",
     "Gated",

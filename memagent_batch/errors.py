@@ -95,6 +95,10 @@ class EngineUnavailableError(NotReadError):
     """The endpoint gave no usable answer for longer than an outage may last: away, overloaded, out of quota."""
 
 
+class BoundReachedError(NotReadError):
+    """The run may start no further turn: it has met a bound of its own. Exit code 4; the same command goes on."""
+
+
 class TextUnavailableError(NotReadError):
     """The text of one document can't be fetched now, or is no longer the text that the plan was made for."""
 

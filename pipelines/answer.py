@@ -1,16 +1,19 @@
 """The main job: read -> plan -> tokenise -> read documents -> write. Every reading asked for gets exactly one row."""
 
+import time
 from functools import partial
 
 import pyarrow as pa
 import ray
 
 from memagent_batch.config import AgentConfig, JobConfig
+from memagent_batch.errors import BoundReachedError
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.plugins import engine_config
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.board import start_board
 from memagent_batch.ray_data.leaving import OrderlyLeave
+from memagent_batch.ray_data.ledger import BoundedRun, start_ledger
 from memagent_batch.ray_data.progress import Progress
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
@@ -18,13 +21,15 @@ from memagent_batch.ray_data.stages import read_calls, tokenised_plan
 from memagent_batch.ray_data.stop import noted_stop
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.reading.closed import Closing
+from memagent_batch.runs.bounds import bounds_of, num_actors, stopping_line
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.finalise import Run, begin_run, close_run
-from memagent_batch.runs.history import keep_last_run, recorded_plan, write_kept_index
+from memagent_batch.runs.history import keep_last_run, recorded_plan, write_begun_plan, write_kept_index
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.runs.plan import Plan, count_pending, group_documents
 from memagent_batch.runs.schemas import PartReport
+from memagent_batch.runs.state import write_progress
 from memagent_batch.wiring import make_output
 from pipelines.check import Checked, check
 from pipelines.plan import make_plan, scan_plan
@@ -58,11 +63,14 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
         progress.begin()
         index = scan_plan(output, plan, reader_fingerprint=reader.fingerprint)
         bundles = list(plan.pending(index, retry_failed=job.retry_failed))
+        if bundles:
+            write_begun_plan(output, recorded_plan(plan, index), run_id=run.run_id)
         not_read = read_documents(bundles, run=run, progress=progress, closing=plan.closing)
         index = scan_plan(output, plan, reader_fingerprint=reader.fingerprint)
         reports = write(plan, index, run=run, not_read=not_read)
         write_kept_index(output, plan, run_id=run.run_id)
-        manifest = close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
+        recorded = recorded_plan(plan, index)
+        manifest = close_run(run, reports=reports, recorded=recorded, before=before, spent=progress.spent())
         progress.close()
         return manifest
 
@@ -75,21 +83,42 @@ def read_documents(
     All that was read is in the log when this returns.
 
     Returns the readings that could not be read now, as rows of `OUTCOME_LOG`.
+
+    Raises:
+        BoundReachedError: the run has met a bound of its own before all was read.
     """
     if not bundles:
         return collect_not_read([])
     job = run.job
     calls = group_documents(bundles, readings_in_flight=job.pool.replicas * job.pool.readings_in_flight)
-    board = start_board()
+    board, bounded = start_board(), start_bounds(run)
     task = ReaderTask.of_job(
-        job, run_id=run.run_id, reader_fingerprint=run.reader.fingerprint, board=board, closes=closing is not None
+        job,
+        run_id=run.run_id,
+        reader_fingerprint=run.reader.fingerprint,
+        board=board,
+        closes=closing is not None,
+        bounded=bounded,
     )
     splits = closing is not None and closing.turns.plan.evidence
-    tokenised = tokenised_plan(calls, agent=job.agent, sources=job, splits=splits)
+    tokenised = tokenised_plan(calls, agent=job.agent, sources=job, splits=splits, bounded=bounded)
     rows = read_calls(tokenised, Reader, task=task, pool=job.pool)
-    shown = progress.shown(board, pending=count_pending(bundles), starting=_starting(job.agent))
+    keep = partial(write_progress, output=run.output, run_id=run.run_id)
+    shown = progress.shown(board, pending=count_pending(bundles), starting=_starting(job.agent), keep=keep)
     with shown, OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
-        return collect_not_read(rows.iter_batches(batch_size=None, batch_format="pyarrow"))
+        not_read = collect_not_read(rows.iter_batches(batch_size=None, batch_format="pyarrow"))
+        struck = bounded.struck() if bounded else None
+    if struck:
+        raise BoundReachedError(stopping_line(job, knob=struck, spent=progress.spent()))
+    return not_read
+
+
+def start_bounds(run: Run) -> BoundedRun | None:
+    """The ledger of the run's bounds; None where it has none."""
+    bounds = bounds_of(run.job)
+    if bounds is None:
+        return None
+    return start_ledger(bounds, actors=num_actors(run.job), seconds_taken=time.monotonic() - run.began_seconds)
 
 
 def write(plan: Plan, index: TurnIndex, *, run: Run, not_read: pa.Table) -> list[PartReport]:

@@ -13,7 +13,16 @@ from memagent_batch.api.knobs import checked_section
 from memagent_batch.api.question import GivenQuestions, question_table
 from memagent_batch.api.run import Run
 from memagent_batch.budgets import fitted
-from memagent_batch.config import AgentConfig, ClosingConfig, InputConfig, JobConfig, LogConfig, PoolConfig, TableFormat
+from memagent_batch.config import (
+    AgentConfig,
+    BoundsConfig,
+    ClosingConfig,
+    InputConfig,
+    JobConfig,
+    LogConfig,
+    PoolConfig,
+    TableFormat,
+)
 from memagent_batch.errors import SupersededError
 from memagent_batch.files.location import Location, absolute
 from memagent_batch.files.options import Options, StorageOptions
@@ -35,6 +44,8 @@ def answer(
     log: LogConfig = LogConfig(),  # noqa: B008
     closing: ClosingConfig = ClosingConfig(),  # noqa: B008
     table_format: TableFormat = TableFormat.PARQUET,
+    limit: int | None = None,
+    bounds: BoundsConfig = BoundsConfig(),  # noqa: B008
     retry_failed: bool = False,
     max_failed_share: float = 1.0,
     adopt_output: bool = False,
@@ -56,6 +67,8 @@ def answer(
         log: The turn log.
         closing: What is asked after each answer; a value of a type is asked for where a question has one.
         table_format: File format of `answers` and `memories`.
+        limit: Documents to take, as a fair sample that grows with it; by default all.
+        bounds: What the run may take at most: tokens, cost, hours.
         retry_failed: Read failed readings again, and nothing else that is done.
         max_failed_share: Largest share of failed readings.
         adopt_output: Take over an output that was written for other documents or questions.
@@ -65,6 +78,7 @@ def answer(
         UsageError: a mistake in the call, found before an engine starts.
         TooManyFailedError: more readings failed than `max_failed_share`, or all. The tables are written: `Run.at`.
         NotReadError: some readings could not be read now; the same call reads them. The tables are written.
+        BoundReachedError: the run has met one of its bounds; the same call goes on. The tables are as they were.
         CountsError: the tables do not hold one row for each reading.
         SupersededError: a newer attempt has claimed the output.
         RunFailedError: the run stopped; the same call goes on from the log.
@@ -84,6 +98,8 @@ def answer(
         log=log,
         closing=closing,
         table_format=table_format,
+        limit=limit,
+        **bounds.model_dump(exclude_unset=True),
         retry_failed=retry_failed,
         max_failed_share=max_failed_share,
         adopt_output=adopt_output,

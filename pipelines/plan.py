@@ -25,6 +25,7 @@ from memagent_batch.inputs.documents import (
 from memagent_batch.inputs.findings import log_documents, warn_of_bad_files, warn_of_missing
 from memagent_batch.inputs.lake.known import IndexedTable, known_files, known_rows, shards_without
 from memagent_batch.inputs.questions import inline_type, missing_documents
+from memagent_batch.inputs.samples import sample_documents
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.logs import step
@@ -125,14 +126,16 @@ def make_plan(job: JobConfig, *, inputs: Inputs | None = None, closing: Closing 
     require_reported(index, questions=questions, settings=job.input)
     require_unique_ids(index, documents=make_documents(job)[0])
     missing = missing_documents(questions, index)
+    sample = sample_documents(index, limit=job.limit, seed=job.limit_seed)
     plan = Plan(
-        with_missing(index, missing),
+        sample.taken if job.limit else with_missing(index, missing),
         questions,
         samples=job.agent.sampling.samples,
         as_lists=make_policy(job.agent).reads_lists,
         inline_type=inline_type(job.input),
         closing=closing,
         table=table,
+        outside=sample.outside,
     )
     if not plan.questions.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")

@@ -26,8 +26,10 @@ from memagent_batch.log.question_list import read_asked
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.ray_data.held import HeldReadings, LookUp
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
+from memagent_batch.ray_data.ledger import BoundedRun
 from memagent_batch.ray_data.reporter import Reporter, is_replacement
 from memagent_batch.reading.agent import LoadedAgent, make_agent
+from memagent_batch.reading.allowance import BoundedEngine
 from memagent_batch.reading.closed import Closing, make_closing
 from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.questions import Questions
@@ -69,9 +71,20 @@ class ReaderTask:
     """Where a reader looks for what the log holds of a document."""
     closing: ClosingConfig | None = None
     """What is asked after each answer; None for nothing, whatever types the questions have."""
+    bounded: BoundedRun | None = None
+    """The bounds of the run; None where it has none."""
 
     @classmethod
-    def of_job(cls, job: JobConfig, *, run_id: str, reader_fingerprint: str, board: Any, closes: bool = False) -> Self:
+    def of_job(
+        cls,
+        job: JobConfig,
+        *,
+        run_id: str,
+        reader_fingerprint: str,
+        board: Any,
+        closes: bool = False,
+        bounded: BoundedRun | None = None,
+    ) -> Self:
         """The task of a job's readers, whose plan names the log files of each document, and says what `closes`."""
         return cls(
             agent=job.agent,
@@ -83,6 +96,7 @@ class ReaderTask:
             log=job.log,
             load_questions=partial(read_asked, make_output(job), run_id=run_id),
             closing=job.closing if closes else None,
+            bounded=bounded,
         )
 
     def make_closing(self) -> Closing | None:
@@ -188,7 +202,7 @@ class ActorLife:
         return StartedActor(
             agent=agent,
             questions=questions,
-            engine=engine,
+            engine=BoundedEngine(engine, task.bounded.allowance()) if task.bounded else engine,
             journal=Journal(log=log, suspects=suspects),
             reporter=reporter,
             slots=asyncio.Semaphore(task.pool.readings_in_flight),

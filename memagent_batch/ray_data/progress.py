@@ -7,18 +7,25 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import ray
 from tqdm import tqdm
 
+from memagent_batch.errors import MemagentError
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.board import Event, Report
 from memagent_batch.ray_data.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
+from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.plan import PendingWork
+from memagent_batch.runs.state import ProgressNote
 
 LOOK_SECONDS = 1.0
 """Pause between the driver's looks at the board."""
+
+NOTE_SECONDS = 15.0
+"""Pause between notes for `memagent status`."""
 
 LOG_SECONDS = 30.0
 """Pause between log lines where stderr is no terminal."""
@@ -70,14 +77,54 @@ class Progress:
         """Counts the run as one whose counts closed."""
         self._closed.inc()
 
+    def spent(self) -> Spent:
+        """What the run's turns have taken, as far as readers have reported it."""
+        sums = self._sums
+        return {
+            "num_turns": sums["turns"],
+            "num_prompt_tokens": sums["prompt_tokens"],
+            "num_cached_prompt_tokens": sums["cached_tokens"],
+            "num_completion_tokens": sums["completion_tokens"],
+        }
+
+    def note(self) -> ProgressNote:
+        """How far the run is, for whoever looks at its output."""
+        seconds = max(time.monotonic() - self._began, 0.001)
+        tokens = self._sums["prompt_tokens"] + self._sums["completion_tokens"]
+        share, now = self._share, datetime.now(UTC)
+        ends_at = now + timedelta(seconds=seconds / share - seconds) if 0 < share < 1 else None
+        return {
+            "readings_done": self._done,
+            "readings_asked": self._asked,
+            "share_read": round(min(share, 1.0), 4),
+            "turns": self._sums["turns"],
+            "tokens": tokens,
+            "tokens_per_second": round(tokens / seconds, 1),
+            "expected_end_at": ends_at.isoformat() if ends_at else None,
+            "at": now.isoformat(),
+        }
+
+    @property
+    def _share(self) -> float:
+        """How much of what was to be read is read; turns that the log held count, as they do in what is to be read."""
+        return self._sums["document_chars"] / self._pending_chars
+
     @contextlib.contextmanager
-    def shown(self, board: Any, *, pending: PendingWork, starting: str) -> Iterator[None]:
+    def shown(
+        self,
+        board: Any,
+        *,
+        pending: PendingWork,
+        starting: str,
+        keep: Callable[[ProgressNote], None] | None = None,
+    ) -> Iterator[None]:
         """Shows the block's readings, from a thread.
 
         Args:
             board: Actor handle of the ProgressBoard.
             pending: What the block reads; bytes stand for characters.
             starting: What the run waits for until the first turn.
+            keep: Takes a note of how far the run is, now and then.
         """
         self._board, self._starting = board, starting
         self._done_before, self._pending_chars = self._asked - pending.readings, max(pending.num_bytes, 1)
@@ -85,6 +132,8 @@ class Progress:
         self._show_start()
         stop = threading.Event()
         thread = threading.Thread(target=self._look_until, args=(stop,), daemon=True, name="progress")
+        if keep is not None:  # in a thread that nobody waits for: a store that hangs holds up nothing
+            threading.Thread(target=self._keep_until, args=(stop, keep), daemon=True, name="progress notes").start()
         with contextlib.ExitStack() as ends:
             if self._bar is not None:
                 ends.callback(self._bar.close)
@@ -109,6 +158,11 @@ class Progress:
     def _look_until(self, stop: threading.Event) -> None:
         while not stop.wait(LOOK_SECONDS):
             self._look(is_last=False)
+
+    def _keep_until(self, stop: threading.Event, keep: Callable[[ProgressNote], None]) -> None:
+        while not stop.wait(NOTE_SECONDS):
+            with contextlib.suppress(MemagentError):  # the note is a help only
+                keep(self.note())
 
     def _look(self, *, is_last: bool) -> None:
         report = self._take()
@@ -152,7 +206,7 @@ class Progress:
         tokens = sums["prompt_tokens"] + sums["completion_tokens"]
         rate = f"{sums['turns']} turns, {tokens / seconds:,.0f} tokens/s, {sums['failed']} failed"
         rate += f", {sums['not_read']} not read" if sums["not_read"] else ""
-        share = sums["document_chars"] / self._pending_chars
+        share = self._share
         away = self._absence.text()
         to_go = f"{_duration(seconds / share - seconds)} to go" if 0 < share < 1 else ""
         if self._bar is not None:

@@ -9,6 +9,7 @@ from ray.data import Dataset
 from memagent_batch.config import AgentConfig, PoolConfig, SourceConfig
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.answers import AnswerReader
+from memagent_batch.ray_data.ledger import BoundedRun
 from memagent_batch.ray_data.pool import actor_pool, replica_gpus
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.session import CPU_SHARE
@@ -16,10 +17,18 @@ from memagent_batch.ray_data.tokenise import RowColumns, tokenise, tokenise_rows
 
 
 def tokenised_plan(
-    bundles: Iterable[pa.Table], *, agent: AgentConfig, sources: SourceConfig, splits: bool = False
+    bundles: Iterable[pa.Table],
+    *,
+    agent: AgentConfig,
+    sources: SourceConfig,
+    splits: bool = False,
+    bounded: BoundedRun | None = None,
 ) -> Dataset:
     """Documents of a plan as rows of `CALL`; their texts are fetched from where the plan found them."""
-    return ray.data.from_arrow(list(bundles)).map_batches(
+    planned = ray.data.from_arrow(list(bundles))
+    if bounded is not None:
+        planned = planned.map_batches(bounded.open_bundle, batch_size=None, batch_format="pyarrow", num_cpus=CPU_SHARE)
+    return planned.map_batches(
         tokenise,
         fn_kwargs={"agent": agent, "sources": sources, "splits": splits},
         batch_size=None,

@@ -24,6 +24,8 @@ class Cause(StrEnum):
     """The document's text; the document itself."""
     QUESTION = "question"
     """The question's text; the question itself."""
+    LIMIT = "limit"
+    """The limit, which leaves the document out of one of the runs."""
     SAMPLE = "sample"
     """The number of samples."""
     READER = "reader"

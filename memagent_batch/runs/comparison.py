@@ -88,6 +88,7 @@ class _Side:
         self._questions = run.questions.select(["question_id", "question", "question_hash"]).to_pylist()
         self._types = value_types(run.questions)
         self._reader = (run.manifest["reader_fingerprint"], run.manifest["settings"]["extraction"])
+        self._is_sample = "sample" in run.manifest
         self._files: dict[tuple[ReadingKey, str], list[str]] = {}
 
     def document_ids(self) -> Iterator[str]:
@@ -97,6 +98,11 @@ class _Side:
     def has_document(self, document_id: str) -> bool:
         """Whether the run found it."""
         return document_id in self._rows and document_id not in self._missing
+
+    def leaves_out(self, document_id: str) -> bool:
+        """Whether the run found it and a limit left it out: it then asks nothing of it."""
+        record = self.record(document_id)
+        return self._is_sample and record is not None and not record.as_py()["readings"]
 
     def reads_as(self, other: "_Side") -> bool:
         """Whether equal records of the two, in one log, mean equal answers."""
@@ -227,6 +233,8 @@ def _why_alone(
     document_id: str, question_id: str, other: _Side, readings: Mapping[tuple[str, int], _Reading]
 ) -> list[Cause]:
     """Why the other run, with these readings of the document, lacks one."""
+    if other.leaves_out(document_id):
+        return [Cause.LIMIT]
     if other.has_document(document_id):
         return causes_of_presence(document_there=True, question_there=(question_id, 0) in readings)
     return causes_of_presence(document_there=False, question_there=question_id in other.question_ids)

@@ -26,6 +26,23 @@ class Estimate(TypedDict):
     cost_at_most: NotRequired[float]
 
 
+class EndpointCost(TypedDict):
+    """What a plan costs by the tokens of an endpoint."""
+
+    at_least: float
+    at_most: float
+
+
+def endpoint_cost(plan: Mapping[str, Any], prompt: float, completion: float) -> EndpointCost:
+    """Cost of the readings to do, by the prices of a million tokens; bounds as in `estimate`."""
+    most = plan["prompt_tokens_at_most"] + plan["closing_prompt_tokens_at_most"]
+    written = plan["completion_tokens_at_most"] + plan["closing_completion_tokens_at_most"]
+    return {
+        "at_least": round(plan["prompt_tokens_at_least"] * prompt / 10**6, 2),
+        "at_most": round((most * prompt + written * completion) / 10**6, 2),
+    }
+
+
 def estimate(plan: Mapping[str, Any], rates: Rates, *, replicas: int) -> Estimate:
     """Hours and cost of the readings to do, at least and at most.
 

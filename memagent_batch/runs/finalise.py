@@ -21,6 +21,7 @@ from memagent_batch.log.question_list import read_asked, write_asked
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import shown
+from memagent_batch.runs.bounds import Spent, cost
 from memagent_batch.runs.changes import Changes, find_changes, removed_documents
 from memagent_batch.runs.claim import ANSWER_TABLES, publish, removed_on_failure, require_claim
 from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
@@ -30,6 +31,7 @@ from memagent_batch.runs.manifest import (
     Manifest,
     RunCounts,
     RunRecord,
+    Sample,
     asked_documents,
     asked_questions,
     package_versions,
@@ -87,6 +89,8 @@ class Run:
     """How rows are made of the log."""
     tables: Mapping[str, str] = field(default_factory=dict)
     """Version of each table of a lake that it reads."""
+    sample: Sample | None = None
+    """The sample of a run with a limit."""
 
 
 def _versions(plan: Plan) -> dict[str, str]:
@@ -106,6 +110,7 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         settings=public_settings(job),
         closing_turns=plan.closing_turns,
         tables=_versions(plan),
+        sample=_sample(job, plan),
     )
     run_id = _claim(output, record)
     write_asked(output, plan.hashed_questions(), run_id=run_id)
@@ -138,7 +143,15 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         began_seconds=time.monotonic(),
         projection=projection,
         tables=_versions(plan),
+        sample=record.sample,
     )
+
+
+def _sample(job: JobConfig, plan: Plan) -> Sample | None:
+    if job.limit is None or plan.outside is None:
+        return None
+    taken = plan.documents.num_rows
+    return {"limit": job.limit, "seed": job.limit_seed, "taken": taken, "documents": taken + plan.outside.num_rows}
 
 
 def _claim(output: Location, record: RunRecord) -> str:
@@ -154,7 +167,14 @@ def _claim(output: Location, record: RunRecord) -> str:
     raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")
 
 
-def close_run(run: Run, *, reports: Sequence[PartReport], recorded: pa.Table, before: PastRun | None) -> Manifest:
+def close_run(
+    run: Run,
+    *,
+    reports: Sequence[PartReport],
+    recorded: pa.Table,
+    before: PastRun | None,
+    spent: Spent | None = None,
+) -> Manifest:
     """Checks that the counts close, and writes what is left: `removed`, the record of the run, and the manifest.
 
     Args:
@@ -162,6 +182,7 @@ def close_run(run: Run, *, reports: Sequence[PartReport], recorded: pa.Table, be
         reports: What the parts of the tables reported.
         recorded: The plan as the run's record keeps it (`history.recorded_plan`).
         before: The last finished run, if there was one.
+        spent: What the run's turns have taken, where that was counted.
 
     Raises:
         CountsError: the files do not hold one row for each reading asked for; names the missing ones.
@@ -179,6 +200,7 @@ def close_run(run: Run, *, reports: Sequence[PartReport], recorded: pa.Table, be
         removed_file=removed_file,
         changes=find_changes(recorded, questions, before=before, tables=run.tables),
     )
+    manifest = _with_spending(manifest, run, spent=spent)
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
@@ -245,6 +267,19 @@ def _manifest(
         "tables": {**run.tables},
         "parts": [_recorded_part(report) for report in reports],
     }
+
+
+def _with_spending(manifest: Manifest, run: Run, *, spent: Spent | None) -> Manifest:
+    """The manifest with what the run took, where that is known, and with its sample, where it has a limit."""
+    manifest = manifest.copy()
+    if spent is not None:
+        manifest["spent"] = spent
+        this_run = cost(run.job, spent, seconds=manifest["seconds"])
+        if this_run is not None:
+            manifest["cost"] = {"this_run": this_run, "without_log": cost(run.job, manifest["totals"])}
+    if run.sample is not None:
+        manifest["sample"] = run.sample
+    return manifest
 
 
 def _closing_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:

@@ -60,7 +60,10 @@ class PastRun:
 
 
 def recorded_plan(plan: Plan, index: TurnIndex) -> pa.Table:
-    """The plan of a run whose readings have ended, as `RUN_PLAN`."""
+    """The plan of a run as `RUN_PLAN`: its documents with their readings, and those that a limit leaves out with none.
+
+    The latter are known by it, so that a later run can tell which of them are gone.
+    """
     hashes = plan.hashed_questions()["question_hash"].to_pylist()
     offsets, questions, samples = array("i", [0]), array("i"), array("i")
     run_ids: list[str | None] = []
@@ -71,13 +74,15 @@ def recorded_plan(plan: Plan, index: TurnIndex) -> pa.Table:
             samples.append(sample)
             run_ids.append(outcome.run_id if outcome else None)
         offsets.append(len(run_ids))
+    documents = plan.documents if plan.outside is None else pa.concat_tables([plan.documents, plan.outside])
+    offsets.extend([len(run_ids)] * (documents.num_rows - plan.documents.num_rows))
     kind = RUN_PLAN.field("readings").type
     columns = [pa.array(questions, pa.int32()), pa.array(samples, pa.int32()), pa.array(run_ids, pa.string())]
     readings = pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), pa.StructArray.from_arrays(columns, fields=list(kind.value_type)), type=kind
     )
-    carried = [name for name in plan.documents.schema.names if name.startswith(CARRY_PREFIX)]
-    documents = plan.documents.select(["document_id", "document_hash", "error", "error_type", *carried])
+    carried = [name for name in documents.schema.names if name.startswith(CARRY_PREFIX)]
+    documents = documents.select(["document_id", "document_hash", "error", "error_type", *carried])
     return _with_schema(documents.add_column(4, "readings", readings))
 
 
@@ -139,6 +144,11 @@ def keep_last_run(output: Location) -> PastRun | None:
     return past
 
 
+def write_begun_plan(output: Location, plan: pa.Table, *, run_id: str) -> None:
+    """Writes the plan of a run that begins to read, as `recorded_plan`: what it has so far can then be shown."""
+    (output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}").write_bytes(parquet_bytes(plan))
+
+
 def write_plan(past: PastRun) -> None:
     """Writes the record of a run except its manifest, without which it does not count."""
     folder = past.output / f"{RUNS_FOLDER}/{past.run_id}"
@@ -155,7 +165,8 @@ def write_kept_index(output: Location, plan: Plan, *, run_id: str) -> None:
     """Keeps the index of a table of a lake for the next run; a run over files keeps none, since files may change."""
     if plan.table is not None and plan.table.files:
         place = output / f"{RUNS_FOLDER}/{run_id}/{INDEX_FILE}"
-        place.write_bytes(parquet_bytes(kept_index(plan.documents, plan.table)))
+        index = plan.documents if plan.outside is None else pa.concat_tables([plan.documents, plan.outside])
+        place.write_bytes(parquet_bytes(kept_index(index, plan.table)))
 
 
 def read_kept_index(output: Location) -> pa.Table | None:

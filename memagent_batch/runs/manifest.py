@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 from fsspec.utils import glob_translate
 
@@ -21,6 +21,7 @@ from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FO
 from memagent_batch.masking import recorded, shown
 from memagent_batch.plugins import ENGINES, engine_config
 from memagent_batch.reading.suspects import DEATHS_FOLDER
+from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.schemas import AnswerSums, PartReport, ReasonRow
 
 RUN_FILE = "run.json"
@@ -56,6 +57,17 @@ class RunCounts(TypedDict):
     memories_rows: int
 
 
+class Sample(TypedDict):
+    """Which part of the documents a run with a limit takes."""
+
+    limit: int
+    seed: int
+    taken: int
+    """Documents that it reads."""
+    documents: int
+    """All that are there."""
+
+
 class Manifest(TypedDict):
     """What `manifest.json` says. One of another version may have further fields, which stay where it is copied."""
 
@@ -82,6 +94,13 @@ class Manifest(TypedDict):
     tables: dict[str, str]
     """Version of each table of a lake that was read; none for files."""
     parts: list[PartReport]
+    spent: NotRequired[Spent]
+    """What the turns of this run took; `totals` have the turns of all rows, and so what they would have taken without
+    the log."""
+    cost: NotRequired[Mapping[str, float | None]]
+    """Cost of `spent`, `this_run`, and of `totals`, `without_log`; where there is a price."""
+    sample: NotRequired[Sample]
+    """The sample of a run with a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +125,8 @@ class RunRecord:
     """Fingerprints under which the log keeps the turns asked after its answers."""
     tables: Mapping[str, str] = field(default_factory=dict)
     """Version or snapshot of each table of a lake that is read."""
+    sample: Sample | None = None
+    """The sample of a run with a limit."""
     format: str = FORMAT
     """Layout of the location."""
 

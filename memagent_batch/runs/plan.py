@@ -136,6 +136,7 @@ class Plan:
         inline_type: ValueType | None = None,
         closing: Closing | None = None,
         table: IndexedTable | None = None,
+        outside: pa.Table | None = None,
     ) -> None:
         """Joins an index of documents (`INDEX_SCHEMA`) with a question list (`QUESTION_SCHEMA`).
 
@@ -147,9 +148,11 @@ class Plan:
             inline_type: The type that questions beside the texts ask for.
             closing: What is asked after each answer; None for nothing, whatever types the questions have.
             table: The table of a lake that the documents are, if they are one.
+            outside: The index of documents that are there and that a limit leaves out; None without a limit.
         """
         self.documents = documents
         self.table = table
+        self.outside = outside
         self._missing = frozenset(documents.filter(pc.invert(is_there(documents)))["document_id"].to_pylist())
         self.questions = _with_inline(questions, documents, value_type=inline_type)
         self.samples = samples

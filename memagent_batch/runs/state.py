@@ -16,10 +16,12 @@ from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log, scan_turns
 from memagent_batch.masking import printable
+from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.history import RUNS_FOLDER
-from memagent_batch.runs.manifest import FORMAT, RUN_FILE, Manifest, RunCounts, read_manifest
+from memagent_batch.runs.manifest import FORMAT, RUN_FILE, Manifest, RunCounts, Sample, read_manifest
 
 STOPPED_FILE = "stopped.json"
+PROGRESS_FILE = "progress.json"
 WHY_CHARACTERS = 1000
 """Longest reason that is kept."""
 
@@ -30,6 +32,22 @@ class StopNote(TypedDict):
     run_id: str
     stopped_at: str
     why: str
+
+
+class ProgressNote(TypedDict):
+    """How far a run was at a moment, which it notes while it reads."""
+
+    readings_done: int
+    readings_asked: int
+    share_read: float
+    """Share of the text to read that is read, 0 to 1."""
+    turns: int
+    """New turns, as `tokens`: those that the log held are not counted."""
+    tokens: int
+    tokens_per_second: float
+    expected_end_at: str | None
+    """None before the first turns, and at the end."""
+    at: str
 
 
 class LogSums(TypedDict):
@@ -64,9 +82,17 @@ class RunState(LogSums, LifeSign):
     tables: Mapping[str, str]
     """Version of each table of a lake that it reads; `changes` has those of both runs."""
     questions: list[str]
+    sample: Sample | None
+    """The part of the documents that a run with a limit takes."""
     readings_asked: int
     outcomes_ok: int
     outcomes_failed: int
+    progress: ProgressNote | None
+    """The last note of a run that has not finished; None where it left none."""
+    spent: Spent | None
+    """What the turns of a finished run took; the totals of its manifest are what they had taken without the log."""
+    cost: Mapping[str, float | None] | None
+    """The cost of both, where there is a price."""
     counts: RunCounts | None
     """Counts of the manifest; None before it is written, as `changes`."""
     changes: Mapping[str, Any] | None
@@ -105,10 +131,14 @@ def read_state(output: Location) -> RunState:
         "documents": record["documents"],
         "tables": record.get("tables", {}),
         "questions": record["questions"],
+        "sample": record.get("sample"),
         "readings_asked": record["asked"],
         "outcomes_ok": statuses.count(Status.OK),
         "outcomes_failed": statuses.count(Status.FAILED),
         **sums,
+        "progress": None if manifest else read_progress(output, run_id=record["run_id"]),
+        "spent": manifest.get("spent") if manifest else None,
+        "cost": manifest.get("cost") if manifest else None,
         "counts": manifest["counts"] if manifest else None,
         "changes": manifest.get("changes") if manifest else None,
     }
@@ -165,6 +195,20 @@ def write_stop_note(output: Location, *, run_id: str, why: str) -> None:
 def read_stop_note(output: Location, *, run_id: str) -> StopNote | None:
     """The note of a run that has stopped; None where it left none."""
     return cast("StopNote | None", read_json(_note_place(output, run_id=run_id)))
+
+
+def write_progress(note: ProgressNote, *, output: Location, run_id: str) -> None:
+    """Notes how far the run is.
+
+    Raises:
+        StorageError: it can't be written.
+    """
+    write_json(output / f"{RUNS_FOLDER}/{run_id}/{PROGRESS_FILE}", note)
+
+
+def read_progress(output: Location, *, run_id: str) -> ProgressNote | None:
+    """The last note of how far a run is; None where it left none."""
+    return cast("ProgressNote | None", read_json(output / f"{RUNS_FOLDER}/{run_id}/{PROGRESS_FILE}"))
 
 
 def _note_place(output: Location, *, run_id: str) -> Location:

@@ -36,7 +36,7 @@ def test_estimate_cost_does_not_depend_on_replicas_and_is_left_out_without_a_pri
     [
         (["--tokens-per-second", "0"], "--tokens-per-second: 0 is no number above 0"),
         (["--tokens-per-second", "many"], "invalid float value: 'many'"),
-        (["--tokens-per-second", "10", "--price-per-hour", "nan"], "--price-per-hour: nan is no number above 0"),
+        (["--tokens-per-second", "10", "--price-per-hour", "nan"], "price_per_hour: 'nan' is no number"),
         (["--price-per-hour", "3"], "--price-per-hour needs --tokens-per-second"),
     ],
 )

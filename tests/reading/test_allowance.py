@@ -1,0 +1,133 @@
+"""What an actor may still take: bounds are never passed, whatever turns take and however many actors draw."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent_batch.domain.bounds import Bounds, Meter
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.errors import BoundReachedError, EngineRequestError, PromptTooLongError
+from memagent_batch.ray_data.ledger import Ledger
+from memagent_batch.reading.allowance import Allowance, BoundedEngine
+
+Turn = tuple[int, int, int]
+"""Tokens of the prompt, budget of the completion, tokens of the completion."""
+TURNS = st.lists(
+    st.integers(1, 40).flatmap(lambda most: st.tuples(st.integers(1, 60), st.just(most), st.integers(0, most)))
+)
+
+
+def meters(tokens: int, cost: int) -> list[Meter]:
+    return [
+        Meter(name="max_tokens", most=tokens, per_prompt_token=1, per_completion_token=1),
+        Meter(name="max_cost", most=cost, per_prompt_token=2, per_completion_token=7),
+    ]
+
+
+class Scripted:
+    """An engine whose completions have the lengths that their prompts' paths say; sums what it was asked."""
+
+    def __init__(self) -> None:
+        self.taken = [0, 0]
+        self.num_turns = 0
+
+    async def start(self) -> None:
+        """Nothing to start."""
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        await asyncio.sleep(0)
+        tokens = int(prompt.path)
+        if tokens < 0:
+            raise (PromptTooLongError if tokens == -1 else EngineRequestError)("no")
+        self.num_turns += 1
+        size = len(prompt.token_ids)
+        self.taken = [self.taken[0] + size + tokens, self.taken[1] + 2 * size + 7 * tokens]
+        return Completion(
+            token_ids=[0] * tokens, text="", finish_reason=FinishReason.STOP, num_prompt_tokens=size, engine_seconds=0.0
+        )
+
+    async def stop(self) -> None:
+        """Nothing to stop."""
+
+
+def prompt(turn: Turn) -> Prompt:
+    return Prompt(path=str(turn[2]), kind="update", token_ids=[0] * turn[0], max_tokens=turn[1])
+
+
+def allowance(bounds: Bounds, ledger: Ledger) -> Allowance:
+    return Allowance(bounds, draw=ledger.draw, strike=ledger.strike)
+
+
+async def read_all(engine: BoundedEngine, turns: Sequence[Turn]) -> int:
+    """Asks all at once; returns how many were refused."""
+    ends = await asyncio.gather(*(engine.complete(prompt(turn), seed=0) for turn in turns), return_exceptions=True)
+    others = [end for end in ends if isinstance(end, BaseException) and not isinstance(end, BoundReachedError)]
+    assert not others
+    return sum(isinstance(end, BoundReachedError) for end in ends)
+
+
+@given(st.lists(TURNS, min_size=1, max_size=3), st.integers(1, 2000), st.integers(1, 6000))
+def test_no_bound_is_passed_and_what_is_refused_would_not_have_fitted(
+    actors: list[list[Turn]], tokens: int, cost: int
+) -> None:
+    async def run() -> None:
+        bounds, scripted = Bounds(meters=meters(tokens, cost)), Scripted()
+        ledger = Ledger(bounds, actors=len(actors), seconds_taken=0.0)
+        engines = [BoundedEngine(scripted, allowance(bounds, ledger)) for _ in actors]
+        refused = await asyncio.gather(*map(read_all, engines, actors))
+        assert scripted.taken[0] <= tokens
+        assert scripted.taken[1] <= cost
+        assert (await ledger.struck() is not None) == any(refused)
+        if any(refused) and len(actors) == 1:
+            most = [max(size + budget for size, budget, _ in actors[0]), max(2 * p + 7 * b for p, b, _ in actors[0])]
+            assert scripted.taken[0] + most[0] > tokens or scripted.taken[1] + most[1] > cost
+
+    asyncio.run(run())
+
+
+def test_a_bound_that_suffices_refuses_nothing_though_turns_wait_for_each_other() -> None:
+    async def run() -> None:
+        bounds, scripted = Bounds(meters=meters(200 * 20 + 50, 10**9)), Scripted()
+        ledger = Ledger(bounds, actors=1, seconds_taken=0.0)
+        assert await read_all(BoundedEngine(scripted, allowance(bounds, ledger)), [(15, 50, 5)] * 200) == 0
+        assert scripted.num_turns == 200
+
+    asyncio.run(run())
+
+
+def test_a_turn_that_failed_counts_as_the_most_and_one_that_was_not_sent_as_nothing() -> None:
+    async def run(failure: int) -> int:
+        bounds, scripted = Bounds(meters=meters(100, 10**9)), Scripted()
+        engine = BoundedEngine(scripted, allowance(bounds, Ledger(bounds, actors=1, seconds_taken=0.0)))
+        with pytest.raises(PromptTooLongError if failure == -1 else EngineRequestError):
+            await engine.complete(prompt((60, 30, failure)), seed=0)
+        return await read_all(engine, [(60, 30, 5)])
+
+    assert asyncio.run(run(-1)) == 0
+    assert asyncio.run(run(-2)) == 1
+
+
+def test_no_turn_starts_that_would_end_after_the_time_by_the_longest_of_late() -> None:
+    async def run() -> None:
+        now = 0.0
+        bounds = Bounds(meters=[], seconds=100.0)
+        ledger = Ledger(bounds, actors=1, seconds_taken=0.0)
+        own = Allowance(bounds, draw=ledger.draw, strike=ledger.strike, clock=lambda: now)
+        reserved = await own.reserve(prompt((1, 1, 1)))
+        now = 30.0
+        own.settle(reserved, prompt_tokens=1, completion_tokens=1, seconds=30.0)
+        now = 69.0
+        waiting = await own.reserve(prompt((1, 1, 1)))
+        now = 71.0
+        late = asyncio.ensure_future(own.reserve(prompt((1, 1, 1))))
+        await asyncio.sleep(0)
+        assert not late.done()
+        own.settle(waiting, prompt_tokens=1, completion_tokens=1, seconds=2.0)
+        with pytest.raises(BoundReachedError, match="max_hours"):
+            await late
+        assert await ledger.struck() == "max_hours"
+
+    asyncio.run(run())
