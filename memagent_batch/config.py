@@ -85,6 +85,8 @@ class Speculation(StrEnum):
     """One token at a time."""
     NGRAM = "ngram"
     """What followed the same words earlier in the prompt; a new memory is mostly a copy of the last."""
+    TAIL = "tail"
+    """The same on a GPU, while few requests run: at the end of a run, and not while the engine is full."""
 
 
 class Reread(StrEnum):
@@ -126,10 +128,10 @@ class PolicyConfig(Section):
 
     kind: Text = "overwrite"
     """The policy: `overwrite` writes the memory again after each chunk; `gated` keeps it with a word where a chunk says
-    nothing new; `parallel` reads all chunks side by side and merges their notes; `shared` keeps one memory for a whole
-    question list; `truncate` (head and tail of the document) and `retrieve` (the passages nearest to the question by
-    BM25) answer from one prompt, to compare with. Or one of yours: the name that an installed package gives it, or
-    package.module:Class (with --allow-code)."""
+    nothing new; `parallel` reads all chunks side by side and merges their notes; `shared` and `shared-parallel` do as
+    `overwrite` and `parallel`, with one memory for a whole question list; `truncate` (head and tail of the document)
+    and `retrieve` (the passages nearest to the question by BM25) answer from one prompt, to compare with. Or one of
+    yours: the name that an installed package gives it, or package.module:Class (with --allow-code)."""
     chunk_tokens: Count = 5000
     """Tokens of a chunk: all that one prompt shows of the document; by default fewer where the window is short."""
     overlap_tokens: Annotated[int, Field(ge=0)] = 0
@@ -137,16 +139,17 @@ class PolicyConfig(Section):
     passage_tokens: Count = 256
     """Tokens of a passage, for `retrieve`."""
     question_tokens: Count = 1024
-    """Longest question, tokens; a longer one becomes a failed row. For `shared`: longest question list."""
+    """Longest question, tokens; a longer one becomes a failed row. For `shared` and `shared-parallel`:
+    longest question list."""
     memory_tokens: Count = 1024
     """Budget of the memory, tokens; a memory cut there is counted in `memory_truncations`."""
     answer_tokens: Count = 1024
     """Budget of the answer, tokens; an answer cut there has finish_reason `length`."""
     rounds: Count = 3
-    """Most rounds over the chunks, for `parallel`."""
+    """Most rounds over the chunks, for `parallel` and `shared-parallel`."""
     reread: Reread = Reread.ALL
-    """Chunks that a round after the first reads again, for `parallel`: `all`, or `nominated` (those that had a note,
-    and the nearest others by BM25)."""
+    """Chunks that a round after the first reads again, for `parallel` and `shared-parallel`: `all`, or `nominated`
+    (those that had a note, and the nearest others by BM25)."""
     knobs: dict[str, JsonValue] = Field(default_factory=dict)
     """Knobs of a policy of yours, beside those above that it has too."""
 
@@ -185,6 +188,9 @@ class VllmConfig(Section):
     """Most requests in one engine step."""
     speculation: Speculation = Speculation.AUTO
     """Guesses tokens ahead where decoding is greedy and no log-probabilities are kept; draws are never guessed."""
+    reproducible: bool = False
+    """On a GPU, vLLM's batch-invariant mode: a completion does not depend on what else is in flight. Costs speed, and
+    is part of the reader fingerprint."""
     turn_timeout_seconds: Seconds = 1800
     """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
     engine_args: dict[str, JsonValue] = Field(default_factory=dict, repr=False)

@@ -86,6 +86,7 @@ POLICIES = Seam(
         "gated": "memagent_batch.policies.gated:GatedPolicy",
         "parallel": "memagent_batch.policies.parallel:ParallelPolicy",
         "shared": "memagent_batch.policies.shared:SharedPolicy",
+        "shared-parallel": "memagent_batch.policies.shared:SharedParallelPolicy",
         "truncate": "memagent_batch.policies.truncate:TruncatePolicy",
         "retrieve": "memagent_batch.policies.retrieve:RetrievePolicy",
     },

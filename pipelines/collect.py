@@ -64,8 +64,8 @@ def sampled_agent(agent: AgentConfig, rollouts: RolloutConfig) -> AgentConfig:
     """
     if make_policy(agent).reads_lists:
         raise SettingsError(
-            "policy.kind: the turns of 'shared' belong to several questions, so no reward is theirs; collect with "
-            "'overwrite' or 'gated'"
+            f"policy.kind: the turns of {agent.policy.kind!r} belong to several questions, so no reward is theirs; "
+            "collect with 'overwrite' or 'gated'"
         )
     agent = fitted(agent)
     sampling = agent.sampling

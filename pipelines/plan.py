@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,8 +37,9 @@ from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.history import read_kept_index
 from memagent_batch.runs.plan import Plan, count_pending
+from memagent_batch.runs.question_lists import AskedDocument, QuestionLists, compare_ways
 from memagent_batch.runs.results import result_questions
-from memagent_batch.wiring import make_documents, make_output, make_prompt_tokens
+from memagent_batch.wiring import make_documents, make_output, make_prompt_tokens, make_tokenizer
 from pipelines.check import Checked, Inputs, read_inputs
 
 
@@ -71,7 +72,7 @@ class ClosingPrice(TypedDict):
     closing_completion_tokens_at_most: int
 
 
-class PlanPrice(ClosingPrice):
+class PlanPrice(TypedDict):
     """Documents, turns and tokens of the readings to do."""
 
     documents_to_read: int
@@ -83,8 +84,10 @@ class PlanPrice(ClosingPrice):
     completion_tokens_at_most: int
 
 
-class PlanSummary(PlanCounts, PlanPrice):
+class PlanSummary(PlanCounts, PlanPrice, ClosingPrice):
     """What `memagent plan` prints."""
+
+    question_lists: NotRequired[QuestionLists]
 
 
 def plan_checked(checked: Checked) -> PlanSummary:
@@ -95,8 +98,14 @@ def plan_checked(checked: Checked) -> PlanSummary:
         with step("counting tokens"):
             index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
             bundles = list(plan.pending(index, retry_failed=job.retry_failed))
-            price = _price(plan, bundles, agent=job.agent, sources=job)
-            return {**summarise_plan(plan, index, bundles), **price}
+            documents = _lengths(bundles, agent=job.agent, sources=job)
+            summary: PlanSummary = {
+                **summarise_plan(plan, index, bundles),
+                **_price(plan, documents, agent=job.agent),
+                **_closing_price(plan, bundles, agent=job.agent),
+            }
+            lists = compare_ways(_asked_documents(plan, documents, agent=job.agent), job.agent)
+            return {**summary, "question_lists": lists} if lists else summary
 
 
 def scan_plan(output: Location, plan: Plan, *, reader_fingerprint: str) -> TurnIndex:
@@ -197,9 +206,8 @@ def summarise_plan(plan: Plan, index: TurnIndex, bundles: list[pa.Table]) -> Pla
     }
 
 
-def _price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConfig) -> PlanPrice:
-    """What the readings to do take. Tokenises the documents once."""
-    documents = _lengths(bundles, agent=agent, sources=sources)
+def _price(plan: Plan, documents: Sequence[CountedDocument], *, agent: AgentConfig) -> PlanPrice:
+    """What the readings to do take."""
     prompts, policy = make_prompt_tokens(agent), make_policy(agent)
     largest = max(documents, key=lambda row: row["num_tokens"], default=None)
     costs = [times for row in documents for times in _costs(plan, row, policy=policy, prompts=prompts)]
@@ -220,8 +228,27 @@ def _price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig, sources: 
         "prompt_tokens_at_least": least,
         "prompt_tokens_at_most": most + turns * slots,
         "completion_tokens_at_most": sum(times * cost.num_completion_tokens for times, cost in costs),
-        **_closing_price(plan, bundles, agent=agent),
     }
+
+
+def _asked_documents(plan: Plan, documents: Sequence[CountedDocument], *, agent: AgentConfig) -> list[AskedDocument]:
+    """The documents to read with the lengths of all their questions."""
+    if all(len(plan.question_rows(row["document_id"])) < 2 for row in documents):
+        return []
+    tokenizer = make_tokenizer(agent)
+    lengths = [len(tokenizer.encode(text)) for text in plan.questions["question"].to_pylist()]
+    bound = plan.questions["document_id"].is_valid().to_pylist()
+    asked = []
+    for row in documents:
+        rows = plan.question_rows(row["document_id"])
+        asked.append(
+            AskedDocument(
+                num_tokens=row["num_tokens"],
+                questions=[lengths[each] for each in rows] * plan.samples,
+                num_lists=len({bound[each] for each in rows}) * plan.samples,
+            )
+        )
+    return asked
 
 
 def _closing_price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig) -> ClosingPrice:

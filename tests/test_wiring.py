@@ -27,6 +27,11 @@ def test_reader_fingerprint_is_the_same_whether_tokens_are_guessed_or_not() -> N
     assert fingerprint_of(dtype="float32") != fingerprint_of()
 
 
+def test_reader_fingerprint_of_the_batch_invariant_mode_is_another_one_and_without_it_as_before() -> None:
+    assert fingerprint_of(reproducible=True) != fingerprint_of()
+    assert "reproducible" not in identify_reader(AgentConfig()).parts["engine"]
+
+
 def test_reader_fingerprint_of_an_endpoint_covers_the_fields_of_its_requests() -> None:
     agent = AgentConfig(engine="openai")
     other = agent.model_copy(update={"openai": OpenAIConfig(extra_body={"min_p": 0.1})})

@@ -42,6 +42,11 @@ class QuestionTokens:
     list_token_ids: Sequence[int] = ()
     """The question list that it belongs to; empty where each question is read alone."""
 
+    @property
+    def whole_list(self) -> "QuestionTokens":
+        """Its list in the place of the question; itself where it is read alone."""
+        return QuestionTokens(token_ids=self.list_token_ids or self.token_ids)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:

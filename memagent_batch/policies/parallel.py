@@ -16,7 +16,7 @@ from memagent_batch.config import Reread
 from memagent_batch.domain.document import Chunk, Chunks, Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
-from memagent_batch.domain.turns import ANSWER, MERGE, READ, Prompt, Turns, Writes
+from memagent_batch.domain.turns import ANSWER, MERGE, READ, Prompt, Scope, Turns, Writes
 from memagent_batch.policies.side_by_side import side_by_side
 
 LABEL_TOKENS = 32
@@ -81,11 +81,12 @@ class ParallelPolicy:
     ) -> Outcome:
         """Stops where no chunk has news, or the memory stays as it was; an empty document has no round."""
         memory = prompts.first_memory
+        asked = question.whole_list if self.reads_lists else question
         chunks = document.chunks(self.chunk_tokens, overlap_tokens=self.overlap_tokens)
         noted: set[int] = set()
         for number in range(1, self.rounds + 1):
-            indices = await self._indices(chunks, question, memory, noted=noted, number=number, prompts=prompts)
-            reads = (self._read(prompts, question, memory, chunks[index], number=number) for index in indices)
+            indices = await self._indices(chunks, asked, memory, noted=noted, number=number, prompts=prompts)
+            reads = (self._read(prompts, asked, memory, chunks[index], number=number) for index in indices)
             completions = await side_by_side(reads, turns=turns)
             notes = []
             for index, completion in zip(indices, completions, strict=True):
@@ -93,7 +94,7 @@ class ParallelPolicy:
                 if note is not memory:
                     notes.append(Note(first=index, last=index, token_ids=note.token_ids))
             noted.update(note.first for note in notes)
-            merged = await self._merged(notes, question, memory, number=number, prompts=prompts, turns=turns)
+            merged = await self._merged(notes, asked, memory, number=number, prompts=prompts, turns=turns)
             if merged.text == memory.text:
                 break
             memory = merged
@@ -133,6 +134,11 @@ class ParallelPolicy:
             num_completion_tokens=self.rounds * num_written * self.memory_tokens + self.answer_tokens,
             min_prompt_tokens=first_round + prompts.answer.num_fixed_tokens,
         )
+
+    @property
+    def _scope(self) -> Scope:
+        """Which readings the turns of the rounds belong to."""
+        return Scope.LIST if self.reads_lists else Scope.QUESTION
 
     @property
     def _notes_tokens(self) -> int:
@@ -228,6 +234,7 @@ class ParallelPolicy:
             max_tokens=self.memory_tokens,
             span=chunk.span,
             writes=Writes.NOTE,
+            scope=self._scope,
         )
 
     def _merge(
@@ -251,6 +258,7 @@ class ParallelPolicy:
             ),
             max_tokens=self.memory_tokens,
             writes=Writes.MEMORY if is_last else Writes.NOTE,
+            scope=self._scope,
         )
 
     def _answer(self, prompts: PromptTokens, question: QuestionTokens, memory: Memory) -> Prompt:

@@ -48,7 +48,7 @@ def _require_each_fits(questions: pa.Table, agent: AgentConfig) -> None:
 
 
 def _require_lists_fit(questions: pa.Table, agent: AgentConfig) -> None:
-    """Checks that each question list fits its place in the `update` turns of the policy `shared`.
+    """Checks that each question list fits its place in the turns of a policy that shows it whole.
 
     Raises:
         SettingsError: names the list and its length in tokens.
@@ -62,5 +62,5 @@ def _require_lists_fit(questions: pa.Table, agent: AgentConfig) -> None:
             whose = "for every document" if document_id is None else f"for document_id {document_id!r}"
             raise SettingsError(
                 f"questions: the list {whose} has {num_tokens} tokens, policy.question_tokens is {budget}; the policy "
-                "'shared' shows it whole: split it into several runs, or raise the knob"
+                f"{agent.policy.kind!r} shows it whole: split it into several runs, or raise the knob"
             )

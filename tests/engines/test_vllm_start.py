@@ -12,7 +12,8 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
-from memagent_batch.engines.vllm.start import LOOKUP, engine_arguments, speculates
+from memagent_batch.engines.vllm.start import LOOKUP, TAIL_LOOKUP, engine_arguments, engine_environment, speculates
+from memagent_batch.errors import EngineStartError
 from memagent_batch.plugins import make_policy
 from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.wiring import make_prompt_tokens
@@ -33,6 +34,7 @@ SETTINGS = job_of(
         (Speculation.AUTO, True, True),
         (Speculation.AUTO, False, False),
         (Speculation.NGRAM, False, True),
+        (Speculation.TAIL, False, True),
         (Speculation.NONE, True, False),
     ],
 )
@@ -56,6 +58,43 @@ def test_engine_arguments_of_the_user_go_before_the_knob(tiny_model: str) -> Non
         )
     ]
     assert [given["speculative_config"] for given in arguments] == [LOOKUP, own]
+
+
+@pytest.mark.vllm
+def test_tail_schedule_is_one_that_vllm_takes_with_guesses_of_the_gpu() -> None:
+    from vllm.config import ParallelConfig, SpeculativeConfig
+    from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
+
+    config = SpeculativeConfig(target_parallel_config=ParallelConfig(), **TAIL_LOOKUP)
+    assert config.use_ngram_gpu()
+    assert config.uses_dynamic_speculative_decoding()
+    lookup = build_dynamic_sd_schedule_lookup(
+        config.num_speculative_tokens_per_batch_size,
+        vllm_max_batch_size=512,
+        vllm_num_speculative_tokens=config.num_speculative_tokens,
+    )
+    assert [lookup[size] for size in (1, 16, 17, 48, 49, 512)] == [5, 5, 3, 3, 0, 0]
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize(
+    ("settings", "refusal"),
+    [
+        (VllmConfig(speculation=Speculation.TAIL), r"vllm\.speculation: `tail` guesses on a GPU.*`ngram`"),
+        (VllmConfig(reproducible=True), r"vllm\.reproducible: .*on GPUs only.*leave the knob out"),
+    ],
+)
+def test_engine_arguments_on_cpu_refuse_what_vllm_has_for_gpus(
+    settings: VllmConfig, refusal: str, tiny_model: str
+) -> None:
+    with pytest.raises(EngineStartError, match=refusal):
+        engine_arguments(settings, model=tiny_model, tokenizer=None, window_tokens=1024, sampling=GREEDY)
+
+
+@pytest.mark.vllm
+def test_engine_environment_sets_the_batch_invariant_mode_where_it_is_asked_for() -> None:
+    assert engine_environment(reproducible=True)["VLLM_BATCH_INVARIANT"] == "1"
+    assert "VLLM_BATCH_INVARIANT" not in engine_environment()
 
 
 @pytest.mark.vllm

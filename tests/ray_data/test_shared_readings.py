@@ -121,6 +121,12 @@ def wait_until_logged(run: RunConfig, *, num_turns: int) -> None:
         time.sleep(0.02)
 
 
+def side_by_side(job: JobConfig) -> JobConfig:
+    """The same job with policy `shared-parallel`."""
+    policy = job.agent.policy.model_copy(update={"kind": "shared-parallel", "rounds": 2})
+    return job.with_agent(job.agent.model_copy(update={"policy": policy}))
+
+
 def update_paths(num: int) -> list[str]:
     return [f"update/{index}" for index in range(num)]
 
@@ -211,6 +217,38 @@ def test_shared_run_has_a_row_for_each_question_and_makes_each_update_once(job: 
     logged = {(row["document_hash"], row["question_hash"], row["sample"]) for row in turns}
     for table in (answers, memories):
         assert {(row["document_hash"], row["question_hash"], row["sample"]) for row in table} <= logged
+
+
+async def test_shared_parallel_read_that_fails_fails_its_list_and_the_next_run_repeats_no_other_turn(
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = side_by_side(job)
+    broken = ScriptedEngine(stop_at="read/1/2", fail=True)
+    assert await read_with(broken, job, monkeypatch) == ["failed"] * 3
+    assert Counter(broken.paths) == dict.fromkeys(broken.paths, 1)
+    assert {row["error_message"] for row in rows_in(job, "log/outcomes")} == {"turn read/1/2: refused"}
+    mended = ScriptedEngine()
+    again = job.model_copy(update={"retry_failed": True})
+    assert await read_with(mended, again, monkeypatch) == ["ok"] * 3
+    first_round = [path for path in mended.paths if path.startswith("read/1/")]
+    assert first_round == ["read/1/2"]
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
+def test_shared_parallel_run_makes_each_turn_of_its_rounds_once_and_an_answer_for_each_question(job: JobConfig) -> None:
+    job = side_by_side(job)
+    manifest = answer(job)
+    answers, turns, memories = (rows_in(job, folder) for folder in ("answers", "log/turns", "memories"))
+    assert {(row["status"], row["answer"]) for row in answers} == {("ok", "simulated")}
+    of_lists = [(row["document_hash"], row["path"]) for row in turns if row["kind"] != "answer"]
+    assert len(of_lists) == len(set(of_lists)) == len(turns) - 6
+    chunks = {row["document_hash"]: row["num_chunks"] for row in answers}
+    first_round = Counter(hash_ for hash_, path in of_lists if path.startswith("read/1/"))
+    assert first_round == chunks
+    assert manifest["totals"]["num_turns"] == len(turns)
+    assert manifest["totals"]["num_prompt_tokens"] == sum(row["num_prompt_tokens"] for row in turns)
+    assert len(memories) == len(QUESTIONS) * len(of_lists) + 6
 
 
 @pytest.mark.ray

@@ -74,7 +74,7 @@ class VllmEngine:
             window_tokens=self._window_tokens,
             sampling=self._sampling,
         )
-        self._llm = start_engine(arguments)
+        self._llm = start_engine(arguments, reproducible=self._settings.reproducible)
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         """The completion of one prompt; see `Engine.complete`."""

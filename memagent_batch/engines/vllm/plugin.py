@@ -34,8 +34,9 @@ class Vllm(VllmConfig):
         )
 
     def identity(self) -> Mapping[str, Any]:
-        """Number format, and the arguments that the user passes through."""
-        return {"kind": self.kind, "dtype": self.dtype, "engine_args": self.engine_args}
+        """Number format, batch-invariant mode where it is on, and the arguments that the user passes through."""
+        mode = {"reproducible": True} if self.reproducible else {}
+        return {"kind": self.kind, "dtype": self.dtype, **mode, "engine_args": self.engine_args}
 
     def resources(self) -> Resources:
         """A GPU for each part of the model."""

@@ -52,6 +52,13 @@ KNOBS = {
 LOOKUP = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
 """Prompt lookup: where the last 2 to 4 tokens stand in the prompt too, the 5 that follow there are guessed."""
 
+TAIL_LOOKUP = LOOKUP | {
+    "method": "ngram_gpu",
+    "num_speculative_tokens_per_batch_size": [[1, 16, 5], [17, 48, 3], [49, 256, 0]],
+}
+"""The same, on the GPU, which keeps vLLM's asynchronous scheduling: 5 tokens while at most 16 requests run, 3 up to 48,
+none above. vLLM takes the last number for larger batches too."""
+
 STRUCTURED_OUTPUTS = {"backend": "xgrammar", "disable_any_whitespace": True}
 """How guided turns are decoded. White space in JSON is left out: a small model writes nothing else."""
 
@@ -62,7 +69,7 @@ def engine_arguments(
     """Keyword arguments of vLLM's AsyncEngineArgs; see `VllmEngine` for what goes in.
 
     Raises:
-        EngineStartError: the model's folder or an argument can't work.
+        EngineStartError: the model's folder, a knob or an argument can't work.
     """
     require_model(model, load_format=settings.engine_args.get("load_format"))
     from vllm.platforms import current_platform
@@ -81,8 +88,9 @@ def engine_arguments(
         "worker_extension_cls": WORKER_EXTENSION,
         "structured_outputs_config": STRUCTURED_OUTPUTS,
     }
+    _require_gpu_knobs(settings, is_cpu=is_cpu)
     if speculates(settings.speculation, sampling=sampling, is_cpu=is_cpu):
-        arguments["speculative_config"] = LOOKUP
+        arguments["speculative_config"] = TAIL_LOOKUP if settings.speculation is Speculation.TAIL else LOOKUP
     if not is_cpu:
         arguments["gpu_memory_utilization"] = settings.gpu_memory_utilization
     else:
@@ -103,11 +111,15 @@ def speculates(speculation: Speculation, *, sampling: SamplingConfig, is_cpu: bo
     """
     if sampling.temperature > 0 or sampling.logprobs:
         return False
-    return is_cpu if speculation is Speculation.AUTO else speculation is Speculation.NGRAM
+    return is_cpu if speculation is Speculation.AUTO else speculation is not Speculation.NONE
 
 
-def start_engine(arguments: Mapping[str, Any]) -> "AsyncLLM":
+def start_engine(arguments: Mapping[str, Any], *, reproducible: bool = False) -> "AsyncLLM":
     """Starts vLLM's processes, and again where they are killed meanwhile.
+
+    Args:
+        arguments: what `engine_arguments` returns.
+        reproducible: whether vLLM computes in its batch-invariant mode.
 
     Raises:
         EngineStartError: arguments or environment can't work; says what and why.
@@ -116,7 +128,8 @@ def start_engine(arguments: Mapping[str, Any]) -> "AsyncLLM":
     for _ in range(SPAWN_TRIES):
         with contextlib.suppress(EngineDeadError), tempfile.TemporaryDirectory(prefix="memagent-engine-") as folder:
             failure_file = Path(folder) / "failure.txt"
-            with orphan_guard.environment(engine_environment() | orphan_guard.guarded(failure_file)):
+            environment = engine_environment(reproducible=reproducible)
+            with orphan_guard.environment(environment | orphan_guard.guarded(failure_file)):
                 return _start(arguments, failure_file=failure_file)
     raise EngineStartError(
         f"vLLM's engine process was killed {SPAWN_TRIES} times while it started; if by the kernel for want of "
@@ -124,17 +137,19 @@ def start_engine(arguments: Mapping[str, Any]) -> "AsyncLLM":
     )
 
 
-def engine_environment() -> dict[str, str]:
+def engine_environment(*, reproducible: bool = False) -> dict[str, str]:
     """Environment of the engine's processes.
 
     They are spawned, not forked, so that each loads its plug-ins itself. On CPU each uses all cores it may, unbound:
     without that, two replicas on one machine bind to the same core, and Ray allots one thread to an actor by default.
     A passive wait keeps the threads of one replica from spinning while another's work. A user's own
-    VLLM_CPU_OMP_THREADS_BIND goes before all that.
+    VLLM_CPU_OMP_THREADS_BIND goes before all that. The batch-invariant mode is a variable of vLLM's.
     """
     from vllm.platforms import current_platform
 
     variables = {"VLLM_WORKER_MULTIPROC_METHOD": "spawn", "VLLM_NO_USAGE_STATS": "1"}
+    if reproducible:
+        variables["VLLM_BATCH_INVARIANT"] = "1"
     if current_platform.is_cpu() and "VLLM_CPU_OMP_THREADS_BIND" not in os.environ:
         variables |= {
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -189,6 +204,19 @@ def require_model(model: str, *, load_format: JsonValue) -> None:
             raise EngineStartError(f"model: the folder {model} has no weights, such as model.safetensors")
     elif not path.exists() and names_folder(model):
         raise EngineStartError(f"model: there is no folder {model} on this machine; check the path on every node")
+
+
+def _require_gpu_knobs(settings: VllmConfig, *, is_cpu: bool) -> None:
+    """Refuses knobs that vLLM has for GPUs only."""
+    if is_cpu and settings.speculation is Speculation.TAIL:
+        raise EngineStartError(
+            "vllm.speculation: `tail` guesses on a GPU, and vLLM runs on CPU here; leave the knob out, or say `ngram`"
+        )
+    if is_cpu and settings.reproducible:
+        raise EngineStartError(
+            "vllm.reproducible: vLLM has its batch-invariant mode on GPUs only, and it runs on CPU here; leave the "
+            "knob out"
+        )
 
 
 def _require_known(engine_args: Mapping[str, JsonValue]) -> None:
