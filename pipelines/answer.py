@@ -27,7 +27,7 @@ from memagent_batch.runs.plan import Plan, count_pending, group_documents
 from memagent_batch.runs.schemas import PartReport
 from memagent_batch.wiring import make_output
 from pipelines.check import Checked, check
-from pipelines.plan import make_plan, scan_plan
+from pipelines.plan import last_versions, make_plan, scan_plan
 
 
 def answer(job: JobConfig) -> Manifest:
@@ -57,11 +57,13 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
         before = keep_last_run(output)
         progress.begin()
         index = scan_plan(output, plan, reader_fingerprint=reader.fingerprint)
-        bundles = list(plan.pending(index, retry_failed=job.retry_failed))
+        held_for = last_versions(before, plan, agent=job.agent)
+        bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
         not_read = read_documents(bundles, run=run, progress=progress, closing=plan.closing)
         index = scan_plan(output, plan, reader_fingerprint=reader.fingerprint)
         reports = write(plan, index, run=run, not_read=not_read)
-        manifest = close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
+        recorded = recorded_plan(plan, index)
+        manifest = close_run(run, reports=reports, recorded=recorded, before=before, run_turns=index.run_turns)
         progress.close()
         return manifest
 

@@ -32,6 +32,7 @@ from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import CountedDocument, count_tokens, index_shards
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
+from memagent_batch.runs.history import PastRun, last_hashes, last_run
 from memagent_batch.runs.plan import Plan, count_pending
 from memagent_batch.runs.results import result_questions
 from memagent_batch.wiring import make_documents, make_output, make_prompt_tokens
@@ -68,9 +69,14 @@ class ClosingPrice(TypedDict):
 
 
 class PlanPrice(ClosingPrice):
-    """Documents, turns and tokens of the readings to do."""
+    """Documents, turns and tokens of the readings to do.
+
+    `documents_read_before` have changed since the last finished run. Turns of their last versions are taken where
+    prompts are the same; `turns` and tokens count them all, since only reading shows which.
+    """
 
     documents_to_read: int
+    documents_read_before: int
     document_tokens: int
     largest_document: LargestDocument | None
     turns: int
@@ -90,7 +96,8 @@ def plan_checked(checked: Checked) -> PlanSummary:
         plan = make_plan(job, inputs=checked.inputs, closing=checked.closing)
         with step("counting tokens"):
             index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
-            bundles = list(plan.pending(index, retry_failed=job.retry_failed))
+            held_for = last_versions(last_run(output), plan, agent=job.agent)
+            bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
             price = _price(plan, bundles, agent=job.agent, sources=job)
             return {**summarise_plan(plan, index, bundles), **price}
 
@@ -100,6 +107,15 @@ def scan_plan(output: Location, plan: Plan, *, reader_fingerprint: str) -> TurnI
     return scan_log(
         output, reader_fingerprint=reader_fingerprint, closings=plan.closings, closing_turns=plan.closing_turns
     )
+
+
+def last_versions(before: PastRun | None, plan: Plan, *, agent: AgentConfig) -> dict[str, str]:
+    """Hashes of the last versions of changed documents, whose turns may be taken, by document_id.
+
+    Sampled readings take none: their draws come from seeds of the text that is read, and so a reading is the same
+    whatever was read before it.
+    """
+    return last_hashes(before, plan.documents) if agent.sampling.temperature == 0 else {}
 
 
 def make_plan(job: JobConfig, *, inputs: Inputs | None = None, closing: Closing | None = None) -> Plan:
@@ -191,6 +207,7 @@ def _price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig, sources: 
     slots = agent.policy.question_tokens + agent.policy.memory_tokens
     return {
         "documents_to_read": len(documents),
+        "documents_read_before": sum(len(bundle["last_hash"].drop_null()) for bundle in bundles),
         "document_tokens": sum(row["num_tokens"] for row in documents),
         "largest_document": {"document_id": largest["document_id"], "tokens": largest["num_tokens"]}
         if largest

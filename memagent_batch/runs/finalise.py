@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ from memagent_batch.errors import CountsError, StorageError
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
-from memagent_batch.log.index import last_run_id
+from memagent_batch.log.index import RunTurns, last_run_id
 from memagent_batch.log.question_list import read_asked, write_asked
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
@@ -146,7 +147,14 @@ def _claim(output: Location, record: RunRecord) -> str:
     raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")
 
 
-def close_run(run: Run, *, reports: Sequence[PartReport], recorded: pa.Table, before: PastRun | None) -> Manifest:
+def close_run(
+    run: Run,
+    *,
+    reports: Sequence[PartReport],
+    recorded: pa.Table,
+    before: PastRun | None,
+    run_turns: Mapping[str, RunTurns] = MappingProxyType({}),
+) -> Manifest:
     """Checks that the counts close, and writes what is left: `removed`, the record of the run, and the manifest.
 
     Args:
@@ -154,6 +162,7 @@ def close_run(run: Run, *, reports: Sequence[PartReport], recorded: pa.Table, be
         reports: What the parts of the tables reported.
         recorded: The plan as the run's record keeps it (`history.recorded_plan`).
         before: The last finished run, if there was one.
+        run_turns: Turns of the log by run.
 
     Raises:
         CountsError: the files do not hold one row for each reading asked for; names the missing ones.
@@ -169,7 +178,7 @@ def close_run(run: Run, *, reports: Sequence[PartReport], recorded: pa.Table, be
         reports,
         counts=counts,
         removed_file=removed_file,
-        changes=find_changes(recorded, questions, before=before),
+        changes=find_changes(recorded, questions, before=before, run_turns=run_turns),
     )
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
