@@ -1,20 +1,17 @@
-"""Documents that grow from night to night, and an engine whose every word depends on its whole prompt."""
+"""Documents that grow from night to night, read by an engine whose every word depends on its whole prompt."""
 
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks import mindful_engine
 from jobs.settings import job_of
 from memagent_batch.config import JobConfig
-from memagent_batch.domain.addresses import token_hash
-from memagent_batch.domain.turns import Prompt
-from memagent_batch.engines.engine import Engine, EngineContext
-from memagent_batch.engines.simulated import Simulated, SimulatedEngine
 from memagent_batch.inputs.documents import index_shard
 from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.actor import ReaderTask
@@ -37,26 +34,6 @@ OWN_COLUMNS = {"run_id", "started_at", "finished_at", "engine_seconds", "num_rep
 """Columns that say who read when, and what the log held."""
 
 
-class Mindful(Simulated):
-    """The simulated engine, whose texts are made of the hash of the prompt: another prompt, another text."""
-
-    kind: ClassVar[str] = "mindful"
-
-    def open(self, context: EngineContext) -> Engine:
-        """The engine, not started."""
-        return MindfulEngine(self, window_tokens=context.window_tokens, tokenizer=context.load_tokenizer())
-
-
-class MindfulEngine(SimulatedEngine):
-    """Answers with the first digits of the prompt's hash."""
-
-    def _written(self, prompt: Prompt) -> tuple[list[int], str]:
-        if prompt.guide is not None:
-            return super()._written(prompt)
-        text = f"\\boxed{{{token_hash(prompt.token_ids)[:6]}}}"
-        return self._tokenizer.encode(text), text
-
-
 def text_of(name: str, *, days: int) -> str:
     """A diary of so many days; each takes a little less than a chunk."""
     return "".join(LINE.format(day=day, name=name) for day in range(days))
@@ -74,7 +51,7 @@ class Stream:
             "documents": str(self.documents),
             "ask": QUESTIONS,
             "output": str(self.output),
-            "engine": f"{__name__}:Mindful",
+            "engine": mindful_engine.KIND,
             "allow_code": True,
             "model": model,
             "window_tokens": 1500,
