@@ -81,12 +81,18 @@ class TurnIndex:
     outcomes: dict[ReadingKey, LoggedOutcome] = field(default_factory=dict)
     """Readings that ended."""
     turn_files: dict[TurnsKey, list[str]] = field(default_factory=dict)
-    """Turn files by document and question, so that a new question of an old document opens none; those of earlier
-    versions of the document are among them, where its turns were taken from these."""
+    """Turn files by document and question, so that a new question of an old document opens none."""
+    held_from: dict[TurnsKey, list[str]] = field(default_factory=dict)
+    """Hashes of earlier versions of a document that turns were taken from, by document and question."""
     run_turns: dict[str, RunTurns] = field(default_factory=dict)
     """Turns by run."""
     closings: dict[str, dict[ReadingKey, LoggedClosing]] = field(default_factory=dict)
     """Readings that were closed, by the fingerprint of what was asked after the answer."""
+
+    def files_of(self, key: TurnsKey) -> Iterator[str]:
+        """Files that hold turns of a document and question, those of earlier versions that it takes turns from too."""
+        for document_hash in dict.fromkeys((key[0], *self.held_from.get(key, ()))):
+            yield from self.turn_files.get((document_hash, key[1]), ())
 
 
 def scan_log(
@@ -120,6 +126,7 @@ def scan_log(
                 index.outcomes[key] = LoggedOutcome(status=Status(row["status"]), file=file, run_id=row["run_id"])
     turns = _scan_turn_keys(output, fingerprints=[reader_fingerprint, *closing_turns], begins="")
     index.turn_files.update(turns.files)
+    index.held_from.update(turns.held_from)
     index.run_turns.update(turns.of_runs)
     if closings:
         index.closings.update(scan_closings(output, fingerprints=closings))
@@ -154,31 +161,29 @@ class _TurnKeys:
 
     files: Mapping[TurnsKey, list[str]]
     """Files by document and question."""
+    held_from: Mapping[TurnsKey, list[str]]
+    """Earlier versions that turns were taken from, by document and question."""
     of_runs: Mapping[str, RunTurns]
     """Turns by run."""
 
 
 def _scan_turn_keys(output: Location, *, fingerprints: Collection[str], begins: str) -> _TurnKeys:
     turn_files: dict[TurnsKey, list[str]] = defaultdict(list)
-    held_from: dict[TurnsKey, set[TurnsKey]] = defaultdict(set)
+    held_from: dict[TurnsKey, list[str]] = defaultdict(list)
     asked, held = Counter[str](), Counter[str]()
     columns = ["document_hash", "question_hash", "held_from"]
     for file, table in read_log(output / TURNS_FOLDER, columns=columns, fingerprints=fingerprints, begins=[begins]):
-        pairs = zip(*(table[name].to_pylist() for name in columns[:2]), strict=True)
-        for document_hash, question_hash in dict.fromkeys(pairs):
-            turn_files[document_hash, sys.intern(question_hash)].append(file)
         run_id, num_asked = log_line(file).partition("-")[0], table["held_from"].null_count
         asked[run_id] += num_asked
         held[run_id] += table.num_rows - num_asked
-        taken = table.filter(pc.is_valid(table["held_from"])) if num_asked < table.num_rows else table.slice(0, 0)
-        for row in taken.select(columns).group_by(columns).aggregate([]).to_pylist():
-            question_hash = sys.intern(row["question_hash"])
-            held_from[row["document_hash"], question_hash].add((row["held_from"], question_hash))
-    sources = {key: [file for each in sorted(of) for file in turn_files.get(each, ())] for key, of in held_from.items()}
-    for key, files in sources.items():
-        turn_files[key] = list(dict.fromkeys([*files, *turn_files[key]]))
+        keys = dict.fromkeys(zip(*(table[name].to_pylist() for name in columns), strict=True))
+        for document_hash, question_hash in dict.fromkeys(key[:2] for key in keys):
+            turn_files[document_hash, sys.intern(question_hash)].append(file)
+        for document_hash, question_hash, version in keys if num_asked < table.num_rows else ():
+            if version is not None:  # many versions of a document name the same ones
+                held_from[document_hash, sys.intern(question_hash)].append(sys.intern(version))
     of_runs = {run_id: RunTurns(asked=count, held=held[run_id]) for run_id, count in asked.items()}
-    return _TurnKeys(files=dict(turn_files), of_runs=of_runs)
+    return _TurnKeys(files=dict(turn_files), held_from=dict(held_from), of_runs=of_runs)
 
 
 def scan_turns(output: Location, *, columns: list[str], fingerprints: Collection[str]) -> Iterator[pa.Table]:

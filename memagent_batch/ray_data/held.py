@@ -56,8 +56,8 @@ class HeldReadings:
     ) -> Self:
         """What a log holds by its index."""
         turn_files: dict[str, set[str]] = defaultdict(set)
-        for (document_hash, _), files in index.turn_files.items():
-            turn_files[document_hash].update(files)
+        for key in index.turn_files:
+            turn_files[key[0]].update(index.files_of(key))
         outcome_files: dict[str, set[str]] = defaultdict(set)
         for (document_hash, _, _), outcome in index.outcomes.items():
             outcome_files[document_hash].add(outcome.file)

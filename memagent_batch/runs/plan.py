@@ -362,7 +362,7 @@ class Plan:
     def _turn_files(self, document_hash: str, rows: Iterable[int], index: TurnIndex) -> list[str]:
         """The log files that hold turns of a document's readings for these questions, its own or shared ones."""
         hashes = {hashes[row] for row in rows for hashes in (self._hashes, self._list_hashes) if hashes}
-        return sorted({file for hash_ in hashes for file in index.turn_files.get((document_hash, hash_), ())})
+        return sorted({file for hash_ in hashes for file in index.files_of((document_hash, hash_))})
 
     def _ended_in(self, document: _IndexedText, index: TurnIndex) -> str:
         """The last log file that holds an outcome of the document; empty where none does."""

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from benchmarks import mindful_engine
 from jobs.settings import job_of
 from memagent_batch.config import JobConfig
+from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import index_shard
 from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.actor import ReaderTask
@@ -20,7 +21,7 @@ from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.runs.finalise import begin_run, close_run
 from memagent_batch.runs.history import keep_last_run, recorded_plan
-from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.wiring import make_output
@@ -52,12 +53,13 @@ class Stream:
             "ask": QUESTIONS,
             "output": str(self.output),
             "engine": mindful_engine.KIND,
-            "allow_code": True,
             "model": model,
             "window_tokens": 1500,
             "log": {"flush_seconds": 0.1},
         }
-        self.job: JobConfig = job_of(**given | knobs | {"policy": policy | knobs.get("policy", {})})
+        self.knobs = given | knobs | {"policy": policy | knobs.get("policy", {})}
+        """What a job file says."""
+        self.job: JobConfig = job_of(**self.knobs, allow_code=True)
 
     def put(self, texts: Mapping[str, str]) -> None:
         """Makes these the documents."""
@@ -68,6 +70,10 @@ class Stream:
         """One night over these texts, in this process."""
         self.put(texts)
         return await read_here(self.job)
+
+    def manifest(self) -> Manifest:
+        """Of the last finished run."""
+        return require_manifest(Location(uri=str(self.output)))
 
     def table(self, manifest: Manifest, name: str) -> list[dict[str, Any]]:
         """A table of a run, without the columns that say who read when; in order of its values."""
