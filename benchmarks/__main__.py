@@ -47,6 +47,11 @@ SCENARIOS = (
         runs=5,
     ),
     Scenario(
+        name="stream",
+        answers="What does a night cost where every document grew by a chunk?",
+        module="benchmarks.stream",
+    ),
+    Scenario(
         name="length",
         answers="Does a token of a long document cost more than one of a short document?",
         module="benchmarks.length",

@@ -42,15 +42,15 @@ class ReadingTime:
 def simulated_settings(place: Path, *, chunk_tokens: int = CHUNK_TOKENS, **knobs: Any) -> JobConfig:
     """Settings of a run over `place/documents.parquet`, with small prompts, so that the work is the engine's sleep."""
     policy = PolicyConfig(chunk_tokens=chunk_tokens, question_tokens=64, memory_tokens=64, answer_tokens=64)
-    return job_of(
-        documents=str(place / "documents.parquet"),
-        ask=("What colour is the sky?",),
-        output=str(place / "run"),
-        engine="simulated",
-        window_tokens=chunk_tokens + 1024,
-        policy=policy,
-        **knobs,
-    )
+    given: dict[str, Any] = {
+        "documents": str(place / "documents.parquet"),
+        "ask": ("What colour is the sky?",),
+        "output": str(place / "run"),
+        "engine": "simulated",
+        "window_tokens": chunk_tokens + 1024,
+        "policy": policy,
+    }
+    return job_of(**given | knobs)
 
 
 def write_corpus(job: JobConfig, chunks: list[int]) -> None:

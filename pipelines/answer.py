@@ -32,7 +32,7 @@ from memagent_batch.runs.schemas import PartReport
 from memagent_batch.runs.state import write_progress
 from memagent_batch.wiring import make_output
 from pipelines.check import Checked, check
-from pipelines.plan import make_plan, scan_plan
+from pipelines.plan import last_versions, make_plan, scan_plan
 
 
 def answer(job: JobConfig) -> Manifest:
@@ -62,7 +62,8 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
         before = keep_last_run(output)
         progress.begin()
         index = scan_plan(output, plan, reader_fingerprint=reader.fingerprint)
-        bundles = list(plan.pending(index, retry_failed=job.retry_failed))
+        held_for = last_versions(before, plan, agent=job.agent)
+        bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
         if bundles:
             write_begun_plan(output, recorded_plan(plan, index), run_id=run.run_id)
         not_read = read_documents(bundles, run=run, progress=progress, closing=plan.closing)
@@ -70,7 +71,14 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
         reports = write(plan, index, run=run, not_read=not_read)
         write_kept_index(output, plan, run_id=run.run_id)
         recorded = recorded_plan(plan, index)
-        manifest = close_run(run, reports=reports, recorded=recorded, before=before, spent=progress.spent())
+        manifest = close_run(
+            run,
+            reports=reports,
+            recorded=recorded,
+            before=before,
+            spent=progress.spent(),
+            run_turns=index.run_turns,
+        )
         progress.close()
         return manifest
 

@@ -35,7 +35,7 @@ from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import CountedDocument, count_tokens
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
-from memagent_batch.runs.history import read_kept_index
+from memagent_batch.runs.history import PastRun, last_hashes, last_run, read_kept_index
 from memagent_batch.runs.plan import Plan, count_pending
 from memagent_batch.runs.question_lists import AskedDocument, QuestionLists, compare_ways
 from memagent_batch.runs.results import result_questions
@@ -73,9 +73,14 @@ class ClosingPrice(TypedDict):
 
 
 class PlanPrice(TypedDict):
-    """Documents, turns and tokens of the readings to do."""
+    """Documents, turns and tokens of the readings to do.
+
+    `documents_read_before` have changed since the last finished run. Turns of their last versions are taken where
+    prompts are the same; `turns` and tokens count them all, since only reading shows which.
+    """
 
     documents_to_read: int
+    documents_read_before: int
     document_tokens: int
     largest_document: LargestDocument | None
     turns: int
@@ -97,15 +102,18 @@ def plan_checked(checked: Checked) -> PlanSummary:
         plan = make_plan(job, inputs=checked.inputs, closing=checked.closing)
         with step("counting tokens"):
             index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
-            bundles = list(plan.pending(index, retry_failed=job.retry_failed))
+            held_for = last_versions(last_run(output), plan, agent=job.agent)
+            bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
             documents = _lengths(bundles, agent=job.agent, sources=job)
             summary: PlanSummary = {
                 **summarise_plan(plan, index, bundles),
-                **_price(plan, documents, agent=job.agent),
+                **_price(plan, documents, bundles, agent=job.agent),
                 **_closing_price(plan, bundles, agent=job.agent),
             }
             lists = compare_ways(_asked_documents(plan, documents, agent=job.agent), job.agent)
-            return {**summary, "question_lists": lists} if lists else summary
+            if lists:
+                summary["question_lists"] = lists
+            return summary
 
 
 def scan_plan(output: Location, plan: Plan, *, reader_fingerprint: str) -> TurnIndex:
@@ -113,6 +121,15 @@ def scan_plan(output: Location, plan: Plan, *, reader_fingerprint: str) -> TurnI
     return scan_log(
         output, reader_fingerprint=reader_fingerprint, closings=plan.closings, closing_turns=plan.closing_turns
     )
+
+
+def last_versions(before: PastRun | None, plan: Plan, *, agent: AgentConfig) -> dict[str, str]:
+    """Hashes of the last versions of changed documents, whose turns may be taken, by document_id.
+
+    Sampled readings take none: their draws come from seeds of the text that is read, and so a reading is the same
+    whatever was read before it.
+    """
+    return last_hashes(before, plan.documents) if agent.sampling.temperature == 0 else {}
 
 
 def make_plan(job: JobConfig, *, inputs: Inputs | None = None, closing: Closing | None = None) -> Plan:
@@ -206,7 +223,9 @@ def summarise_plan(plan: Plan, index: TurnIndex, bundles: list[pa.Table]) -> Pla
     }
 
 
-def _price(plan: Plan, documents: Sequence[CountedDocument], *, agent: AgentConfig) -> PlanPrice:
+def _price(
+    plan: Plan, documents: Sequence[CountedDocument], bundles: Sequence[pa.Table], *, agent: AgentConfig
+) -> PlanPrice:
     """What the readings to do take."""
     prompts, policy = make_prompt_tokens(agent), make_policy(agent)
     largest = max(documents, key=lambda row: row["num_tokens"], default=None)
@@ -220,6 +239,7 @@ def _price(plan: Plan, documents: Sequence[CountedDocument], *, agent: AgentConf
     slots = agent.policy.question_tokens + agent.policy.memory_tokens
     return {
         "documents_to_read": len(documents),
+        "documents_read_before": sum(len(bundle["last_hash"].drop_null()) for bundle in bundles),
         "document_tokens": sum(row["num_tokens"] for row in documents),
         "largest_document": {"document_id": largest["document_id"], "tokens": largest["num_tokens"]}
         if largest

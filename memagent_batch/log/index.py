@@ -1,11 +1,11 @@
 """Reads the turn log: which readings have ended or begun, and in which files. Holds keys and file names, no texts."""
 
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.files.location import Location
 from memagent_batch.log.closings import LoggedClosing, scan_closings
 from memagent_batch.log.files import ReadingKey, log_line, read_log, read_log_files
-from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG, OutcomeRow, TurnRow
+from memagent_batch.log.schemas import OUTCOME_LOG, SPAN, TURN_LOG, OutcomeRow, TurnRow
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER
 
 Row = dict[str, Any]
@@ -29,6 +29,18 @@ OutcomeRank = tuple[bool, str, float]
 
 TurnRank = tuple[bool, str, bool, float]
 """Order among turns of one path: a class, the run's id, whether its writer ended the reading, seconds in the run."""
+
+
+PLACE_COLUMNS = (
+    "run_id",
+    "document_hash",
+    "turn",
+    "kind",
+    "writes",
+    *[field.name for field in SPAN],
+    "held_from",
+)
+"""What a turn that was taken from an earlier version of its document has of its own."""
 
 
 class StandingOutcome(OutcomeRow):
@@ -51,6 +63,16 @@ class LoggedOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunTurns:
+    """How many turns a run brought to the log, closing turns among them."""
+
+    asked: int
+    """Turns that the engine was asked."""
+    held: int
+    """Turns that were taken from earlier versions of their documents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnIndex:
     """What a log holds under one reader fingerprint, and under those of what is asked after its answers."""
 
@@ -60,8 +82,17 @@ class TurnIndex:
     """Readings that ended."""
     turn_files: dict[TurnsKey, list[str]] = field(default_factory=dict)
     """Turn files by document and question, so that a new question of an old document opens none."""
+    held_from: dict[TurnsKey, list[str]] = field(default_factory=dict)
+    """Hashes of earlier versions of a document that turns were taken from, by document and question."""
+    run_turns: dict[str, RunTurns] = field(default_factory=dict)
+    """Turns by run."""
     closings: dict[str, dict[ReadingKey, LoggedClosing]] = field(default_factory=dict)
     """Readings that were closed, by the fingerprint of what was asked after the answer."""
+
+    def files_of(self, key: TurnsKey) -> Iterator[str]:
+        """Files that hold turns of a document and question, those of earlier versions that it takes turns from too."""
+        for document_hash in dict.fromkeys((key[0], *self.held_from.get(key, ()))):
+            yield from self.turn_files.get((document_hash, key[1]), ())
 
 
 def scan_log(
@@ -93,7 +124,10 @@ def scan_log(
             if key not in best or rank > best[key]:
                 best[key] = rank
                 index.outcomes[key] = LoggedOutcome(status=Status(row["status"]), file=file, run_id=row["run_id"])
-    index.turn_files.update(_turn_files(output, fingerprints=[reader_fingerprint, *closing_turns], begins=""))
+    turns = _scan_turn_keys(output, fingerprints=[reader_fingerprint, *closing_turns], begins="")
+    index.turn_files.update(turns.files)
+    index.held_from.update(turns.held_from)
+    index.run_turns.update(turns.of_runs)
     if closings:
         index.closings.update(scan_closings(output, fingerprints=closings))
     return index
@@ -116,19 +150,40 @@ def scan_turn_files(output: Location, *, fingerprints: Collection[str], begins: 
         OutputError: a log file can't be read; names it.
     """
     found: dict[str, dict[str, None]] = defaultdict(dict)
-    for (document_hash, _), files in _turn_files(output, fingerprints=fingerprints, begins=begins).items():
+    for (document_hash, _), files in _scan_turn_keys(output, fingerprints=fingerprints, begins=begins).files.items():
         found[document_hash].update(dict.fromkeys(files))
     return {document_hash: sorted(files) for document_hash, files in found.items()}
 
 
-def _turn_files(output: Location, *, fingerprints: Collection[str], begins: str) -> dict[TurnsKey, list[str]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TurnKeys:
+    """What the keys of turns say."""
+
+    files: Mapping[TurnsKey, list[str]]
+    """Files by document and question."""
+    held_from: Mapping[TurnsKey, list[str]]
+    """Earlier versions that turns were taken from, by document and question."""
+    of_runs: Mapping[str, RunTurns]
+    """Turns by run."""
+
+
+def _scan_turn_keys(output: Location, *, fingerprints: Collection[str], begins: str) -> _TurnKeys:
     turn_files: dict[TurnsKey, list[str]] = defaultdict(list)
-    columns = ["document_hash", "question_hash"]
+    held_from: dict[TurnsKey, list[str]] = defaultdict(list)
+    asked, held = Counter[str](), Counter[str]()
+    columns = ["document_hash", "question_hash", "held_from"]
     for file, table in read_log(output / TURNS_FOLDER, columns=columns, fingerprints=fingerprints, begins=[begins]):
-        pairs = zip(*(table[name].to_pylist() for name in columns), strict=True)
-        for document_hash, question_hash in dict.fromkeys(pairs):
+        run_id, num_asked = log_line(file).partition("-")[0], table["held_from"].null_count
+        asked[run_id] += num_asked
+        held[run_id] += table.num_rows - num_asked
+        keys = dict.fromkeys(zip(*(table[name].to_pylist() for name in columns), strict=True))
+        for document_hash, question_hash in dict.fromkeys(key[:2] for key in keys):
             turn_files[document_hash, sys.intern(question_hash)].append(file)
-    return dict(turn_files)
+        for document_hash, question_hash, version in keys if num_asked < table.num_rows else ():
+            if version is not None:  # many versions of a document name the same ones
+                held_from[document_hash, sys.intern(question_hash)].append(sys.intern(version))
+    of_runs = {run_id: RunTurns(asked=count, held=held[run_id]) for run_id, count in asked.items()}
+    return _TurnKeys(files=dict(turn_files), held_from=dict(held_from), of_runs=of_runs)
 
 
 def scan_turns(output: Location, *, columns: list[str], fingerprints: Collection[str]) -> Iterator[pa.Table]:
@@ -223,7 +278,8 @@ def read_turns_of(
     """The turns of these documents in these files, by fingerprint, reading and turn path.
 
     Rows are of `TURN_LOG`; without tokens, `num_tokens` stands for token_ids and logprobs, which take most room.
-    Where a turn was logged twice, one is taken by a rule that no clock decides; see `_turn_rank`.
+    Where a turn was logged twice, one is taken by a rule that no clock decides; see `_turn_rank`. A turn that was taken
+    from an earlier version of its document has the completion of that one, if `files` name where it stands.
 
     Args:
         output: the run's location.
@@ -247,7 +303,46 @@ def read_turns_of(
             if place not in ranks or rank > ranks[place]:
                 ranks[place] = rank
                 readings[of][key][row["path"]] = row
+    _fill_held(readings, output, files, names=names, with_tokens=with_tokens)
     return readings
+
+
+def _fill_held(
+    readings: Mapping[str, Mapping[ReadingKey, dict[str, TurnRow]]],
+    output: Location,
+    files: Sequence[str],
+    *,
+    names: list[str],
+    with_tokens: bool,
+) -> None:
+    """Gives each turn that was taken from an earlier version its completion; one whose file is gone is left out."""
+    taken = [
+        (turns, row)
+        for of_reader in readings.values()
+        for turns in of_reader.values()
+        for row in turns.values()
+        if row.get("held_from") is not None
+    ]
+    if not taken:
+        return
+    versions = pa.array(sorted({row["held_from"] for _, row in taken}), pa.string())
+    asked: dict[tuple[object, ...], TurnRow] = {}
+    for table in read_log_files(output, files, columns=names, fingerprints=list(readings), document_hashes=versions):
+        own = table.filter(pc.is_null(table["held_from"]))
+        for row in (own if with_tokens else _without_tokens(own)).to_pylist():
+            asked[_turn_place(row, document_hash=row["document_hash"])] = row
+    for turns, row in taken:
+        found = asked.get(_turn_place(row, document_hash=row["held_from"]))
+        if found is None:
+            del turns[row["path"]]
+        else:
+            turns[row["path"]] = cast("TurnRow", {**found, **{name: row[name] for name in PLACE_COLUMNS}})
+
+
+def _turn_place(row: Mapping[str, Any], *, document_hash: str | None) -> tuple[object, ...]:
+    """What names one row of the log: two attempts may have asked one turn, but not at the same microsecond."""
+    names = ("reader_fingerprint", "question_hash", "sample", "path", "prompt_hash", "finished_at")
+    return (document_hash, *[row[name] for name in names])
 
 
 def _without_tokens(table: pa.Table) -> pa.Table:

@@ -136,6 +136,13 @@ TURN_LOG = pa.schema(
             "log-probability of each entry of the menu that a closing turn chose from",
             nullable=True,
         ),
+        column(
+            "held_from",
+            pa.string(),
+            "where an earlier version of the document had the same prompt: the hash of that version, whose row of this "
+            "path and time has the completion; tokens, text and costs are empty here",
+            nullable=True,
+        ),
     ]
 )
 """One row for each finished turn."""
@@ -212,6 +219,7 @@ class TurnRow(AddressRow):
     engine_seconds: float
     finished_at: datetime
     menu_logprobs: Sequence[float] | None
+    held_from: NotRequired[str | None]
     num_tokens: NotRequired[int]
 
 

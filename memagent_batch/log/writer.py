@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from memagent_batch.config import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
-from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import LogRowError, StorageError, StorageOutageError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
@@ -97,6 +97,18 @@ class TurnLogWriter:
         if self._output is not None:
             self._unwritten.turns.append(row)
             self._grow(ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text))
+
+    def record_held(self, address: ReadingAddress, prompt: Prompt, held: TurnRow) -> None:
+        """Takes a turn that an earlier version of the document was asked: a row that names it, without its completion.
+
+        Raises:
+            LogRowError: the turn does not fit the log; it concerns its reading alone.
+        """
+        row = held_row(address, prompt, held, run_id=self._run_id)
+        self._require_writable(row, schema=TURN_LOG)
+        if self._output is not None:
+            self._unwritten.turns.append(row)
+            self._grow(ROW_BYTES)
 
     async def record_outcome(self, address: ReadingAddress, result: ResultRow) -> None:
         """Takes a reading's end and returns when it is durable.
@@ -261,6 +273,20 @@ def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *,
         "engine_seconds": completion.engine_seconds,
         "finished_at": datetime.now(UTC),
         "menu_logprobs": completion.menu_logprobs,
+        "held_from": None,
+    }
+
+
+def held_row(address: ReadingAddress, prompt: Prompt, held: TurnRow, *, run_id: str) -> TurnRow:
+    """The row of a turn whose completion stands in `held`, the row of an earlier version of the document.
+
+    It names the version that was asked, however many versions have taken the turn since: no chain is followed.
+    """
+    empty = Completion(token_ids=[], text="", finish_reason=FinishReason(held["finish_reason"]))
+    return {
+        **turn_row(address, prompt, empty, run_id=run_id),
+        "finished_at": held["finished_at"],
+        "held_from": held.get("held_from") or held["document_hash"],
     }
 
 

@@ -56,8 +56,8 @@ class HeldReadings:
     ) -> Self:
         """What a log holds by its index."""
         turn_files: dict[str, set[str]] = defaultdict(set)
-        for (document_hash, _), files in index.turn_files.items():
-            turn_files[document_hash].update(files)
+        for key in index.turn_files:
+            turn_files[key[0]].update(index.files_of(key))
         outcome_files: dict[str, set[str]] = defaultdict(set)
         for (document_hash, _, _), outcome in index.outcomes.items():
             outcome_files[document_hash].add(outcome.file)
@@ -77,12 +77,13 @@ class HeldReadings:
         )
 
     async def turns(self, document: PlannedDocument) -> Mapping[str, LoggedTurns]:
-        """Its turns by fingerprint, reading and path."""
+        """Its turns by fingerprint, reading and path, and those of its last version."""
         files = sorted({*document.turn_files, *self.turn_files.get(document.document_hash, ())})
         fingerprints = [self.reader_fingerprint, *self.closing_turns]
         if not files or self.output is None:
             return {fingerprint: {} for fingerprint in fingerprints}
-        read = partial(read_turns_of, fingerprints=fingerprints, document_hashes=[document.document_hash])
+        hashes = [hash_ for hash_ in (document.document_hash, document.last_hash) if hash_]
+        read = partial(read_turns_of, fingerprints=fingerprints, document_hashes=hashes)
         return await asyncio.to_thread(read, self.output, files)
 
     async def closed(self, document: PlannedDocument) -> Mapping[str, Mapping[ReadingKey, ClosingRow]]:

@@ -127,6 +127,7 @@ def tokenise_rows(
                 "document_hash": text_hash(text) if isinstance(text, str) else "",
                 "readings": [{"question": row, "sample": sample} for row, sample in product(questions, range(samples))],
                 "turn_files": [],
+                "last_hash": None,
                 "closings": [],
                 **{CARRY_PREFIX + name: value for name, value in zip(columns.carry, record.values[2:], strict=True)},
             }

@@ -25,6 +25,8 @@ class PlannedDocument:
     """Row of the question list and sample of each reading."""
     turn_files: list[str]
     """Log files that hold turns of it."""
+    last_hash: str | None = None
+    """Hash of its last version, where `turn_files` hold turns of that one too."""
     closings: list[tuple[int, int]] = field(default_factory=list)
     """Readings that have been answered, and of which something is asked after the answer."""
     sentences: Sentences = field(default_factory=Sentences)
@@ -58,6 +60,7 @@ def _planned_document(row: pa.Table) -> PlannedDocument:
         document=document,
         readings=[(reading["question"], reading["sample"]) for reading in values["readings"]],
         turn_files=values["turn_files"],
+        last_hash=values["last_hash"],
         closings=[(reading["question"], reading["sample"]) for reading in values["closings"]],
         sentences=Sentences(starts=starts, ends=ends),
         carried={name: value for name, value in values.items() if name.startswith(CARRY_PREFIX)},

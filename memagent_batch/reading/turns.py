@@ -107,6 +107,8 @@ class ReadingTurns:
     """The run's seed."""
     held: LoggedTurns = field(default_factory=dict)
     """Turns that the log holds, of this reading and of its question list."""
+    last_hash: str | None = None
+    """Hash of the document's last version, whose turns of the same prompts are taken; None where there is none."""
     held_closings: Mapping[str, LoggedTurns] = field(default_factory=dict)
     """Closing turns that the log holds, by their fingerprint."""
     journal: Journal | None = None
@@ -161,8 +163,19 @@ class ReadingTurns:
         row = held.get(reading_key(address), {}).get(prompt.path)
         return row if row is not None and row["prompt_hash"] == token_hash(prompt.token_ids) else None
 
+    def _held_from_last(self, prompt: Prompt, address: ReadingAddress) -> TurnRow | None:
+        """The turn's row in the last version of the document, if it answered this very prompt."""
+        return self._held(prompt, replace(address, document_hash=self.last_hash)) if self.last_hash else None
+
     async def _complete(self, prompt: Prompt, address: ReadingAddress) -> Completion:
-        """Asks the engine, and records its completion. While the store fails, turns wait here and memory is bounded."""
+        """Takes the turn from the last version of the document, or asks the engine; records it.
+
+        While the store fails, turns wait here and memory is bounded.
+        """
+        if (row := self._held_from_last(prompt, address)) is not None:
+            if self.journal is not None:
+                self.journal.log.record_held(address, prompt, row)
+            return completion_of(row)
         seed = address.turn_seed(prompt.path, seed=self.seed)
         async with self.places.place(self.address) if self.places else nullcontext():
             if self.journal is None:

@@ -2,11 +2,13 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.inputs.documents import is_document
+from memagent_batch.log.index import RunTurns
 from memagent_batch.runs.history import PastRun
 from memagent_batch.runs.schemas import REMOVED
 
@@ -50,6 +52,16 @@ class TableVersions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TurnChanges:
+    """What the readings that were read since the last finished run cost, closing turns included."""
+
+    asked: int
+    """Turns that the engine was asked."""
+    held: int
+    """Turns of the last versions of changed documents, whose prompts were the same: the engine was not asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """What changed since the last finished run; in the first run everything is added."""
 
@@ -63,10 +75,17 @@ class Changes:
     """Readings."""
     tables: Mapping[str, TableVersions] = field(default_factory=dict)
     """Versions of the tables of a lake that were read, by table."""
+    turns: TurnChanges
+    """Turns."""
 
 
 def find_changes(
-    plan: pa.Table, questions: pa.Table, *, before: PastRun | None, tables: Mapping[str, str] | None = None
+    plan: pa.Table,
+    questions: pa.Table,
+    *,
+    before: PastRun | None,
+    tables: Mapping[str, str] | None = None,
+    run_turns: Mapping[str, RunTurns] = MappingProxyType({}),
 ) -> Changes:
     """Compares a run that is about to finish with the last one that did.
 
@@ -75,14 +94,18 @@ def find_changes(
         questions: Its question list, as `Plan.hashed_questions`.
         before: The last finished run; None where there is none.
         tables: Versions of the tables of a lake that it read.
+        run_turns: Turns of the log by run.
     """
     versions = before.manifest.get("tables", {}) if before else {}
+    since = before.run_id if before else ""
+    new = [turns for run_id, turns in run_turns.items() if run_id > since]
     return Changes(
         since=before.run_id if before else None,
         documents=_count(_document_hashes(before.plan) if before else {}, _document_hashes(plan)),
         questions=_count(_question_hashes(before.questions) if before else {}, _question_hashes(questions)),
-        readings=_count_readings(plan, since=before.run_id if before else ""),
+        readings=_count_readings(plan, since=since),
         tables={uri: TableVersions(before=versions.get(uri), now=now) for uri, now in (tables or {}).items()},
+        turns=TurnChanges(asked=sum(each.asked for each in new), held=sum(each.held for each in new)),
     )
 
 

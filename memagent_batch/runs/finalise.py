@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ from memagent_batch.errors import CountsError, StorageError
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
-from memagent_batch.log.index import last_run_id
+from memagent_batch.log.index import RunTurns, last_run_id
 from memagent_batch.log.question_list import read_asked, write_asked
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
@@ -174,6 +175,7 @@ def close_run(
     recorded: pa.Table,
     before: PastRun | None,
     spent: Spent | None = None,
+    run_turns: Mapping[str, RunTurns] = MappingProxyType({}),
 ) -> Manifest:
     """Checks that the counts close, and writes what is left: `removed`, the record of the run, and the manifest.
 
@@ -183,6 +185,7 @@ def close_run(
         recorded: The plan as the run's record keeps it (`history.recorded_plan`).
         before: The last finished run, if there was one.
         spent: What the run's turns have taken, where that was counted.
+        run_turns: Turns of the log by run.
 
     Raises:
         CountsError: the files do not hold one row for each reading asked for; names the missing ones.
@@ -198,7 +201,7 @@ def close_run(
         reports,
         counts=counts,
         removed_file=removed_file,
-        changes=find_changes(recorded, questions, before=before, tables=run.tables),
+        changes=find_changes(recorded, questions, before=before, tables=run.tables, run_turns=run_turns),
     )
     manifest = _with_spending(manifest, run, spent=spent)
     past = PastRun(

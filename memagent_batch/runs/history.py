@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import output_errors, table_errors
@@ -133,12 +134,21 @@ def open_run(output: Location, run_id: str) -> PastRun:
     return PastRun(output=output, run_id=run_id, manifest=manifest, plan=plan, questions=questions, removed=removed)
 
 
+def last_run(output: Location) -> PastRun | None:
+    """The last finished run; None where there is none.
+
+    Raises:
+        OutputError: a file of it is gone or can't be read; names it.
+    """
+    runs = finished_runs(output)
+    return open_run(output, runs[-1]) if runs else None
+
+
 def keep_last_run(output: Location) -> PastRun | None:
     """The last finished run, its record made whole before its tables are replaced: a kill may have cut it short."""
-    runs = finished_runs(output)
-    if not runs:
+    past = last_run(output)
+    if past is None:
         return None
-    past = open_run(output, runs[-1])
     if not (output / f"{RUNS_FOLDER}/{past.run_id}/{MANIFEST_FILE}").exists():
         write_record_manifest(past)
     return past
@@ -147,6 +157,19 @@ def keep_last_run(output: Location) -> PastRun | None:
 def write_begun_plan(output: Location, plan: pa.Table, *, run_id: str) -> None:
     """Writes the plan of a run that begins to read, as `recorded_plan`: what it has so far can then be shown."""
     (output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}").write_bytes(parquet_bytes(plan))
+
+
+def last_hashes(past: PastRun | None, documents: pa.Table) -> dict[str, str]:
+    """Hashes that documents had in a past run and no longer have, by document_id; `documents` is an index."""
+    if past is None:
+        return {}
+    columns = ["document_id", "document_hash"]
+    now = documents.select(columns).rename_columns(["document_id", "hash_now"])
+    before = past.plan.select(columns)
+    before = before.filter(pc.is_in(before["document_id"], now["document_id"].cast(pa.string())))
+    hashes = dict(zip(*(now[name].to_pylist() for name in now.schema.names), strict=True)) if before.num_rows else {}
+    rows = zip(*(before[name].to_pylist() for name in columns), strict=True)
+    return {name: hash_ for name, hash_ in rows if hash_ is not None and hashes[name] not in (None, hash_)}
 
 
 def write_plan(past: PastRun) -> None:

@@ -7,9 +7,10 @@ Holds ids, hashes and places of documents, and the questions; never texts.
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from types import MappingProxyType
 from typing import TypedDict
 
 import pyarrow as pa
@@ -42,10 +43,12 @@ WORK_COLUMNS = pa.schema(
         pa.field("readings", pa.list_(pa.struct([("question", pa.int32()), ("sample", pa.int32())]))),
         pa.field("turn_files", pa.list_(pa.string())),
         pa.field("closings", pa.list_(pa.struct([("question", pa.int32()), ("sample", pa.int32())]))),
+        pa.field("last_hash", pa.string()),
     ]
 )
-"""What a document is read for: row of the question list and sample; the log files that hold turns of it; and the
-readings that the log has answered, of which something is asked after the answer."""
+"""What a document is read for: row of the question list and sample; the log files that hold turns of it; the
+readings that the log has answered, of which something is asked after the answer; and the hash of its last version,
+where these files hold turns of that one too."""
 
 _PART_COLUMNS = pa.schema(
     [
@@ -230,8 +233,12 @@ class Plan:
                     to_close += status == Status.OK and self._is_open(document, row, sample, index)
         return PlanCounts(asked=asked, done=done, failed=failed, to_close=to_close)
 
-    def pending(self, index: TurnIndex, *, retry_failed: bool) -> Iterator[pa.Table]:
+    def pending(
+        self, index: TurnIndex, *, retry_failed: bool, last_hashes: Mapping[str, str] = MappingProxyType({})
+    ) -> Iterator[pa.Table]:
         """Documents with readings to do, longest first, as bundles to tokenise together (`bundles.py`).
+
+        `last_hashes`: hashes of the last versions of documents that have changed, by document_id.
 
         Documents of the same text share their readings: the first of them is read, for all.
         A bundle is a table of the index's places with `WORK_COLUMNS`.
@@ -246,13 +253,17 @@ class Plan:
             bundle = documents.take(rows)
             both = zip(*(bundle[name].to_pylist() for name in work), strict=True)
             asked = [[reading["question"] for readings in of_document for reading in readings] for of_document in both]
-            files = [
-                self._turn_files(hash_, rows, index)
-                for hash_, rows in zip(bundle["document_hash"].to_pylist(), asked, strict=True)
-            ]
-            yield bundle.append_column(
-                WORK_COLUMNS.field("turn_files"), pa.array(files, WORK_COLUMNS.types[1])
-            ).combine_chunks()
+            hashes = (bundle[name].to_pylist() for name in ("document_hash", "document_id"))
+            files, held_hashes = [], []
+            for hash_, name, rows in zip(*hashes, asked, strict=True):
+                last_hash = last_hashes.get(name)
+                last_files = self._turn_files(last_hash, rows, index) if last_hash else []
+                files.append(sorted({*self._turn_files(hash_, rows, index), *last_files}))
+                held_hashes.append(last_hash if last_files else None)
+            for name, values in (("turn_files", files), ("last_hash", held_hashes)):
+                column = WORK_COLUMNS.field(name)
+                bundle = bundle.append_column(column, pa.array(values, column.type))
+            yield bundle.combine_chunks()
 
     def parts(self, index: TurnIndex) -> Iterator[pa.Table]:
         """All documents, in groups whose readings make one part file of each table; in a group in input order.
@@ -358,7 +369,7 @@ class Plan:
     def _turn_files(self, document_hash: str, rows: Iterable[int], index: TurnIndex) -> list[str]:
         """The log files that hold turns of a document's readings for these questions, its own or shared ones."""
         hashes = {hashes[row] for row in rows for hashes in (self._hashes, self._list_hashes) if hashes}
-        return sorted({file for hash_ in hashes for file in index.turn_files.get((document_hash, hash_), ())})
+        return sorted({file for hash_ in hashes for file in index.files_of((document_hash, hash_))})
 
     def _ended_in(self, document: _IndexedText, index: TurnIndex) -> str:
         """The last log file that holds an outcome of the document; empty where none does."""

@@ -54,6 +54,8 @@ class LogSums(TypedDict):
     """What the turn log holds."""
 
     turns: int
+    held_turns: int
+    """Turns that were taken from the last versions of changed documents; no other number counts them."""
     prompt_tokens: int
     closing_turns: int
     closing_prompt_tokens: int
@@ -158,10 +160,12 @@ def _life_sign(started_at: str, last_turn_at: str | None) -> LifeSign:
 
 def _sum_log(output: Location, *, reader_fingerprint: str, closing_turns: Collection[str]) -> LogSums:
     """Counts of the turn log, file by file: of the reader's own turns, and of those asked after its answers."""
-    num_turns = num_tokens = num_closing_turns = num_closing_tokens = 0
+    num_turns = num_held = num_tokens = num_closing_turns = num_closing_tokens = 0
     last: datetime | None = None
-    columns = ["num_prompt_tokens", "finished_at"]
+    columns = ["num_prompt_tokens", "finished_at", "held_from"]
     for table in scan_turns(output, columns=columns, fingerprints=[reader_fingerprint, *closing_turns]):
+        num_held += table.num_rows - table["held_from"].null_count
+        table = table.filter(pc.is_null(table["held_from"]))
         own = table.filter(pc.equal(table["reader_fingerprint"], reader_fingerprint))
         own_tokens = pc.sum(own["num_prompt_tokens"]).as_py() or 0
         num_turns += own.num_rows
@@ -171,6 +175,7 @@ def _sum_log(output: Location, *, reader_fingerprint: str, closing_turns: Collec
         last = max(filter(None, (last, pc.max(table["finished_at"]).as_py())), default=None)
     return {
         "turns": num_turns,
+        "held_turns": num_held,
         "prompt_tokens": num_tokens,
         "closing_turns": num_closing_turns,
         "closing_prompt_tokens": num_closing_tokens,

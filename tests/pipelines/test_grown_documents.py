@@ -1,0 +1,147 @@
+"""Documents that grew or changed in part cost what is new in them, and end with the tables of reading them anew."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent_batch.files.location import Location
+from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.state import read_state
+from pipelines.answer import answer
+from tests.pipelines import grown
+from tests.pipelines.grown import QUESTIONS, Stream, text_of
+
+CLOSING: dict[str, Any] = {"closing": {"evidence": True}}
+PARALLEL: dict[str, Any] = {"policy": {"kind": "parallel", "rounds": 2}}
+NUM_QUESTIONS = len(QUESTIONS)
+
+
+async def require_anew(stream: Stream, manifest: Manifest, texts: dict[str, str], **knobs: Any) -> None:
+    """The tables are those of an output without a history."""
+    other = Stream(stream.documents.parent, stream.job.agent.model, output=f"anew-{manifest['run_id']}", **knobs)
+    assert stream.tables(manifest) == other.tables(await other.night(texts))
+
+
+@pytest.mark.parametrize(
+    ("knobs", "times"),
+    [({}, NUM_QUESTIONS), ({"policy": {"kind": "shared"}}, 1)],
+    ids=["overwrite", "shared"],
+)
+async def test_grown_document_asks_its_last_chunk_its_new_one_and_the_answers(
+    text_model: str, tmp_path: Path, knobs: dict[str, Any], times: int
+) -> None:
+    stream = Stream(tmp_path, text_model, **knobs)
+    await stream.night({"a": text_of("a", days=2)})
+    for days in (3, 4):  # the second of these takes turns that the first one took
+        texts = {"a": text_of("a", days=days)}
+        manifest = await stream.night(texts)
+        new = {f"update/{days - 1}": times, f"update/{days}": times, "answer": NUM_QUESTIONS}
+        assert stream.asked(manifest) == new
+        held = (days - 1) * times
+        assert manifest["changes"]["turns"] == {"asked": sum(new.values()), "held": held}
+    state = read_state(Location(uri=stream.job.output))
+    assert (state["turns"], state["held_turns"]) == (
+        sum(row["held_from"] is None for row in stream.logged()),
+        5 * times,
+    )
+    await require_anew(stream, manifest, texts, **knobs)
+
+
+async def test_held_turns_keep_no_second_copy_of_what_was_written(text_model: str, tmp_path: Path) -> None:
+    stream = Stream(tmp_path, text_model)
+    for days in (2, 3, 4):
+        await stream.night({"a": text_of("a", days=days)})
+    held = [row for row in stream.logged() if row["held_from"] is not None]
+    asked = {row["document_hash"] for row in stream.logged() if row["held_from"] is None and row["path"] == "update/0"}
+    assert {(row["text"], tuple(row["token_ids"])) for row in held} == {("", ())}
+    assert {row["held_from"] for row in held if row["path"] == "update/0"} == asked  # the version that was asked
+
+
+async def test_edit_in_the_middle_costs_its_chunk_where_chunks_are_read_side_by_side(
+    text_model: str, tmp_path: Path
+) -> None:
+    stream, text = Stream(tmp_path, text_model, **PARALLEL), text_of("a", days=6)
+    await stream.night({"a": text})
+    edited = {"a": text.replace("day 3 of", "day 7 of")}
+    manifest = await stream.night(edited)
+    first_round = {path for path in stream.asked(manifest) if path.startswith("read/1/")}
+    assert len(first_round) == 1
+    await require_anew(stream, manifest, edited, **PARALLEL)
+
+
+async def test_document_that_shrank_asks_its_new_end_and_shows_no_turn_of_its_old_one(
+    text_model: str, tmp_path: Path
+) -> None:
+    stream, shorter = Stream(tmp_path, text_model), {"a": text_of("a", days=2)}
+    await stream.night({"a": text_of("a", days=4)})
+    manifest = await stream.night(shorter)
+    assert stream.asked(manifest) == {"update/2": NUM_QUESTIONS, "answer": NUM_QUESTIONS}
+    await require_anew(stream, manifest, shorter)
+
+
+async def test_documents_that_swap_their_ids_cost_nothing_and_grown_ones_take_no_turn_of_the_other(
+    text_model: str, tmp_path: Path
+) -> None:
+    stream, texts = Stream(tmp_path, text_model), {name: text_of(name, days=2) for name in "ab"}
+    await stream.night(texts)
+    swapped = await stream.night({"a": texts["b"], "b": texts["a"]})
+    assert swapped["changes"]["turns"] == {"asked": 0, "held": 0}
+    grown_texts = {"a": text_of("a", days=3), "b": text_of("b", days=3)}
+    manifest = await stream.night(grown_texts)
+    assert manifest["changes"]["turns"]["held"] == 0
+    await require_anew(stream, manifest, grown_texts)
+
+
+async def test_sampled_readings_are_read_anew_with_the_seeds_of_their_text(text_model: str, tmp_path: Path) -> None:
+    stream = Stream(tmp_path, text_model, sampling={"temperature": 0.7})
+    await stream.night({"a": text_of("a", days=2)})
+    assert (await stream.night({"a": text_of("a", days=3)}))["changes"]["turns"]["held"] == 0
+
+
+async def test_night_that_was_cut_off_asks_nothing_twice(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, texts = Stream(tmp_path, text_model), {"a": text_of("a", days=3)}
+    await stream.night({"a": text_of("a", days=2)})
+    outcomes = set(stream.output.glob("log/outcomes/*"))
+    with monkeypatch.context() as patch:
+        patch.setattr(grown, "close_run", _killed)
+        with pytest.raises(KeyError):
+            await stream.night(texts)
+    for file in set(stream.output.glob("log/outcomes/*")) - outcomes:
+        file.unlink()  # the kill came before these
+    manifest = await stream.night(texts)
+    assert stream.asked(manifest) == {}
+    assert manifest["changes"]["turns"] == {"asked": 3 * NUM_QUESTIONS, "held": 2 * NUM_QUESTIONS}
+    await require_anew(stream, manifest, texts)
+
+
+async def test_closing_turns_are_asked_of_readings_whose_turns_were_held(text_model: str, tmp_path: Path) -> None:
+    stream, texts = Stream(tmp_path, text_model), {"a": text_of("a", days=3)}
+    await stream.night({"a": text_of("a", days=2)})
+    await stream.night(texts)
+    closing = Stream(tmp_path, text_model, **CLOSING)
+    manifest = await closing.night(texts)
+    assert not {path for path in stream.asked(manifest) if path.startswith(("update", "answer"))}
+    await require_anew(closing, manifest, texts, **CLOSING)
+
+
+def _killed(*_: object, **__: object) -> Manifest:
+    """Stands for a kill before the manifest."""
+    raise KeyError
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
+async def test_stream_through_the_real_job_costs_a_night_what_it_brought(text_model: str, tmp_path: Path) -> None:
+    stream = Stream(tmp_path, text_model)
+    for days in (2, 3, 4, 5):
+        texts = {name: text_of(name, days=days) for name in "abcdef"}
+        stream.put(texts)
+        manifest = answer(stream.job)
+        times = len(texts) * NUM_QUESTIONS
+        asked = Counter({f"update/{days - 1}": times, f"update/{days}": times, "answer": times})
+        assert stream.asked(manifest) == (asked if days > 2 else asked | Counter({"update/0": times}))
+    await require_anew(stream, manifest, texts)
