@@ -1,5 +1,6 @@
 """Documents that grew or changed in part cost what is new in them, and end with the tables of reading them anew."""
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -135,7 +136,7 @@ def _killed(*_: object, **__: object) -> Manifest:
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
-async def test_stream_through_the_real_job_costs_a_night_what_it_brought(text_model: str, tmp_path: Path) -> None:
+def test_stream_through_the_real_job_costs_a_night_what_it_brought(text_model: str, tmp_path: Path) -> None:
     stream = Stream(tmp_path, text_model)
     for days in (2, 3, 4, 5):
         texts = {name: text_of(name, days=days) for name in "abcdef"}
@@ -144,4 +145,4 @@ async def test_stream_through_the_real_job_costs_a_night_what_it_brought(text_mo
         times = len(texts) * NUM_QUESTIONS
         asked = Counter({f"update/{days - 1}": times, f"update/{days}": times, "answer": times})
         assert stream.asked(manifest) == (asked if days > 2 else asked | Counter({"update/0": times}))
-    await require_anew(stream, manifest, texts)
+    asyncio.run(require_anew(stream, manifest, texts))
