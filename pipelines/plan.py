@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NotRequired, TypedDict
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -92,7 +92,7 @@ class PlanPrice(TypedDict):
 class PlanSummary(PlanCounts, PlanPrice, ClosingPrice):
     """What `memagent plan` prints."""
 
-    question_lists: NotRequired[QuestionLists]
+    question_lists: QuestionLists | None
 
 
 def plan_checked(checked: Checked) -> PlanSummary:
@@ -105,15 +105,12 @@ def plan_checked(checked: Checked) -> PlanSummary:
             held_for = last_versions(last_run(output), plan, agent=job.agent)
             bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
             documents = _lengths(bundles, agent=job.agent, sources=job)
-            summary: PlanSummary = {
+            return {
                 **summarise_plan(plan, index, bundles),
                 **_price(plan, documents, bundles, agent=job.agent),
                 **_closing_price(plan, bundles, agent=job.agent),
+                "question_lists": compare_ways(_asked_documents(plan, documents, agent=job.agent), job.agent),
             }
-            lists = compare_ways(_asked_documents(plan, documents, agent=job.agent), job.agent)
-            if lists:
-                summary["question_lists"] = lists
-            return summary
 
 
 def scan_plan(output: Location, plan: Plan, *, reader_fingerprint: str) -> TurnIndex:
