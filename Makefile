@@ -92,6 +92,7 @@ docs: setup
 RECIPE := pipelines.recipes.tiny_policy
 train-tiny: setup
 	$(PYTHON) -m $(RECIPE).supervise --output memagent_batch/models/tiny --log pipelines/recipes/tiny_policy/record/supervised.jsonl
+	$(PYTHON) -m $(RECIPE).report --model memagent_batch/models/tiny --log pipelines/recipes/tiny_policy/record/supervised.jsonl
 
 # Trains the shipped policy further by rewards (docs/explanation/learning.md): RL_OUT/overwrite/model is the result.
 RL_OUT ?= tiny-rl

@@ -22,6 +22,10 @@ SPLICED_SHARE = 0.7
 words alone wrote 0.95 of its turns exactly with those, and 0.83 with words that it had never seen."""
 
 
+NUMBERS_SHARE = 0.97
+"""Part of the facts whose value is a number; the others are words."""
+
+
 class Split(StrEnum):
     """Which words, keys and running texts a document is made of."""
 
@@ -100,10 +104,25 @@ def words_of(words: tuple[str, ...], *, split: Split) -> tuple[str, ...]:
     return tuple(word for index, word in enumerate(words) if (index % HELD_OUT_EVERY == 0) is held_out)
 
 
-def make_needle(rng: random.Random, *, split: Split, key: str | None = None, wording: int | None = None) -> Needle:
-    """A random fact, about this key and in this wording where they are given."""
+def make_needle(
+    rng: random.Random,
+    *,
+    split: Split,
+    key: str | None = None,
+    wording: int | None = None,
+    numbers_share: float = NUMBERS_SHARE,
+) -> Needle:
+    """A random fact, about this key and in this wording where they are given.
+
+    Args:
+        rng: source of every choice.
+        split: the words that are used.
+        key: what it is about; without it, a random one.
+        wording: index into `WORDINGS`; without it, a random one.
+        numbers_share: part of the facts whose value is a number; the others are words.
+    """
     number = rng.randrange(len(WORDINGS)) if wording is None else wording
-    numeric = rng.random() < 0.97
+    numeric = rng.random() < numbers_share
     if number < len(MAGIC_WORDINGS):
         attribute = "number" if numeric else "word"
     else:

@@ -1,199 +1,239 @@
-"""The memory loop, greedily, on held-out words and texts: how many documents end with the right answer."""
+"""Reads held-out documents with the product's own policies, closing turns and engine, and counts what is right."""
 
+import asyncio
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
+from memagent_batch.config import AgentConfig, PolicyConfig, VllmConfig
+from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction, extract_answer
-from memagent_batch.domain.document import token_windows
-from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot
-from memagent_batch.engines.tokenizer import Tokenizer
-from memagent_batch.evaluation.needles.facts import Split, make_needle
-from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_task
-from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
-from pipelines.recipes.tiny_policy.examples import Example, pad_examples
-from pipelines.recipes.tiny_policy.network import logits_at
-from pipelines.recipes.tiny_policy.training import exact_rows
+from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
+from memagent_batch.domain.closing.plan import ClosingPlan
+from memagent_batch.domain.closing.values import ValueStatus
+from memagent_batch.domain.readings import Question
+from memagent_batch.domain.sentences import split_sentences
+from memagent_batch.engines.engine import Engine
+from memagent_batch.evaluation.needles.stories import NOT_STATED, STATUSES, StoryKind
+from memagent_batch.prompts.closing import CLOSING_PROMPTS
+from memagent_batch.reading.agent import LoadedAgent, make_agent
+from memagent_batch.reading.closing import ClosingResult, ClosingTurns, FinishedReading, Tracer, ask_closing_turns
+from memagent_batch.reading.read import read
+from memagent_batch.reading.turns import ReadingTurns
+from memagent_batch.wiring import make_engine, make_tokenizer
+from pipelines.recipes.tiny_policy.documents import HeldOutDocument, Text, make_document
 
-BATCH_TURNS = 12
-"""Turns in one forward."""
+CHUNK_TOKENS, OVERLAP_TOKENS = 1024, 64
+"""Chunks as in `jobs/configs/tiny.yaml`: no statement is cut."""
 
-BLOCK_TOKENS = 300
-"""Tokens by which a document may exceed its requested length; subtracted beforehand."""
-
-LONGEST_COMPLETION_TOKENS = 128
-"""Budget of a memory and of an answer."""
+READINGS_IN_FLIGHT = 48
+"""Readings that an engine has under way at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One kind of document to be read."""
+    """One kind of document, and how it is read."""
 
-    haystack: Haystack
-    """What the needle is hidden in."""
+    policy: str
+    """Kind of the policy."""
+    text: Text
+    """What the documents are made of."""
+    kind: StoryKind
+    """What they tell."""
     num_chunks: int
-    """Length of the documents, in chunks."""
-    num_distractors: int
-    """Other needles in the document."""
-    near: bool
-    """Whether these are made to be mixed up with the needle, or random as in RULER."""
-    chunk_tokens: int
-    """Length of a chunk."""
-    overlap_tokens: int
-    """Tokens that a chunk shares with the one before."""
+    """Their length, in chunks."""
+    num_rivals: int
+    """Sentences that are easily mixed up with the statements."""
+    is_told: bool = True
+    """Whether the answer is stated."""
+    has_type: bool = False
+    """Whether the questions ask for a type."""
     num_documents: int
     """Documents that are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationFigures:
-    """Results over the documents of a setting."""
+class Figures:
+    """Results over the documents of a setting; shares from 0 to 1, None where there is nothing to count."""
 
     right: float
-    """Share of documents with the reference as answer."""
-    noted: float
-    """Share of documents whose last memory is the note of the needle, word for word."""
-    exact_turns: float
-    """Share of turns whose completion equals the target, token for token."""
-    cut: float
-    """Share of documents in which no chunk holds the whole needle."""
+    """Share of readings with the right answer."""
+    valid: float | None
+    """Share of values that fit their type."""
+    value_right: float | None
+    """Share of values that are right, "not stated" included."""
+    evidence_hit: float | None
+    """Of the readings that are right and have an answer: share with a sentence that states it among the evidence."""
+    evidence_none: float | None
+    """Of the readings whose answer is not stated: share without evidence."""
+    supported: float | None
+    """Of the right readings with evidence: share whose support is `supported`."""
+    seconds: float
+    """Wall clock."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Reading:
-    """A document on its way through the loop."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """How a reading ended."""
 
-    task: NeedleTask
-    """Document, question and reference."""
-    question: list[int]
-    """Tokens of the question."""
-    note: list[int]
-    """Tokens of the memory once the needle was met."""
-    blank: list[int]
-    """Tokens of the memory before that."""
-    chunks: list[list[int]]
-    """Tokens of the chunks."""
-    holding: list[bool]
-    """Whether the needle lies whole in each chunk."""
-    memory: list[int]
-    """The memory as it stands."""
+    document: HeldOutDocument
+    """The document."""
+    answer: str | None
+    """The answer that was given."""
+    memory: str | None
+    """The memory that it was given from."""
+    closed: ClosingResult
+    """What the closing turns brought."""
+
+    @property
+    def wanted(self) -> str:
+        """The right answer."""
+        return self.document.story.answer(self.document.met)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it is the right one; lists in any order."""
+        return self.answer is not None and set(self.answer.split(", ")) == set(self.wanted.split(", "))
 
 
 class Evaluator:
-    """Reads documents with a network, many at a time."""
+    """An engine with a tiny policy, and every policy over it."""
 
-    def __init__(self, network: Any, tokenizer: Tokenizer) -> None:
-        """Takes a `Qwen2ForCausalLM` and the tokeniser of its folder."""
-        self._network = network
-        self._tokenizer = tokenizer
-        self._prompts: PromptTokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
-        self._end = tokenizer.end_token_id or 0
+    def __init__(self, model: str, *, engine: Engine | None = None) -> None:
+        """Takes a model folder; with an engine of its own, for tests."""
+        self._model = model
+        self._engine = engine or make_engine(self._config("overwrite"))
+        self._tokenizer = make_tokenizer(self._config("overwrite"))
+        self._closing = ClosingTurns(
+            plan=ClosingPlan(evidence=True, support=True),
+            closings=CLOSING_PROMPTS,
+            tokens=self._tokenizer.closing_tokens(CLOSING_PROMPTS),
+            reader_fingerprint="0" * 64,
+        )
 
-    def evaluate(self, setting: Setting, *, seed: int) -> EvaluationFigures:
-        """Reads the documents of a setting to their answers."""
-        with torch.inference_mode():
-            return self._evaluate(setting, seed=seed)
+    async def start(self) -> None:
+        """Starts the engine."""
+        await self._engine.start()
 
-    def _evaluate(self, setting: Setting, *, seed: int) -> EvaluationFigures:
-        readings = [self._start(random.Random(f"{seed} {index}"), setting) for index in range(setting.num_documents)]
-        num_turns = num_exact = 0
-        for index in range(max(len(reading.chunks) for reading in readings)):
-            open_readings = [reading for reading in readings if index < len(reading.chunks)]
-            wanted = [_wanted_memory(reading, index) for reading in open_readings]
-            completions = self._complete(
-                [self._update(*pair, index) for pair in zip(open_readings, wanted, strict=True)]
+    async def stop(self) -> None:
+        """Stops it."""
+        await self._engine.stop()
+
+    async def ended(self, setting: Setting, *, seed: int) -> list[_Ended]:
+        """Reads the documents of a setting to their ends."""
+        agent = make_agent(self._config(setting.policy))
+        places = asyncio.Semaphore(READINGS_IN_FLIGHT)
+        return list(
+            await asyncio.gather(
+                *(self._read(agent, setting, f"{seed} {number}", places) for number in range(setting.num_documents))
             )
-            num_turns += len(completions)
-            num_exact += sum(memory == want for memory, want in zip(completions, wanted, strict=True))
-            for reading, memory in zip(open_readings, completions, strict=True):
-                reading.memory = memory
-        answers = self._complete([self._answer(reading) for reading in readings])
-        texts = [self._tokenizer.decode(answer) for answer in answers]
-        return EvaluationFigures(
-            right=_share(
-                extract_answer(text, extraction=Extraction.BOXED) == reading.task.answer
-                for text, reading in zip(texts, readings, strict=True)
+        )
+
+    def _config(self, policy: str) -> AgentConfig:
+        knobs: dict[str, Any] = {} if policy == "truncate" else {"overlap_tokens": OVERLAP_TOKENS}
+        if policy == "retrieve":
+            knobs = {"overlap_tokens": OVERLAP_TOKENS, "passage_tokens": 256}
+        return AgentConfig(
+            model=self._model,
+            window_tokens=2048,
+            policy=PolicyConfig(
+                kind=policy,
+                chunk_tokens=CHUNK_TOKENS,
+                question_tokens=128,
+                memory_tokens=128,
+                answer_tokens=160,
+                **knobs,
             ),
-            noted=_share(reading.memory == reading.note for reading in readings),
-            exact_turns=num_exact / num_turns,
-            cut=_share(not any(reading.holding) for reading in readings),
+            vllm=VllmConfig(cpu_kv_cache_gib=1),
         )
 
-    def _start(self, rng: random.Random, setting: Setting) -> Reading:
-        needle = make_needle(rng, split=Split.HELD_OUT)
-        task = make_task(
-            rng,
-            needle=needle,
-            length=setting.num_chunks * setting.chunk_tokens - BLOCK_TOKENS,
-            length_of=lambda text: len(self._tokenizer.encode(text)),
-            haystack=setting.haystack,
-            num_distractors=setting.num_distractors,
-            near=setting.near,
-            split=Split.HELD_OUT,
-        )
-        document = self._tokenizer.encode_document(task.document)
-        windows = token_windows(
-            len(document.token_ids), chunk_tokens=setting.chunk_tokens, overlap_tokens=setting.overlap_tokens
-        )
-        first_char = round(task.position * len(task.document))
-        start, end = document.token_chars.searchsorted([first_char, first_char + len(task.needle)])
-        return Reading(
-            task=task,
-            question=self._tokenizer.encode(task.question),
-            note=self._tokenizer.encode(needle.note),
-            blank=self._tokenizer.encode(needle.blank),
-            chunks=[document.token_ids[low:high].tolist() for low, high in windows],
-            holding=[bool(low <= start and end <= high) for low, high in windows],
-            memory=list(self._prompts.first_memory.token_ids),
-        )
-
-    def _update(self, reading: Reading, wanted: list[int], index: int) -> Example:
-        values = {Slot.QUESTION: reading.question, Slot.MEMORY: reading.memory, Slot.CHUNK: reading.chunks[index]}
-        return Example(kind="update", prompt=self._prompts.update.fill(values), target=[*wanted, self._end])
-
-    def _answer(self, reading: Reading) -> Example:
-        values = {Slot.QUESTION: reading.question, Slot.MEMORY: reading.memory}
-        wanted = self._tokenizer.encode(f"\\boxed{{{reading.task.answer}}}")
-        return Example(kind="answer", prompt=self._prompts.answer.fill(values), target=[*wanted, self._end])
-
-    def _complete(self, turns: Sequence[Example]) -> list[list[int]]:
-        """Greedy completions, without the end token.
-
-        Where every token of the target is the likeliest after those before it, greedy decoding writes the target: one
-        forward shows it. Only the other turns are decoded token by token.
-        """
-        completions: list[list[int]] = []
-        for batch in _parts(turns, BATCH_TURNS):
-            arrays = pad_examples(batch)
-            exact = exact_rows(logits_at(self._network, arrays.tokens, arrays.places), arrays).tolist()
-            completions += [
-                list(turn.target[:-1]) if right else self._decode(turn.prompt)
-                for turn, right in zip(batch, exact, strict=True)
-            ]
-        return completions
-
-    def _decode(self, prompt: Sequence[int]) -> list[int]:
-        tokens = torch.tensor([list(prompt)])
-        whole = self._network.generate(
-            tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=LONGEST_COMPLETION_TOKENS, do_sample=False
-        )
-        completion: list[int] = whole[0, len(prompt) :].tolist()
-        return [token for token in completion if token not in self._prompts.control_token_ids]
+    async def _read(self, agent: LoadedAgent, setting: Setting, seed: str, places: asyncio.Semaphore) -> _Ended:
+        async with places:
+            document = make_document(
+                random.Random(seed),
+                text=setting.text,
+                kind=setting.kind,
+                num_tokens=setting.num_chunks * (CHUNK_TOKENS - OVERLAP_TOKENS) - OVERLAP_TOKENS,
+                length_of=lambda text: len(self._tokenizer.encode(text)),
+                num_rivals=setting.num_rivals,
+                is_told=setting.is_told,
+            )
+            tracer = Tracer(agent.prompts)
+            turns = ReadingTurns(engine=self._engine, address=_address(document), seed=0, observe=tracer)
+            tokens = self._tokenizer.document(document.text)
+            question = Question(question_id="", text=document.story.question, list_text="")
+            reading = await read(tokens, question, agent=agent, turns=turns)
+            answer = extract_answer(reading.response or "", extraction=Extraction.BOXED)
+            finished = FinishedReading(
+                document=tokens,
+                sentences=split_sentences(document.text),
+                question=document.story.question,
+                value_type=_value_type(document) if setting.has_type else None,
+                response=reading.response or "",
+                answer=answer,
+                memory=reading.memory or "",
+                trace=tracer.trace,
+            )
+            closed = await ask_closing_turns(finished, closing=self._closing, turns=turns)
+            return _Ended(document=document, answer=answer, memory=reading.memory, closed=closed)
 
 
-def _wanted_memory(reading: Reading, index: int) -> list[int]:
-    """The note from the chunk on that holds the needle, a blank one before."""
-    return reading.note if any(reading.holding[: index + 1]) else reading.blank
+def figures(ended: Sequence[_Ended], *, seconds: float) -> Figures:
+    """The shares over some readings."""
+    right = [each for each in ended if each.is_right and each.wanted != NOT_STATED]
+    values = [each for each in ended if each.closed.value is not None]
+    asked = [each for each in right if each.closed.evidence is not None]
+    absent = [each for each in ended if each.wanted == NOT_STATED and each.closed.evidence is not None]
+    return Figures(
+        right=sum(each.is_right for each in ended) / len(ended),
+        valid=_share([each.closed.value.status is not ValueStatus.INVALID for each in values if each.closed.value]),
+        value_right=_share([_has_right_value(each) for each in values]),
+        evidence_hit=_share([_is_hit(each) for each in asked]),
+        evidence_none=_share([not each.closed.evidence for each in absent]),
+        supported=_share([each.closed.support == "supported" for each in asked if each.closed.evidence]),
+        seconds=seconds,
+    )
 
 
-def _share(flags: Iterable[bool]) -> float:
-    counted = list(flags)
-    return sum(counted) / len(counted)
+def _address(document: HeldOutDocument) -> ReadingAddress:
+    return ReadingAddress(
+        document_hash=text_hash(document.text),
+        question_hash=text_hash(document.story.question),
+        sample=0,
+        reader_fingerprint="0" * 64,
+    )
 
 
-def _parts(turns: Sequence[Example], size: int) -> Iterator[Sequence[Example]]:
-    for start in range(0, len(turns), size):
-        yield turns[start : start + size]
+def _value_type(document: HeldOutDocument) -> ValueType:
+    """The type that fits the story's answer."""
+    story = document.story
+    if story.kind is StoryKind.TRUE:
+        return ValueType(type=AnswerType.BOOL)
+    last = next(value for value in reversed(story.values) if value)
+    if story.kind in (StoryKind.MANY, StoryKind.CHAIN) or not (last.isdigit() or last in STATUSES):
+        return ValueType(type=AnswerType.TEXT)
+    return ValueType(type=AnswerType.NUMBER) if last.isdigit() else ValueType(type=AnswerType.LABEL, labels=STATUSES)
+
+
+def _has_right_value(ended: _Ended) -> bool:
+    value = ended.closed.value
+    if value is None or ended.wanted == NOT_STATED:
+        return value is not None and value.status is ValueStatus.NOT_STATED
+    if value.status is not ValueStatus.OK:
+        return False
+    if value.boolean is not None:
+        return value.boolean == (ended.wanted == "yes")
+    return value.value is not None and set(value.value.strip('"').split(", ")) == set(ended.wanted.split(", "))
+
+
+def _is_hit(ended: _Ended) -> bool:
+    """Whether a sentence of the evidence holds one that states the answer."""
+    document = ended.document
+    starts = [document.spans[document.met.index(place)][0] for place in document.story.kept(document.met)]
+    found = [each.sentence for each in ended.closed.evidence or ()]
+    return any(sentence.char_start <= start < sentence.char_end for sentence in found for start in starts)
+
+
+def _share(flags: Sequence[bool]) -> float | None:
+    return sum(flags) / len(flags) if flags else None

@@ -4,44 +4,25 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pipelines.recipes.tiny_policy.examples import PaddedExamples, make_batches
+from pipelines.recipes.tiny_policy.examples import Branch, Example, PaddedExamples, make_batches
+from pipelines.recipes.tiny_policy.lessons.closings import ClosingMaker
+from pipelines.recipes.tiny_policy.lessons.turns import Lengths, TurnMaker
 from pipelines.recipes.tiny_policy.training import Phase
-from pipelines.recipes.tiny_policy.turns import ExampleKind, TurnMaker, TurnMixture
 
-POOL_EXAMPLES = 160
+POOL_EXAMPLES = 48
 """Examples that are sorted by length together."""
 
-ANSWER_BATCH_TOKENS = 700
-"""Tokens of answer turns in each step: some six turns."""
+SHORTEST_CHUNK_TOKENS = 40
+"""Shortest chunk: the last one of a document is often short."""
 
-UPDATES = {
-    ExampleKind.FIND: 0.31,
-    ExampleKind.RETAIN: 0.32,
-    ExampleKind.NOTHING: 0.28,
-    ExampleKind.CONFIRM: 0.04,
-    ExampleKind.DIRECT: 0.03,
-    ExampleKind.ABSENT: 0.02,
-}
-"""Share of each kind among the turns that show a chunk."""
-
-GATED_UPDATES = {
-    ExampleKind.FIND: 0.4,
-    ExampleKind.RETAIN: 0.14,
-    ExampleKind.NOTHING: 0.4,
-    ExampleKind.CONFIRM: 0.06,
-}
-"""The same for gated turns: a memory that has its fact is kept by one word for every chunk."""
-
-GATED_SHARE = 0.5
-"""Part of the turns with a chunk that are gated."""
-
-ANSWERS = {ExampleKind.ANSWER: 0.85, ExampleKind.UNANSWERED: 0.15}
-"""Share of each kind among `answer` turns."""
+CHOICE_WEIGHT = 20.0
+"""Weight of the first token of a closing turn, mostly the only one: the number of a sentence or of a choice. At 6, all
+closing turns together were a twentieth of a step, and three hundred steps taught none of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A stretch of learning to read."""
+    """A stretch of learning."""
 
     name: str
     """Name in the log."""
@@ -51,8 +32,16 @@ class Stage:
     """Longest chunk."""
     long_share: float
     """Part of the chunks that are that long."""
-    batch_tokens: int
-    """Tokens of a batch, for each process."""
+    num_questions: int
+    """Questions to a section that is shown first."""
+    shared_tokens: int
+    """Tokens of such sections in a step, with their questions, for each process."""
+    single_tokens: int
+    """Tokens of prompts with the question before the section."""
+    answer_tokens: int
+    """Tokens of answer turns, and as many of merge turns."""
+    closing_tokens: int
+    """Tokens of closing turns."""
     first_rate: float
     """Learning rate at the start."""
     last_rate: float
@@ -62,76 +51,96 @@ class Stage:
 STAGES = (
     Stage(
         name="short",
-        part=3 / 14,
+        part=0.2,
         longest_tokens=220,
         long_share=0.0,
-        batch_tokens=6_000,
-        first_rate=2e-3,
-        last_rate=1.5e-3,
+        num_questions=8,
+        shared_tokens=4_500,
+        single_tokens=2_200,
+        answer_tokens=1_200,
+        closing_tokens=2_400,
+        first_rate=1.5e-3,
+        last_rate=1.2e-3,
     ),
     Stage(
         name="middle",
-        part=5 / 14,
-        longest_tokens=560,
+        part=0.4,
+        longest_tokens=520,
         long_share=0.1,
-        batch_tokens=8_000,
-        first_rate=1.5e-3,
+        num_questions=12,
+        shared_tokens=6_000,
+        single_tokens=3_000,
+        answer_tokens=1_400,
+        closing_tokens=3_000,
+        first_rate=1.2e-3,
         last_rate=8e-4,
     ),
     Stage(
         name="long",
-        part=6 / 14,
+        part=0.4,
         longest_tokens=1_040,
-        long_share=0.35,
-        batch_tokens=10_000,
-        first_rate=1e-3,
+        long_share=0.3,
+        num_questions=16,
+        shared_tokens=8_000,
+        single_tokens=5_000,
+        answer_tokens=1_500,
+        closing_tokens=3_600,
+        first_rate=8e-4,
         last_rate=5e-5,
     ),
 )
 """Chunks grow, and the learning rate falls."""
 
-SHORTEST_CHUNK_TOKENS = 40
-"""Shortest chunk: the last one of a document is often short."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Makers:
+    """What makes the examples."""
+
+    turns: TurnMaker
+    """Turns of reading."""
+    closings: ClosingMaker
+    """Closing turns."""
 
 
-def phases(maker: TurnMaker, rng: random.Random, *, seconds: float) -> Iterator[Phase]:
+def phases(makers: Makers, rng: random.Random, *, seconds: float) -> Iterator[Phase]:
     """The phases in order.
 
     Args:
-        maker: makes the turns.
+        makers: make the examples.
         rng: source of every choice.
         seconds: wall clock of all phases together.
     """
     for stage in STAGES:
-        yield reading_phase(maker, rng, stage, seconds=stage.part * seconds)
+        yield Phase(
+            name=stage.name,
+            steps=_steps(makers, rng, stage),
+            seconds=stage.part * seconds,
+            first_rate=stage.first_rate,
+            last_rate=stage.last_rate,
+        )
 
 
-def reading_phase(maker: TurnMaker, rng: random.Random, stage: Stage, *, seconds: float) -> Phase:
-    """Turns with chunks up to a length."""
-    mixture = TurnMixture(
-        weights=UPDATES,
-        gated_weights=GATED_UPDATES,
-        gated_share=GATED_SHARE,
-        shortest_tokens=SHORTEST_CHUNK_TOKENS,
-        longest_tokens=stage.longest_tokens,
-        long_share=stage.long_share,
+def _steps(makers: Makers, rng: random.Random, stage: Stage) -> Iterator[Sequence[PaddedExamples]]:
+    """For each step a batch of each kind."""
+    lengths = Lengths(
+        shortest_tokens=SHORTEST_CHUNK_TOKENS, longest_tokens=stage.longest_tokens, long_share=stage.long_share
     )
-    return Phase(
-        name=stage.name,
-        steps=_steps(maker, rng, mixture, batch_tokens=stage.batch_tokens),
-        seconds=seconds,
-        first_rate=stage.first_rate,
-        last_rate=stage.last_rate,
+    turns = makers.turns
+    sources = (
+        (turns.shared_sections(rng, lengths, num_questions=stage.num_questions), stage.shared_tokens),
+        (turns.single_sections(rng, lengths), stage.single_tokens),
+        (turns.answers(rng, num=stage.answer_tokens // 100), stage.answer_tokens),
+        (turns.merges(rng, num=stage.answer_tokens // 150), stage.answer_tokens),
+        (_closings(makers.closings, rng, longest_tokens=stage.longest_tokens + 200), stage.closing_tokens),
     )
+    batches = [make_batches(source, rng, batch_tokens=tokens, pool=POOL_EXAMPLES) for source, tokens in sources]
+    return zip(*batches, strict=False)
 
 
-def _steps(
-    maker: TurnMaker, rng: random.Random, mixture: TurnMixture, *, batch_tokens: int
-) -> Iterator[Sequence[PaddedExamples]]:
-    """A batch of `update` turns and a small one of `answer` turns for each step."""
-    answering = TurnMixture(
-        weights=ANSWERS, gated_weights={}, gated_share=0.0, shortest_tokens=1, longest_tokens=1, long_share=1.0
-    )
-    updates = make_batches(maker.turns(rng, mixture), rng, batch_tokens=batch_tokens, pool=POOL_EXAMPLES)
-    answers = make_batches(maker.turns(rng, answering), rng, batch_tokens=ANSWER_BATCH_TOKENS, pool=60)
-    return zip(updates, answers, strict=False)
+def _closings(maker: ClosingMaker, rng: random.Random, *, longest_tokens: int) -> Iterator[Example]:
+    for turn in maker.turns(rng):
+        if len(turn.prompt) <= longest_tokens:
+            branch = Branch(
+                kind=turn.kind, prompt=turn.prompt[-1:], target=maker.completion(turn), first_weight=CHOICE_WEIGHT
+            )
+            yield Example(prefix=turn.prompt[:-1], branches=(branch,))

@@ -1,10 +1,11 @@
-"""The weights that the tiny policy starts from: random, but for three layers of heads that together copy.
+"""The weights that the tiny policy starts from: random, but for layers of heads that together copy.
 
 Heads of the first layer look one to four tokens back and note what they see. Two of the second layer look further and
-note those notes. The third layer looks for a place that follows the same eight tokens as this one, and copies the
-token that followed. The tokens right before a value do not depend on its key; only the tokens before those show which
-of several values the question asks for. Training from there takes minutes; from random weights alone a network of this
-size does not learn to copy, and with fewer tokens to look back on it does not learn which value belongs to which key.
+note those notes. Those of the third look farther still, and note nothing at first. The fourth layer looks for a place
+that follows the same eight tokens as this one, and copies the token that followed. The tokens right before a value do
+not depend on its key; only the tokens before those show which of several values the question asks for. Training from
+there takes minutes; from random weights alone a network of this size does not learn to copy, and with fewer tokens to
+look back on it does not learn which value belongs to which key.
 """
 
 from typing import Any
@@ -20,6 +21,9 @@ LOOK_BACK_TOKENS = (1, 2, 3, 4)
 
 LOOK_BACK_STRENGTH = 7.0
 """Size of the biases that make them look there; the nearest wrong place then weighs some e^-5."""
+
+FAR_TOKENS = (7, 8, 11, 12)
+"""Distance at which the heads of the third layer look."""
 
 CONTENT = slice(0, 48)
 """Dimensions of the residual stream that hold the token itself."""
@@ -42,12 +46,15 @@ MATCH_SHARPNESS, FAR_SHARPNESS = 2.0, 4.0
 COPY_STRENGTH = 8.0
 """Strength with which the third layer copies the token."""
 
+COPYING_LAYERS, FAR_LAYER = (0, 1, 3), 2
+"""Places of the layers that copy, and of the one that looks farther back."""
+
 SMALL = 0.1
 """Factor on the random weights that should not disturb the copying at first."""
 
 
 def start_weights(network: Any, *, frequencies: Tensor) -> None:
-    """Sets every weight of a `Qwen2ForCausalLM` of 128 dimensions, four heads, and at least three layers.
+    """Sets every weight of a `Qwen2ForCausalLM` of 128 dimensions, four heads, and at least four layers.
 
     Args:
         network: its heads have twice as many dimensions as there are frequencies.
@@ -62,7 +69,36 @@ def start_weights(network: Any, *, frequencies: Tensor) -> None:
     torch.nn.init.normal_(content, std=_size(CONTENT) ** -0.5)
     content[:, CONTENT.stop :] = 0.0
     with torch.no_grad():
-        _copying_heads([layer.self_attn for layer in network.model.layers[:3]], frequencies)
+        attentions = [layer.self_attn for layer in network.model.layers]
+        _copying_heads([attentions[place] for place in COPYING_LAYERS], frequencies)
+        _silent_layer(network.model.layers[FAR_LAYER])
+        for head, distance in enumerate(FAR_TOKENS):
+            _look_back(attentions[FAR_LAYER], head, frequencies * distance)
+
+
+def grow_weights(network: Any, smaller: Any, *, frequencies: Tensor) -> None:
+    """Gives a network the weights of one with fewer layers; those in between and behind add nothing at first.
+
+    Args:
+        network: what `start_weights` takes.
+        smaller: the same with four layers.
+        frequencies: as there.
+    """
+    start_weights(network, frequencies=frequencies)
+    network.model.embed_tokens.load_state_dict(smaller.model.embed_tokens.state_dict())
+    network.model.norm.load_state_dict(smaller.model.norm.state_dict())
+    kept = [place for place in range(len(network.model.layers)) if place != FAR_LAYER]
+    for layer in network.model.layers:
+        _silent_layer(layer)
+    for place, layer in zip(kept, smaller.model.layers, strict=False):
+        network.model.layers[place].load_state_dict(layer.state_dict())
+
+
+def _silent_layer(layer: Any) -> None:
+    """Has a layer add nothing, until it learns."""
+    with torch.no_grad():
+        layer.self_attn.o_proj.weight.zero_()
+        layer.mlp.down_proj.weight.zero_()
 
 
 def _copying_heads(attentions: list[Any], frequencies: Tensor) -> None:

@@ -13,25 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from memagent_batch.engines.tokenizer import Tokenizer
-from pipelines.recipes.tiny_policy.network import build_network
-from pipelines.recipes.tiny_policy.report import append_figures
-from pipelines.recipes.tiny_policy.schedule import phases
-from pipelines.recipes.tiny_policy.streams import training_streams
+from memagent_batch.evaluation.needles.facts import Split
+from pipelines.recipes.tiny_policy.lessons.backgrounds import training_units
+from pipelines.recipes.tiny_policy.lessons.closings import ClosingMaker
+from pipelines.recipes.tiny_policy.lessons.scenes import SceneMaker
+from pipelines.recipes.tiny_policy.lessons.streams import training_streams
+from pipelines.recipes.tiny_policy.lessons.turns import TurnMaker
+from pipelines.recipes.tiny_policy.network import build_network, load_network
+from pipelines.recipes.tiny_policy.schedule import Makers, phases
 from pipelines.recipes.tiny_policy.training import Phase, Progress, Trainer
-from pipelines.recipes.tiny_policy.turns import TurnMaker
 from pipelines.recipes.tiny_policy.vocabulary import write_tokenizer
 
 LOG_SECONDS = 30.0
 """Time between two lines of the log."""
 
-SAVE_SECONDS = 180.0
+SAVE_SECONDS = 150.0
 """Time between two checkpoints."""
-
-OVERLAP_TOKENS = 64
-"""Overlap of the chunks at the evaluation, as in `jobs/configs/tiny.yaml`: no needle is cut."""
-
-EVALUATED_CHUNKS = (4, 20)
-"""Lengths of the held-out documents at the end, in chunks."""
 
 
 def main() -> None:
@@ -39,35 +36,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, required=True, help="model folder to write")
     parser.add_argument("--log", type=Path, required=True, help="file to write losses and figures to, as JSON lines")
-    parser.add_argument("--minutes", type=float, default=42.0, help="wall clock of the training")
+    parser.add_argument("--minutes", type=float, default=90.0, help="wall clock of the training")
     parser.add_argument("--processes", type=int, default=2, help="processes of one thread each that share the work")
     parser.add_argument("--seed", type=int, default=0, help="source of every choice")
     parser.add_argument("--start", type=Path, help="model folder to go on from")
     parser.add_argument("--first-phase", help="the phase to begin with: short, middle or long (default: short)")
-    parser.add_argument("--documents", type=int, default=100, help="held-out documents for each figure at the end")
+    parser.add_argument("--last", type=Path, help="folder for the weights before they are averaged, to go on from")
     options = parser.parse_args()
-    _place_tokenizer(options)
+    _place_tokenizer(options.output, options)
+    if options.last:
+        _place_tokenizer(options.last, options)
     options.log.unlink(missing_ok=True)
+    if options.processes == 1:
+        _train(0, options)
+        return
     with tempfile.TemporaryDirectory() as meeting:
         import torch.multiprocessing as processes
 
         processes.spawn(_train, args=(options, f"file://{meeting}/meeting"), nprocs=options.processes)
-    append_figures(
-        options.output,
-        log=options.log,
-        chunks=EVALUATED_CHUNKS,
-        num_documents=options.documents,
-        overlap_tokens=OVERLAP_TOKENS,
-    )
 
 
 class Recorder:
     """Writes log lines and checkpoints of the averaged weights, from the first process only."""
 
-    def __init__(self, folder: Path, trainer: Trainer, *, log: Path) -> None:
+    def __init__(self, options: argparse.Namespace, trainer: Trainer) -> None:
         """Starts both clocks."""
-        self._folder = folder
-        self._log = log
+        self._options = options
         self._trainer = trainer
         self._logged = self._saved = time.monotonic()
 
@@ -79,7 +73,13 @@ class Recorder:
             self._append(progress)
         if now - self._saved > SAVE_SECONDS:
             self._saved = now
-            save(self._trainer.averaged, self._folder)
+            self.save()
+
+    def save(self) -> None:
+        """Writes the averaged weights, and the last ones where they are asked for."""
+        save(self._trainer.averaged, self._options.output)
+        if self._options.last:
+            save(self._trainer.network, self._options.last)
 
     def _append(self, progress: Progress) -> None:
         """Appends a line."""
@@ -88,10 +88,10 @@ class Recorder:
             "step": progress.step,
             "seconds": round(progress.seconds),
             "loss": round(progress.loss, 5),
-            "exact": round(progress.exact, 4),
+            "exact": {kind: round(share, 3) for kind, share in sorted(progress.exact.items())},
             "num_tokens": progress.num_tokens,
         }
-        with self._log.open("a", encoding="utf-8") as stream:
+        with self._options.log.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
 
 
@@ -104,37 +104,55 @@ def save(network: Any, folder: Path) -> None:
             path.replace(folder / path.name)
 
 
-def _train(rank: int, options: argparse.Namespace, meeting: str) -> None:
-    """One process of the training."""
+def _train(rank: int, options: argparse.Namespace, meeting: str = "") -> None:
+    """One process of the training; several meet at a place."""
     import torch
     import torch.distributed as distributed
 
     torch.set_num_threads(1)
     _keep_freed_memory()
-    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=options.processes)
+    if meeting:
+        distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=options.processes)
     tokenizer = Tokenizer(str(options.output))
-    maker = TurnMaker(tokenizer, training_streams(tokenizer, seed=options.seed))
-    network = build_network(seed=options.seed, end_token_id=tokenizer.end_token_id or 0, pad_token_id=0)
+    makers = _makers(tokenizer, seed=options.seed)
+    end = tokenizer.end_token_id or 0
     if options.start:
-        network = type(network).from_pretrained(options.start)
+        network = load_network(options.start, end_token_id=end, pad_token_id=0)
+    else:
+        network = build_network(seed=options.seed, end_token_id=end, pad_token_id=0)
     trainer = Trainer(network, num_processes=options.processes)
-    recorder = Recorder(options.output, trainer, log=options.log)
+    recorder = Recorder(options, trainer)
     rng = random.Random(f"{options.seed} {rank}")
-    for phase in _from(options, phases(maker, rng, seconds=60.0 * options.minutes)):
+    for phase in _from(options, phases(makers, rng, seconds=60.0 * options.minutes)):
         trainer.run(phase, recorder if rank == 0 else _ignore)
         if rank == 0:
-            save(trainer.averaged, options.output)
-    distributed.destroy_process_group()
+            recorder.save()
+    if meeting:
+        distributed.destroy_process_group()
 
 
-def _place_tokenizer(options: argparse.Namespace) -> None:
-    """Copies the tokeniser of the start folder, which its weights depend on, or trains a new one."""
-    if not options.start or not (options.start / "tokenizer.json").exists():
-        write_tokenizer(options.output, seed=options.seed)
+def _makers(tokenizer: Tokenizer, *, seed: int) -> Makers:
+    units = training_units(seed=seed)
+    streams = training_streams(tokenizer, units, seed=seed)
+    return Makers(
+        turns=TurnMaker(tokenizer, SceneMaker(tokenizer, streams)),
+        closings=ClosingMaker(tokenizer, units, split=Split.TRAINING),
+    )
+
+
+def _place_tokenizer(folder: Path, options: argparse.Namespace) -> None:
+    """Keeps the tokeniser that a folder has, else copies that of the start folder, else trains a new one.
+
+    Weights depend on it, and so do all figures in tokens: the shipped one stays.
+    """
+    if (folder / "tokenizer.json").exists():
         return
-    options.output.mkdir(parents=True, exist_ok=True)
+    if options.start is None:
+        write_tokenizer(folder, seed=options.seed)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        shutil.copy(options.start / name, options.output / name)
+        shutil.copy(options.start / name, folder / name)
 
 
 def _from(options: argparse.Namespace, phases: Iterable[Phase]) -> Iterator[Phase]:

@@ -53,8 +53,8 @@ class Progress:
     """Wall clock since it began."""
     loss: float
     """Running loss, in nats for each target token, weighted."""
-    exact: float
-    """Running share of examples whose every token greedy decoding would get right."""
+    exact: dict[str, float]
+    """Running share of examples whose every token greedy decoding would get right, by kind."""
     num_tokens: int
     """Tokens seen in the phase by all processes, padding included."""
 
@@ -62,9 +62,14 @@ class Progress:
 class Trainer:
     """A network, its optimiser, and the average of its weights."""
 
-    def __init__(self, network: Any, *, num_processes: int = 1) -> None:
-        """Takes the network to train; with more processes, `torch.distributed` must be up."""
+    def __init__(self, network: Any, *, num_processes: int = 1, dtype: torch.dtype = torch.bfloat16) -> None:
+        """Takes the network to train, and the number format of its products.
+
+        With more processes, `torch.distributed` must be up.
+        """
         self.network = network
+        self._dtype = dtype
+        self._exact: dict[str, float] = {}
         self.averaged = copy.deepcopy(network)
         self._optimiser = Optimiser(network)
         self._num_processes = num_processes
@@ -72,42 +77,48 @@ class Trainer:
     def run(self, phase: Phase, report: Callable[[Progress], None]) -> None:
         """Trains through a phase; `report` is called after each step, in every process."""
         start = time.monotonic()
-        loss = exact = math.nan
+        loss = math.nan
         num_tokens = 0
         for step, step_batches in enumerate(phase.steps):
             seconds = time.monotonic() - start
-            new_loss, new_exact, batch_tokens, ended = self._step(step_batches, phase, step=step, seconds=seconds)
+            new_loss, batch_tokens, ended = self._step(step_batches, phase, step=step, seconds=seconds)
             loss = _smoothed(loss, new_loss)
-            exact = _smoothed(exact, new_exact)
             num_tokens += batch_tokens
             report(
-                Progress(phase=phase.name, step=step, seconds=seconds, loss=loss, exact=exact, num_tokens=num_tokens)
+                Progress(
+                    phase=phase.name,
+                    step=step,
+                    seconds=seconds,
+                    loss=loss,
+                    exact=dict(self._exact),
+                    num_tokens=num_tokens,
+                )
             )
             if ended:
                 return
 
     def _step(
         self, batches: Sequence[PaddedExamples], phase: Phase, *, step: int, seconds: float
-    ) -> tuple[float, float, int, bool]:
+    ) -> tuple[float, int, bool]:
         weight = sum(float(batch.weights.sum()) for batch in batches)
-        loss, num_exact = 0.0, 0
+        loss = 0.0
         for batch in batches:
-            logits = logits_at(self.network, batch.tokens, batch.places)
+            logits = logits_at(self.network, batch, dtype=self._dtype)
             wanted = batch.targets.flatten()
             losses = functional.cross_entropy(logits.flatten(0, 1), wanted, ignore_index=IGNORED, reduction="none")
             part = (losses * batch.weights.flatten()).sum() / weight
             part.backward()
             loss += part.item()
-            num_exact += int(exact_rows(logits, batch).sum())
-        exact = num_exact / sum(len(batch.kinds) for batch in batches)
-        num_tokens = sum(batch.tokens.numel() for batch in batches)
-        sums = torch.tensor([loss, exact, num_tokens, min(seconds / phase.seconds, 1.0)])
+            for kind, is_exact in zip(batch.kinds, exact_branches(logits, batch).tolist(), strict=True):
+                self._exact[kind] = _smoothed(self._exact.get(kind, math.nan), float(is_exact))
+        num_tokens = sum(batch.num_tokens for batch in batches)
+        sums = torch.tensor([loss, num_tokens, min(seconds / phase.seconds, 1.0)])
         self._share(sums)
         means = (sums / self._num_processes).tolist()
-        self._optimiser.step(learning_rate=_learning_rate(phase, step=step, part=means[3]))
+        self._optimiser.step(learning_rate=_learning_rate(phase, step=step, part=means[2]))
         decay = min(AVERAGE_DECAY, (step + 1) / (step + 10))
         average_into(self.averaged.parameters(), self.network.parameters(), decay=decay)
-        return means[0], means[1], int(sums[2]), means[3] >= 1.0
+        return means[0], int(sums[1]), means[2] >= 1.0
 
     def _share(self, sums: torch.Tensor) -> None:
         """Averages gradients over the processes, and adds up the figures of a step, in one message."""
@@ -123,9 +134,11 @@ class Trainer:
         sums.copy_(flat[start:])
 
 
-def exact_rows(logits: torch.Tensor, batch: PaddedExamples) -> torch.Tensor:
-    """Whether each row's target greedy decoding would write, token for token; booleans of shape [batch]."""
-    return ((logits.argmax(-1) == batch.targets) | (batch.targets == IGNORED)).all(dim=-1)
+def exact_branches(logits: torch.Tensor, batch: PaddedExamples) -> torch.Tensor:
+    """Whether greedy decoding would write each branch's target, token for token; booleans by branch."""
+    is_wrong = (logits.argmax(-1) != batch.targets) & (batch.targets != IGNORED)
+    owners = batch.owners.gather(1, batch.places)[is_wrong]
+    return torch.bincount(owners, minlength=len(batch.kinds)) == 0
 
 
 def _smoothed(past: float, new: float) -> float:

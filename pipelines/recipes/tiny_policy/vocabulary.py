@@ -10,7 +10,7 @@ from memagent_batch.domain.prompts import PromptPiece, split_slots
 from memagent_batch.evaluation.needles.facts import Split, make_needle
 from memagent_batch.evaluation.needles.tasks import Haystack, haystack_units
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS, GATED_PROMPTS
-from pipelines.recipes.tiny_policy.manual import manual_sentences
+from pipelines.recipes.tiny_policy.lessons.manual import manual_sentences
 
 VOCABULARY_SIZE = 1024
 """Tokens, control tokens included."""

@@ -1,11 +1,13 @@
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
-from pipelines.recipes.tiny_policy.examples import IGNORED, Example, PaddedExamples, make_batches, pad_examples
-from pipelines.recipes.tiny_policy.network import build_network, logits_at
+from pipelines.recipes.tiny_policy.examples import IGNORED, Branch, Example, PaddedExamples, make_batches, pad_examples
+from pipelines.recipes.tiny_policy.network import build_network, load_network, logits_at
+from pipelines.recipes.tiny_policy.training import exact_branches
 from pipelines.recipes.tiny_policy.vocabulary import VOCABULARY_SIZE
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -15,6 +17,10 @@ NETWORK = build_network(seed=0, end_token_id=2, pad_token_id=0)
 
 def draw(rng: random.Random, num_tokens: int) -> list[int]:
     return [rng.randrange(3, VOCABULARY_SIZE) for _ in range(num_tokens)]
+
+
+def example(prompt: list[int], target: list[int], *, kind: str = "any") -> Example:
+    return Example(prefix=prompt[:-1], branches=(Branch(kind=kind, prompt=prompt[-1:], target=target),))
 
 
 def copying_examples(rng: random.Random, *, length: int) -> Iterator[Example]:
@@ -28,7 +34,7 @@ def copying_examples(rng: random.Random, *, length: int) -> Iterator[Example]:
         cue = rng.randint(2, 3) if middle[-2] is part else 7
         context = [token for piece in middle for token in piece]
         context = draw(rng, max(length - len(context) - len(part), 0)) + context + part[:cue]
-        yield Example(kind="copy", prompt=context, target=part[cue:])
+        yield example(context, part[cue:])
 
 
 def two_facts(rng: random.Random) -> Example:
@@ -38,25 +44,77 @@ def two_facts(rng: random.Random) -> Example:
     facts = [start + key + link + value for key, value in zip(keys, values, strict=True)]
     asked = rng.randrange(2)
     context = draw(rng, 30) + facts[0] + draw(rng, 20) + facts[1] + draw(rng, 20)
-    return Example(kind="fact", prompt=context + start + keys[asked] + link, target=values[asked])
+    return example(context + start + keys[asked] + link, values[asked])
 
 
 def share_predicted(batch: PaddedExamples) -> float:
     with torch.inference_mode():
-        predicted = logits_at(NETWORK, batch.tokens, batch.places).argmax(-1)
+        predicted = logits_at(NETWORK, batch).argmax(-1)
     learnt = batch.targets != IGNORED
     return float((predicted == batch.targets)[learnt].float().mean())
 
 
-def test_logits_at_places_equal_the_ones_that_engines_compute() -> None:
-    tokens = torch.tensor([draw(random.Random(row), 50) for row in range(3)])
-    places = torch.tensor([[5, 20, 49]] * 3)
+def branched(rng: random.Random) -> list[Example]:
+    """Prompts of different lengths that share a beginning, three of each."""
+    return [
+        Example(
+            prefix=draw(rng, 20 + 9 * row),
+            branches=tuple(
+                Branch(kind=f"{row} {n}", prompt=draw(rng, 4 + 3 * n), target=draw(rng, 2 + n)) for n in range(3)
+            ),
+        )
+        for row in range(4)
+    ]
 
+
+def test_logits_of_branches_equal_those_that_engines_compute_for_whole_prompts() -> None:
+    examples = branched(random.Random(5))
+    batch = pad_examples(examples)
+    owners = batch.owners.gather(1, batch.places)
     with torch.inference_mode():
-        ours = logits_at(NETWORK, tokens, places)
-        theirs = NETWORK(tokens).logits[:, [5, 20, 49]]
+        logits = logits_at(NETWORK, batch)
+        for each in examples:
+            for branch in each.branches:
+                whole = torch.tensor([[*each.prefix, *branch.prompt, *branch.target[:-1]]])
+                theirs = NETWORK(whole).logits[0, -len(branch.target) :]
+                is_own = (owners == batch.kinds.index(branch.kind)) & (batch.targets != IGNORED)
+                assert torch.allclose(logits[is_own], theirs, atol=1e-3)
+                assert batch.targets[is_own].tolist() == list(branch.target)
 
-    assert torch.allclose(ours, theirs, atol=1e-3)
+
+def test_branches_are_exact_where_every_token_is_the_likeliest() -> None:
+    examples = branched(random.Random(6))
+    batch = pad_examples(examples)
+    logits = torch.nn.functional.one_hot(batch.targets.clamp(min=0), VOCABULARY_SIZE).float()
+    row, place = torch.nonzero(batch.targets != IGNORED)[0].tolist()
+    logits[row, place] = 0.0
+    wrong = int(batch.owners[row, batch.places[row, place]])
+    exact = exact_branches(logits, batch).tolist()
+    assert [number for number, is_exact in enumerate(exact) if not is_exact] == [wrong]
+
+
+def test_gradients_in_bfloat16_point_where_those_in_float32_do() -> None:
+    batch = pad_examples(branched(random.Random(7)))
+    gradients = []
+    for dtype in (torch.float32, torch.bfloat16):
+        NETWORK.zero_grad()
+        logits_at(NETWORK, batch, dtype=dtype).logsumexp(-1).sum().backward()
+        gradients.append(torch.cat([weight.grad.flatten() for weight in NETWORK.parameters()]))
+    NETWORK.zero_grad(set_to_none=True)
+    assert float(torch.nn.functional.cosine_similarity(*gradients, dim=0)) > 0.98
+
+
+def test_network_of_fewer_layers_grows_without_a_change_of_what_it_computes(tmp_path: Path) -> None:
+    network = build_network(seed=1, end_token_id=2, pad_token_id=0)
+    del network.model.layers[4:]
+    network.config.num_hidden_layers = 4
+    network.config.layer_types = network.config.layer_types[:4]
+    network.save_pretrained(tmp_path)
+    grown = load_network(tmp_path, end_token_id=2, pad_token_id=0)
+    tokens = torch.tensor([draw(random.Random(8), 40)])
+    with torch.inference_mode():
+        assert torch.allclose(network(tokens).logits, grown(tokens).logits, atol=1e-5)
+    assert len(grown.model.layers) > 4
 
 
 def test_start_weights_on_recurring_random_tokens_copy_most_of_them() -> None:
@@ -71,29 +129,15 @@ def test_start_weights_on_two_facts_tell_the_value_of_the_key_asked_for() -> Non
     assert share_predicted(pad_examples([two_facts(rng) for _ in range(32)])) > 0.8
 
 
-def test_batch_of_examples_asks_for_each_target_after_the_tokens_before_it() -> None:
-    batch = pad_examples(
-        [
-            Example(kind="a", prompt=[5, 6, 7], target=[8, 9]),
-            Example(kind="b", prompt=[10], target=[11, 12, 13], first_weight=8.0),
-        ]
-    )
-
-    assert batch.tokens[:, :4].tolist() == [[5, 6, 7, 8], [10, 11, 12, 0]]
-    assert batch.places.tolist() == [[2, 3, 3], [0, 1, 2]]
-    assert batch.targets.tolist() == [[8, 9, IGNORED], [11, 12, 13]]
-    assert batch.weights.tolist() == [[1.0, 1.0, 0.0], [8.0, 1.0, 1.0]]
-
-
 @pytest.mark.parametrize("batch_tokens", [400, 2_000])
 def test_batches_of_mixed_lengths_keep_to_their_size(batch_tokens: int) -> None:
     rng = random.Random(2)
-    examples = (Example(kind="x", prompt=[4] * rng.randint(10, 200), target=[5]) for _ in range(600))
+    examples = (example([4] * rng.randint(10, 200), [5]) for _ in range(600))
 
     made = [
         batch
         for batch, _ in zip(make_batches(examples, rng, batch_tokens=batch_tokens, pool=100), range(20), strict=False)
     ]
 
-    assert all(batch.tokens.numel() <= batch_tokens + 32 * len(batch.kinds) for batch in made)
+    assert all(batch.prefix.numel() <= batch_tokens + 32 * len(batch.kinds) for batch in made)
     assert sum(len(batch.kinds) for batch in made) > 20

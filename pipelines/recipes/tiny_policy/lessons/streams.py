@@ -3,22 +3,15 @@
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
 from memagent_batch.engines.tokenizer import Tokenizer
-from memagent_batch.evaluation.needles.facts import Split
-from memagent_batch.evaluation.needles.tasks import Haystack, haystack_units
-from pipelines.recipes.tiny_policy.manual import manual_sentences
 from pipelines.recipes.tiny_policy.vocabulary import VOCABULARY_SIZE
 
 NUM_CONTROL_TOKENS = 3
 """Token ids below are control tokens, and never drawn."""
-
-STREAM_UNITS = 12_000
-"""Sentences in each of the grammar's streams: some 300,000 tokens."""
 
 RANDOM_STREAM_TOKENS = 60_000
 """Length of the stream of random tokens, which stands for any text that is like none of the others."""
@@ -34,19 +27,12 @@ class Stream:
     """Rising token indices at which a sentence begins; shape [num_units]."""
 
 
-def training_streams(tokenizer: Tokenizer, *, seed: int) -> tuple[tuple[float, Stream], ...]:
-    """The streams of the training split, each with its share of the chunks."""
-    rng = random.Random(seed)
-    noise = haystack_units(rng, haystack=Haystack.NOISE, split=Split.TRAINING)
-    running = haystack_units(rng, haystack=Haystack.RUNNING, split=Split.TRAINING)
-    mixed = haystack_units(rng, haystack=Haystack.MIXED, split=Split.TRAINING)
-    return (
-        (0.2, to_stream(tokenizer, islice(noise, 400))),
-        (0.25, to_stream(tokenizer, islice(running, STREAM_UNITS))),
-        (0.2, to_stream(tokenizer, islice(mixed, STREAM_UNITS))),
-        (0.28, to_stream(tokenizer, manual_sentences())),
-        (0.07, _random_stream(rng)),
-    )
+def training_streams(
+    tokenizer: Tokenizer, units: Sequence[tuple[float, Sequence[str]]], *, seed: int
+) -> tuple[tuple[float, Stream], ...]:
+    """Streams of these texts, each with its share of the chunks; the rest of them has random tokens."""
+    streams = [(share, to_stream(tokenizer, texts)) for share, texts in units]
+    return (*streams, (1.0 - sum(share for share, _ in streams), _random_stream(random.Random(seed))))
 
 
 def to_stream(tokenizer: Tokenizer, units: Iterable[str]) -> Stream:
@@ -58,7 +44,7 @@ def to_stream(tokenizer: Tokenizer, units: Iterable[str]) -> Stream:
 
 
 def slice_chunk(rng: random.Random, stream: Stream, inserts: Sequence[Sequence[int]], *, num_tokens: int) -> list[int]:
-    """A chunk of this many tokens: a blind slice of the stream, with sentences put in whole at borders.
+    """A chunk of this many tokens: a blind slice of the stream, with sentences put in whole and in order at borders.
 
     Where no border lies in the slice, sentences are put in anywhere; where the inserts are longer than the chunk, it
     becomes longer.
@@ -68,12 +54,9 @@ def slice_chunk(rng: random.Random, stream: Stream, inserts: Sequence[Sequence[i
     tokens: list[int] = stream.tokens[start : start + room].tolist()
     low, high = np.searchsorted(stream.borders, [start, start + room])
     borders = [int(border) - start for border in stream.borders[low:high]] + [0, room]
-    places = sorted(
-        ((rng.choice(borders) if rng.random() < 0.8 else rng.randint(0, room), index) for index in range(len(inserts))),
-        reverse=True,
-    )
-    for place, index in places:
-        tokens[place:place] = inserts[index]
+    places = sorted(rng.choice(borders) if rng.random() < 0.8 else rng.randint(0, room) for _ in inserts)
+    for place, insert in reversed(list(zip(places, inserts, strict=True))):
+        tokens[place:place] = insert
     return tokens
 
 
