@@ -4,6 +4,7 @@ import os
 import posixpath
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -97,16 +98,28 @@ def _info(location: Location) -> Mapping[str, Any] | None:
         InputError: there is no such file system, or not with these options.
     """
     try:
-        info: Mapping[str, Any] = location.fs.info(location.path)
+        with usable_file_system(location):
+            info: Mapping[str, Any] = location.fs.info(location.path)
     except FileNotFoundError as error:
         if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
             raise InputError(f"{location.uri} can't be reached: {error.__cause__}; check the address") from error
         return None
+    return info
+
+
+@contextmanager
+def usable_file_system(location: Location) -> Iterator[None]:
+    """The first touch of a location's file system.
+
+    Raises:
+        InputError: there is no such file system, or not with these options.
+    """
+    try:
+        yield
     except (ValueError, TypeError) as error:
         raise InputError(
             f"{location.uri}: its file system can't be used ({error}); check the protocol and --storage-options"
         ) from error
-    return info
 
 
 def _expand(location: Location) -> dict[str, Mapping[str, Any]]:

@@ -14,6 +14,7 @@ from memagent_batch.inputs.lake.iceberg import OpenedIceberg, iceberg_columns, i
 from memagent_batch.inputs.lake.names import LakeKind, TableName, table_name
 from memagent_batch.inputs.lake.refusal import is_delta_folder
 from memagent_batch.inputs.lake.table import Table, TableColumns
+from memagent_batch.inputs.listing import usable_file_system
 
 _REOPENED_SECONDS = 300
 """Longest time that a process goes on with what a catalog said: credentials that it hands out expire."""
@@ -41,7 +42,7 @@ def find_table(documents: Location) -> Table | None:
     """
     name = table_name(documents.uri)
     if name is None:
-        with input_errors(documents.uri):
+        with input_errors(documents.uri), usable_file_system(documents):
             if not is_delta_folder(documents):
                 return None
         name = TableName(kind=LakeKind.DELTA, place=documents.uri)
