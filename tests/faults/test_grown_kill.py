@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,11 @@ from tests.pipelines.grown import QUESTIONS, Stream, text_of
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(1800)]
 
 NAMES = "abcdef"
-PACE = {"engine_knobs": {"turn_seconds": 0.5}, "pool": {"readings_in_flight": 2}, "log": {"flush_seconds": 0.2}}
+PACE: dict[str, Any] = {
+    "engine_knobs": {"turn_seconds": 0.5},
+    "pool": {"readings_in_flight": 2},
+    "log": {"flush_seconds": 0.2},
+}
 
 
 def test_kill_in_the_middle_of_a_grown_night_asks_nothing_twice_and_ends_equal(text_model: str, tmp_path: Path) -> None:
