@@ -325,7 +325,7 @@ def _fill_held(
     ]
     if not taken:
         return
-    versions = pa.array(sorted({str(row["held_from"]) for _, row in taken}), pa.string())
+    versions = pa.array(sorted({version for _, row in taken if (version := row.get("held_from"))}), pa.string())
     asked: dict[tuple[object, ...], TurnRow] = {}
     for table in read_log_files(output, files, columns=names, fingerprints=list(readings), document_hashes=versions):
         own = table.filter(pc.is_null(table["held_from"]))
@@ -336,7 +336,8 @@ def _fill_held(
         if found is None:
             del turns[row["path"]]
         else:
-            turns[row["path"]] = cast("TurnRow", {**found, **{name: dict(row)[name] for name in PLACE_COLUMNS}})
+            own_columns = {name: value for name, value in row.items() if name in PLACE_COLUMNS}
+            turns[row["path"]] = cast("TurnRow", {**found, **own_columns})
 
 
 def _turn_place(row: Mapping[str, Any], *, document_hash: str | None) -> tuple[object, ...]:

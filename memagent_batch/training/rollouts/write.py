@@ -108,9 +108,7 @@ class Projector:
         readable = part.filter(pc.is_null(part["error"]))
         for unread in part.filter(pc.is_valid(part["error"])).to_pylist():
             yield from self._document(_unread_document(unread), {}, outcomes)
-        closings = WORK_COLUMNS.field("closings")  # rollouts have no closing turns
-        bundle = readable.append_column(closings, pa.array([[]] * readable.num_rows, closings.type))
-        calls = tokenise(bundle, agent=self._task.job.agent, sources=self._task.job)
+        calls = tokenise(_as_bundle(readable), agent=self._task.job.agent, sources=self._task.job)
         for document in chain.from_iterable(map(planned_documents, calls)):
             turns = read_turns(
                 self._output,
@@ -195,6 +193,13 @@ class Projector:
         reading = asyncio.run(read(document.document, asked, agent=self._agent, turns=replay))
         sample.response = reading.response
         return f"{reading.error_type}: {reading.error_message}" if reading.error_type else None
+
+
+def _as_bundle(part: pa.Table) -> pa.Table:
+    """A part of the plan as `tokenise` takes it: no closing turns, no turns of a last version."""
+    closings, last_hash = WORK_COLUMNS.field("closings"), WORK_COLUMNS.field("last_hash")
+    part = part.append_column(closings, pa.array([[]] * part.num_rows, closings.type))
+    return part.append_column(last_hash, pa.nulls(part.num_rows, last_hash.type))
 
 
 def _unread_document(row: Mapping[str, Any]) -> PlannedDocument:
