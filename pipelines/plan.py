@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NotRequired, TypedDict
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -83,7 +83,7 @@ class PlanPrice(TypedDict):
 class PlanSummary(PlanCounts, PlanPrice, ClosingPrice):
     """What `memagent plan` prints."""
 
-    question_lists: NotRequired[QuestionLists]
+    question_lists: QuestionLists | None
 
 
 def plan_checked(checked: Checked) -> PlanSummary:
@@ -95,13 +95,12 @@ def plan_checked(checked: Checked) -> PlanSummary:
             index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
             bundles = list(plan.pending(index, retry_failed=job.retry_failed))
             documents = _lengths(bundles, agent=job.agent, sources=job)
-            summary: PlanSummary = {
+            return {
                 **summarise_plan(plan, index, bundles),
                 **_price(plan, documents, agent=job.agent),
                 **_closing_price(plan, bundles, agent=job.agent),
+                "question_lists": compare_ways(_asked_documents(plan, documents, agent=job.agent), job.agent),
             }
-            lists = compare_ways(_asked_documents(plan, documents, agent=job.agent), job.agent)
-            return {**summary, "question_lists": lists} if lists else summary
 
 
 def scan_plan(output: Location, plan: Plan, *, reader_fingerprint: str) -> TurnIndex:

@@ -7,7 +7,7 @@ from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.wiring import TINY_MODEL, ReaderIdentity, identify_reader
 
 
-def fingerprint_of(**vllm: str) -> str:
+def fingerprint_of(**vllm: str | bool) -> str:
     agent = AgentConfig(vllm=VllmConfig.model_validate(vllm))
     return identify_reader(agent).fingerprint
 

@@ -3,6 +3,7 @@
 Estimates, not bounds: they take a memory as half full, and of the chunks one in twenty as news for a question.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
@@ -224,7 +225,7 @@ class _Reader:
         if not self.prompts.keep_word:
             return 1.0
         num_asked = len(document.questions) / max(1, self._num_passes(document))
-        return 1.0 - (1.0 - NEWS_SHARE) ** num_asked
+        return 1.0 - math.pow(1.0 - NEWS_SHARE, num_asked)
 
 
 def tokens_before_question(prompts: PromptTokens) -> int | None:
