@@ -3,6 +3,7 @@
 Estimates, not bounds: they take a memory as half full, and of the chunks one in twenty as news for a question.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
@@ -223,9 +224,14 @@ class _Reader:
         """Share of the chunks at which a pass writes more than a word."""
         if not self.prompts.keep_word:
             return 1.0
+<<<<<<< HEAD
         num_asked: float = len(document.questions) / max(1, self._num_passes(document))
         share: float = 1.0 - (1.0 - NEWS_SHARE) ** num_asked
         return share
+=======
+        num_asked = len(document.questions) / max(1, self._num_passes(document))
+        return 1.0 - math.pow(1.0 - NEWS_SHARE, num_asked)
+>>>>>>> house/lists
 
 
 def tokens_before_question(prompts: PromptTokens) -> int | None:

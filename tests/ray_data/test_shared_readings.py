@@ -196,6 +196,9 @@ async def test_shared_readings_that_wait_for_their_list_keep_no_place_from_anoth
 @pytest.mark.usefixtures("ray_here")
 def test_shared_run_has_a_row_for_each_question_and_makes_each_update_once(job: JobConfig) -> None:
     planned = plan_checked(check(job))
+    assert planned["question_lists"] is not None
+    shared = next(way for way in planned["question_lists"]["ways"] if way["policy"] == "shared")
+    assert shared["turns"] == planned["turns"]
     manifest = answer(job)
     answers, turns, memories = (rows_in(job, folder) for folder in ("answers", "log/turns", "memories"))
     assert Counter((row["document_id"], row["question"]) for row in answers) == Counter(
