@@ -224,14 +224,8 @@ class _Reader:
         """Share of the chunks at which a pass writes more than a word."""
         if not self.prompts.keep_word:
             return 1.0
-<<<<<<< HEAD
-        num_asked: float = len(document.questions) / max(1, self._num_passes(document))
-        share: float = 1.0 - (1.0 - NEWS_SHARE) ** num_asked
-        return share
-=======
         num_asked = len(document.questions) / max(1, self._num_passes(document))
         return 1.0 - math.pow(1.0 - NEWS_SHARE, num_asked)
->>>>>>> house/lists
 
 
 def tokens_before_question(prompts: PromptTokens) -> int | None:
