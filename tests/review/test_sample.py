@@ -9,7 +9,7 @@ import pytest
 from memagent_batch.errors import SettingsError
 from memagent_batch.review.labels.label import Purpose
 from memagent_batch.review.sample.conditions import parse_condition
-from memagent_batch.review.sample.draw import Unit, draw, permanent_number, seed_text, shuffled
+from memagent_batch.review.sample.draw import Unit, draw, number_of, seed_text, shuffled
 from memagent_batch.review.sample.plan import plan_rows
 from memagent_batch.review.sample.population import strata_of
 from memagent_batch.review.sample.record import rule_of
@@ -35,7 +35,7 @@ ANSWERS = pa.table(
 def test_permanent_number_is_the_hash_that_is_documented() -> None:
     unit = Unit(document_id="d", document_hash="aa", question_hash="bb", stratum="flagged")
     # printf '7|aa|bb' | sha256sum
-    assert permanent_number("7", unit) == "22badceffbffc772f8addc291aaba3f5f585649b1824a01a127b662b3460d548"
+    assert number_of(unit, seed="7") == "22badceffbffc772f8addc291aaba3f5f585649b1824a01a127b662b3460d548"
 
 
 def test_draw_is_the_same_in_any_order() -> None:

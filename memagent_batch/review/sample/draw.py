@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
+from memagent_batch.domain.permanent_numbers import permanent_number
 from memagent_batch.review.labels.label import Purpose
 
 
@@ -44,10 +45,9 @@ class DrawnUnit:
     """Whether a second person reads it too, so that their agreement can be measured."""
 
 
-def permanent_number(seed: str, unit: Unit) -> str:
-    """SHA-256 of seed, document hash and question hash, 64 hex digits; of a further copy also its place."""
-    parts = [seed, unit.document_hash, unit.question_hash, *([str(unit.copy)] if unit.copy else [])]
-    return sha256("|".join(parts).encode()).hexdigest()
+def number_of(unit: Unit, *, seed: str) -> str:
+    """Its permanent random number, of document hash and question hash; of a further copy also of its place."""
+    return permanent_number(seed, unit.document_hash, unit.question_hash, *([str(unit.copy)] if unit.copy else []))
 
 
 def seed_text(seed: int, purpose: Purpose) -> str:
@@ -66,7 +66,7 @@ def draw(units: Sequence[Unit], sizes: Mapping[str, int], *, seed: str, second_s
     """
     numbered: dict[str, list[tuple[str, Unit]]] = defaultdict(list)
     for unit in units:
-        numbered[unit.stratum].append((permanent_number(seed, unit), unit))
+        numbered[unit.stratum].append((number_of(unit, seed=seed), unit))
     drawn = []
     for stratum in sorted(numbered):
         size = sizes.get(stratum, 0)
