@@ -17,6 +17,11 @@ HEADERS = ("From", "To", "Cc", "Date", "Subject")
 MBOX_START = re.compile(rb"From [^\r\n]*\d{4}[^\r\n]*\r?\n")
 """How a mailbox begins: sender and date of its first message."""
 
+REPLACED = "\ufffd"
+"""What stands for bytes that a character set does not have."""
+REPLACED_BYTES = "bytes that its character set does not have are shown as U+FFFD"
+UNREAD_HTML = "it also has a text in HTML, with other words, which was not read"
+
 
 def warm_up() -> None:
     """Loads what messages in HTML need, for all processes of files."""
@@ -29,6 +34,8 @@ class _Content:
 
     texts: list[str] = field(default_factory=list)
     files: list[EmailMessage] = field(default_factory=list)
+    remarks: dict[str, None] = field(default_factory=dict)
+    """What the text lacks, in words."""
 
 
 class MailConverter:
@@ -36,7 +43,7 @@ class MailConverter:
 
     def version(self) -> str:
         """Its own number, and trafilatura's for messages in HTML."""
-        return package_version("trafilatura", own=1)
+        return package_version("trafilatura", own=2)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each message, and the attachments."""
@@ -55,7 +62,8 @@ def _message(data: bytes, *, number: int, below: str = "", place: str = "") -> I
     content = _Content()
     _walk(message, content)
     headers = [f"{name}: {_header(message, name)}" for name in HEADERS if _header(message, name)]
-    yield Part(locator=f"message {number}", text="\n\n".join(["\n".join(headers), *content.texts]).strip())
+    text = "\n\n".join(["\n".join(headers), *content.texts]).strip()
+    yield Part(locator=f"message {number}", text=text, reason="; ".join(content.remarks) or None)
     for position, part in enumerate(content.files, start=1):
         name = _file_name(part)
         yield Attachment(
@@ -69,12 +77,16 @@ def _walk(part: EmailMessage, content: _Content, *, with_text: bool = True) -> N
     if part.is_multipart() and kind != "message/rfc822":
         parts = [each for each in part.iter_parts() if isinstance(each, EmailMessage)]
         chosen = _chosen(parts) if kind == "multipart/alternative" else parts
+        if with_text and _says_more(parts, chosen):
+            content.remarks[UNREAD_HTML] = None
         for each in parts:
             _walk(each, content, with_text=with_text and any(each is one for one in chosen))
     elif kind not in ("text/plain", "text/html") or part.is_attachment() or part.get_filename():
         content.files.append(part)
     elif with_text:
         text = _text(part)
+        if REPLACED in text:
+            content.remarks[REPLACED_BYTES] = None
         content.texts.append(html.html_text(text)[0] if kind == "text/html" else text)
 
 
@@ -84,6 +96,13 @@ def _chosen(parts: list[EmailMessage]) -> list[EmailMessage]:
         if part.get_content_type() == "text/plain" and _text(part).strip():
             return [part]
     return parts[-1:]
+
+
+def _says_more(parts: list[EmailMessage], chosen: list[EmailMessage]) -> bool:
+    """Whether an HTML alternative that is not read has words that the chosen text lacks."""
+    read = {word for part in chosen for word in _text(part).split()}
+    others = [part for part in parts if part.get_content_type() == "text/html" and part not in chosen]
+    return any(set(html.html_text(_text(part))[0].split()) - read for part in others)
 
 
 def _text(part: EmailMessage) -> str:

@@ -30,9 +30,9 @@ LASTING_ERRORS = (PermissionError, FileNotFoundError, FileExistsError, NotADirec
 
 CLIENT_PACKAGES = frozenset(
     {"adlfs", "aiobotocore", "aiohttp", "azure", "botocore", "fsspec", "gcsfs", "google", "httpx", "httpx2"}
-    | {"huggingface_hub", "requests"}
+    | {"huggingface_hub", "pyiceberg", "requests", "sqlalchemy"}
 )
-"""Packages of file system clients whose errors do not descend from OSError."""
+"""Packages of file system and catalog clients whose errors do not descend from OSError."""
 
 
 @contextmanager

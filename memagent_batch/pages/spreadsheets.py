@@ -3,7 +3,6 @@
 import csv
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import xlsxwriter
 
+from memagent_batch.domain.spreadsheet_cells import is_formula
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.pages.readings import column_names, table_rows
@@ -25,10 +25,6 @@ MAX_XLSX_ROWS = 1_048_576
 """Rows of a sheet in XLSX, its heading included."""
 MAX_XLSX_CHARACTERS = 32_767
 """Of a cell in XLSX, UTF-16 code units."""
-_STARTS_FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
-"""What makes a program take text for a formula; also in full-width forms, and behind blanks, which some cut off."""
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
-"""Text that is a plain number can't be a formula."""
 
 
 class SpreadsheetFormat(StrEnum):
@@ -160,11 +156,6 @@ def _xlsx_text(text: str, cells: WrittenCells) -> str:
     cells.num_cut += 1
     note = f" … cut: {len(text):,} characters in all; --to csv has them"
     return encoded[: 2 * (MAX_XLSX_CHARACTERS - len(note))].decode("utf-16-le", errors="ignore") + note
-
-
-def is_formula(text: str) -> bool:
-    """Whether a spreadsheet program could take the text for a formula."""
-    return _STARTS_FORMULA.match(text) is not None and _NUMBER.fullmatch(text) is None
 
 
 def _plain(value: object) -> Cell:

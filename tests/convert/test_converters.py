@@ -162,6 +162,23 @@ def test_mail_without_plain_text_is_read_from_its_html(rows_of: RowsOf) -> None:
     assert "<p>" not in (row["text"] or "")
 
 
+def test_mail_whose_html_says_more_than_its_plain_text_says_so(rows_of: RowsOf) -> None:
+    (same,) = rows_of("s.eml", files.mail("s", "We pay", html="<html><body><p>We pay</p></body></html>").as_bytes())
+    more = files.mail("s", "Hello", html="<html><body><p>We shall pay the bribe.</p></body></html>")
+    (row,) = rows_of("m.eml", more.as_bytes())
+    assert (same["status"], same["reason"]) == ("ok", None)
+    assert (row["status"], row["reason"]) == ("ok", "it also has a text in HTML, with other words, which was not read")
+
+
+def test_mail_with_bytes_that_its_character_set_does_not_have_says_so(rows_of: RowsOf) -> None:
+    head = (
+        b"Subject: fee\nMIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n"
+    )
+    (row,) = rows_of("b.eml", head + b"\nFee \xa3100\n")
+    assert "Fee \ufffd100" in (row["text"] or "")
+    assert row["reason"] == "bytes that its character set does not have are shown as U+FFFD"
+
+
 def test_mailbox_has_a_part_for_each_message(rows_of: RowsOf) -> None:
     messages = [files.mail("one", "first"), files.mail("two", "second", files=[("x.txt", b"inside")])]
     rows = rows_of("box.mbox", files.mailbox_of(messages))

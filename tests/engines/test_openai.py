@@ -150,6 +150,14 @@ async def test_complete_no_answer_in_time_is_tried_again_then_fails_the_request(
                 await engine.complete(PROMPT, seed=0)
 
 
+async def test_refusal_that_repeats_a_secret_of_the_address_does_not_show_it(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(error_reply(400, "no rights for q-secret and p-secret"), completion_reply()) as script:
+        address = script.base_url.replace("://", "://user:p-secret@") + "?api-key=q-secret"
+        async with started(script, tiny_tokenizer, base_url=address) as engine:
+            with pytest.raises(EngineRequestError, match=r"no rights for \*\*\* and \*\*\*"):
+                await engine.complete(PROMPT, seed=0)
+
+
 async def test_complete_refused_request_is_not_tried_again(tiny_tokenizer: Tokenizer) -> None:
     refusal = error_reply(400, f"the key {KEY} may not ask for this")
     with scripted_server(refusal, completion_reply()) as script:

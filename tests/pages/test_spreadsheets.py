@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 
+from memagent_batch.domain.spreadsheet_cells import is_formula
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
@@ -15,7 +16,6 @@ from memagent_batch.pages.spreadsheets import (
     MAX_XLSX_CHARACTERS,
     SpreadsheetFormat,
     WrittenCells,
-    is_formula,
     write_spreadsheet,
 )
 

@@ -144,7 +144,7 @@ def test_sheet_has_no_cell_that_is_a_formula(review: Review) -> None:
     assert "'=1+1" in cells
     assert "'=Who?" in cells
     assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t"))]
-    for text in ("=1", "'=1", "''", "-", "plain", "it's", "@x", "\tx"):
+    for text in ("=1", "'=1", "''", "-", "plain", "it's", "@x", "\tx", " =1", "\n=1", "＝1", "-5"):
         assert unquoted(quoted(text)) == text
 
 

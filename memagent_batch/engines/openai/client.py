@@ -13,6 +13,7 @@ from memagent_batch.engines.openai.pace import LIMITS, parse_reset
 from memagent_batch.engines.openai.protocol import error_message
 from memagent_batch.engines.openai.retries import is_retried, parse_retry_after
 from memagent_batch.errors import EngineDeadError, EngineStartError
+from memagent_batch.masking import SECRET_NAME
 
 CONNECT_SECONDS = 10.0
 """Longest wait for a connection; more means that nobody listens there."""
@@ -36,7 +37,9 @@ class OpenAIClient:
         key = settings.api_key.get_secret_value() if settings.api_key else ""
         if key:
             headers = {"Authorization": f"Bearer {key}"} | headers
-        self._secrets = [secret for secret in (key, *headers.values()) if secret]
+        in_address = [value for name, value in self._url.params.multi_items() if SECRET_NAME.search(name)]
+        secrets = (key, *headers.values(), self._url.password, *in_address)
+        self._secrets = [secret for secret in secrets if secret]
         for name, value in headers.items():
             _require_header(name, value, knob="api_key" if name not in settings.headers else f"headers.{name}")
         self._client: httpx.AsyncClient | None = httpx.AsyncClient(

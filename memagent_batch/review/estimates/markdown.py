@@ -24,7 +24,7 @@ def estimate_page(review: Review, counted: CountedLabels, estimate: ReviewEstima
     lines = [
         f"# Review {record['review_id']}",
         "",
-        f"Run {record['run_id']}, question `{record['question_id']}`: {_cell(record['question'])}",
+        f"Run {record['run_id']}, question {_cell(record['question_id'])}: {_cell(record['question'])}",
         "",
         f"Flagged: {rule}. {sum(record['readings'].values()):,} readings, {len(counted.units):,} of them drawn by "
         f"seed {record['seed']}; labels to {record['purpose']}.",

@@ -24,6 +24,7 @@ const keep = (item, entry) => {
     return false;
   }
 };
+const seen = (item) => `memagent-seen:${item.document_hash}:${item.question_hash}`;
 const reviewer = () => localStorage.getItem(`${prefix}:reviewer`) ?? "";
 const item = () => review.items[place];
 const last = (entry) => entry.records[entry.records.length - 1];
@@ -96,7 +97,7 @@ function choose(label) {
 
 function save() {
   const entry = kept(item());
-  const blind = !last(entry); // the answer has been shown since the first label
+  const blind = !localStorage.getItem(seen(item())); // also where another page of this output has shown the answer
   entry.records.push({ value: chosen, at: new Date().toISOString(), blind });
   if (!keep(item(), entry)) return;
   chosen = null;
@@ -106,6 +107,7 @@ function save() {
 }
 
 function reveal() {
+  localStorage.setItem(seen(item()), "shown");
   load("answers", (part) => {
     shownPart = part;
     at("value").textContent = part.value;
@@ -208,7 +210,8 @@ function rangeOf(start, end) {
 
 // A cell that a spreadsheet would run as a formula is text: it gets a mark in front.
 const cell = (value) => {
-  const words = /^[=+\-@\t\r']/.test(value) ? `'${value}` : value;
+  const isFormula = /^(?:\s*[=+\-@＝＋－＠]|[\t\r\n'])/.test(value) && !/^-?[0-9]+(\.[0-9]+)?$/.test(value);
+  const words = isFormula ? `'${value}` : value;
   return /[",;\r\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
 };
 

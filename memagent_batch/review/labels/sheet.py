@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from memagent_batch.domain.spreadsheet_cells import is_formula
 from memagent_batch.errors import InputError
 from memagent_batch.review.labels.table import LabelRow
 from memagent_batch.review.sample.draw import DrawnUnit
@@ -18,8 +19,6 @@ COLUMNS = (
 """What a person fills in stands in front, next to the document's id."""
 REQUIRED = ("label", "review_id", "document_hash", "question_hash")
 """Columns without which a label can't be taken."""
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
-"""First characters of cells that spreadsheets don't take for text, and the mark that makes them do so."""
 TRUTHS = {"": True, "true": True, "false": False, "1": True, "0": False}
 """How `blind` may be written. A sheet shows no answer, so that an empty cell is blind."""
 
@@ -81,12 +80,12 @@ def parse_sheet(data: bytes, *, name: str, reviews: Mapping[str, Review], review
 
 def quoted(text: str) -> str:
     """A cell that every spreadsheet takes for text."""
-    return f"'{text}" if text.startswith(FORMULA) else text
+    return f"'{text}" if is_formula(text) or text.startswith("'") else text
 
 
 def unquoted(text: str) -> str:
     """The text of a cell that `quoted` wrote."""
-    return text[1:] if text.startswith("'") and text[1:].startswith(FORMULA) else text
+    return text[1:] if text.startswith("'") and quoted(text[1:]) == text else text
 
 
 def _key(values: Mapping[str, str]) -> tuple[str, str, str]:
