@@ -24,9 +24,9 @@ from memagent_batch.pages.document_page import (
 from memagent_batch.pages.readings import documents_of, stream_readings, table_rows
 from memagent_batch.pages.site_files import SiteFiles, open_site, publish
 from memagent_batch.pages.templates import render
-from memagent_batch.pages.texts import DocumentTexts
 from memagent_batch.pages.values import OUTCOMES
 from memagent_batch.pages.windows import Window, windows
+from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.manifest import Manifest
 
 ROWS_PER_FILE = 1_000
@@ -84,7 +84,7 @@ def write_site(output: Location, target: Location, *, manifest: Manifest, contex
         StorageError: the site can't be written.
     """
     wanted = {} if context_chars is None else _documents_with_evidence(output, manifest)
-    texts = DocumentTexts(output, manifest, wanted=wanted) if wanted else None
+    texts = DocumentTexts(output, manifest, wanted=wanted, without="--without-text") if wanted else None
     changes = changes_of(output, manifest)
     with open_site(target) as files:
         rows = _Rows()

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from jobs.settings import job_of
 from memagent_batch.domain.addresses import text_hash
@@ -23,6 +22,7 @@ from memagent_batch.log.schemas import OUTCOME_LOG
 from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
 from memagent_batch.runs.manifest import FORMAT, RUN_FILE, public_settings
 from memagent_batch.runs.schemas import ANSWERS, EVIDENCE, MEMORIES, REMOVED, RUN_PLAN
+from tests.runs.written_documents import Form, WrittenDocuments, write_documents
 
 Row = dict[str, Any]
 
@@ -83,6 +83,7 @@ class Scan:
     """Stands in every id, question, answer, memory and sentence."""
     failed: frozenset[int] = field(default_factory=lambda: frozenset({7}))
     """Documents whose last question failed."""
+    form: Form = Form.ROWS
     seed: int = 3
 
 
@@ -113,10 +114,10 @@ def write_scan(folder: Path, scan: Scan) -> Location:
             if not is_failed:
                 tables["memories"] += _turns(key, text, clause)
                 tables["evidence"] += _evidence(key, text, clause)
-    (folder / "documents").mkdir(parents=True)
-    rows = [{"document_id": name, "text": text} for name, text in texts.items()]
-    pq.write_table(pa.Table.from_pylist(rows), folder / "documents" / "contracts.parquet", row_group_size=5)
-    _write_run(output, folder, tables, texts, scan)
+    written = write_documents(folder / "documents", texts, form=scan.form, file="contracts.parquet")
+    for row in (row for rows in tables.values() for row in rows):
+        row["document_hash"] = written.hashes[row["document_id"]]
+    _write_run(output, folder, tables, written, scan)
     return output
 
 
@@ -278,9 +279,12 @@ def _evidence(key: Row, text: str, clause: Clause | None) -> Iterator[Row]:
     yield {**base, "how": "aligned", "chunk_index": None, "quote": quote, **(found or nowhere)}
 
 
-def _write_run(output: Location, folder: Path, tables: dict[str, list[Row]], texts: dict[str, str], scan: Scan) -> None:
+def _write_run(
+    output: Location, folder: Path, tables: dict[str, list[Row]], written: WrittenDocuments, scan: Scan
+) -> None:
     """Tables, manifest and, where there is a night before, the records and logs of both nights."""
-    job = job_of(documents=str(folder / "documents"), questions="contracts.csv", output=output.uri)
+    documents = str(folder / "documents")
+    job = job_of(documents=documents, questions="contracts.csv", output=output.uri, input=written.input)
     part: Row = {"key": "k"}
     for name, schema in (("answers", ANSWERS), ("memories", MEMORIES), ("evidence", EVIDENCE)):
         if name != "evidence" or scan.has_evidence:
@@ -303,6 +307,7 @@ def _write_run(output: Location, folder: Path, tables: dict[str, list[Row]], tex
             name: [part[f"{name}_file"]] for name in ("answers", "memories", "evidence") if f"{name}_file" in part
         },
         "changes": {"since": since},
+        "tables": written.tables,
         "parts": [part],
     }
     if since:

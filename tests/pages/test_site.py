@@ -8,18 +8,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from memagent_batch.errors import InputError, OutputError
+from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
 from memagent_batch.pages import site
 from memagent_batch.pages.site import WrittenSite
 from memagent_batch.pages.size import estimate_size
 from memagent_batch.pages.templates import content_policy, inert_json
-from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.manifest import RUN_FILE, require_manifest
 from pipelines import page as pipeline
 from pipelines.page import page
 from tests.pages.reviewed_run import Scan, write_scan
 from tests.runs.recorded_nights import Nights
+from tests.runs.written_documents import Form
 
 
 def write(output: Location, target: Location, *, context_chars: int | None = 2000) -> WrittenSite:
@@ -67,6 +70,27 @@ def test_site_of_a_document_that_changed_shows_none_of_its_text(scan: Location, 
     pages = document_pages(scan / "page")
     assert "changed or is gone since it was read" in pages[changed]
     assert [name for name, text in pages.items() if "<mark" not in text] == [changed]
+
+
+@pytest.mark.parametrize("form", [Form.PAGES, Form.DELTA])
+def test_site_shows_texts_of_pages_and_of_tables(form: Form, tmp_path: Path) -> None:
+    scan = write_scan(tmp_path, Scan(num_documents=3, form=form))
+    assert write(scan, scan / "page")["documents_without_text"] == 0
+    assert all("<mark" in text for text in document_pages(scan / "page").values())
+
+
+def test_site_of_a_table_shows_the_version_that_was_read_and_the_newest_where_that_is_gone(tmp_path: Path) -> None:
+    scan = write_scan(tmp_path, Scan(num_documents=3, form=Form.DELTA))
+    record = read_json(scan / RUN_FILE)
+    assert record is not None
+    write_json(scan / RUN_FILE, record | {"documents": f"delta://{record['documents']}"})
+    table = DeltaTable(str(tmp_path / "documents"))
+    changed = table.to_pyarrow_table()["document_id"][0].as_py()
+    table.update({"text": "'another text'"}, predicate=f"document_id = '{changed}'")
+    assert write(scan, scan / "page")["documents_without_text"] == 0
+    DeltaTable(str(tmp_path / "documents")).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    assert write(scan, scan / "page")["documents_without_text"] == 1
+    assert "<mark" not in document_pages(scan / "page")[changed]
 
 
 def test_site_of_documents_that_are_gone_is_refused_and_the_one_before_stays(scan: Location, tmp_path: Path) -> None:

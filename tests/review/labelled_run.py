@@ -17,6 +17,7 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.files.location import Location
 from memagent_batch.review.labels.sheet import unquoted
 from memagent_batch.runs.schemas import ANSWERS, EVIDENCE
+from tests.runs.written_documents import Form, write_documents
 
 QUESTION = "Does the contract have the clause?"
 FINGERPRINT = "f" * 64
@@ -40,6 +41,7 @@ class MadeRun:
     """Answers that are drawn again, as by another model."""
     hostile: str = ""
     num_parts: int = 2
+    form: Form = Form.ROWS
 
 
 def text_of(number: int, hostile: str = "") -> str:
@@ -56,10 +58,10 @@ def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
     """Writes documents, tables and manifest; returns the truth."""
     truth = truth_of(made)
     documents = folder.parent / "documents"
-    documents.mkdir(exist_ok=True)
     texts = [text_of(number, made.hostile) for number in range(made.num_documents)]
-    pq.write_table(pa.table({"document_id": list(truth), "text": texts}), documents / "documents.parquet")
-    rows = _answer_rows(made, truth, texts)
+    of_id = dict(zip(truth, texts, strict=True))
+    written = write_documents(documents, of_id, form=made.form, file="documents.parquet")
+    rows = [row | {"document_hash": written.hashes[row["document_id"]]} for row in _answer_rows(made, truth)]
     evidence = [_evidence_row(row, text) for row, text in zip(rows, texts, strict=True) if row["answer"] == "Yes."]
     files: dict[str, list[str]] = {"answers": [], "evidence": ["evidence/part-0.parquet"]}
     (folder / "answers").mkdir(parents=True, exist_ok=True)
@@ -72,13 +74,14 @@ def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
         name = f"answers/part-{part}-{made.run_id}.parquet"
         pq.write_table(table.select(columns), folder / name)
         files["answers"].append(name)
-    settings = {"input": {"text_column": "text", "document_id_column": "document_id"}, "documents": [str(documents)]}
-    manifest = {"run_id": made.run_id, "files": files, "settings": settings, "parts": []}
+    settings = {"input": {"text_column": "text", **written.input}, "documents": [str(documents)]}
+    tables = {**written.tables}
+    manifest = {"run_id": made.run_id, "files": files, "settings": settings, "tables": tables, "parts": []}
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return truth
 
 
-def _answer_rows(made: MadeRun, truth: Mapping[str, bool], texts: list[str]) -> list[dict[str, Any]]:
+def _answer_rows(made: MadeRun, truth: Mapping[str, bool]) -> list[dict[str, Any]]:
     rng = random.Random(made.seed)
     again = random.Random(f"{made.seed} again")
     false_positives = made.richness * made.recall * (1 - made.precision) / made.precision / (1 - made.richness)
@@ -107,7 +110,6 @@ def _answer_rows(made: MadeRun, truth: Mapping[str, bool], texts: list[str]) -> 
                 "num_completion_tokens": 1,
                 "engine_seconds": 0.0,
                 "finished_at": datetime(2026, 11, 23, 1, tzinfo=UTC),
-                "document_hash": text_hash(texts[place]),
                 "question_hash": text_hash(QUESTION),
                 "reader_fingerprint": FINGERPRINT,
                 "model": "tiny",

@@ -19,6 +19,7 @@ from memagent_batch.review.sample.record import rule_of
 from memagent_batch.runs.manifest import require_manifest
 from pipelines.review import Asked, estimate, import_labels, make_review, plan_review
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
+from tests.runs.written_documents import Form
 
 MADE = MadeRun(num_documents=2000)
 ASKED = Asked(
@@ -221,6 +222,17 @@ def test_texts_that_changed_since_the_run_are_said(tmp_path: Path) -> None:
     pq.write_table(table.set_column(1, "text", [texts]), place)
     asked = replace(ASKED, labels="60", with_page=True)
     assert make_review(Location(uri=str(output)), asked)["texts_gone"] == 10
+
+
+@pytest.mark.parametrize("form", [Form.PAGES, Form.DELTA])
+def test_label_page_has_texts_of_pages_and_of_tables(tmp_path: Path, form: Form) -> None:
+    output = tmp_path / "out"
+    write_run(output, replace(MADE, num_documents=60, form=form))
+    made = make_review(Location(uri=str(output)), replace(ASKED, labels="60", with_page=True))
+    assert made["texts_gone"] == 0
+    parts = [part.read_text() for part in Path(made["folder"]).glob("documents/*.html")]
+    assert len(parts) == made["left"]["first"] > 50
+    assert all("First clause of" in part and "is here, or is not." in part for part in parts)
 
 
 def test_commands_run_from_plan_to_estimate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

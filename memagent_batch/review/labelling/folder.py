@@ -18,11 +18,11 @@ from memagent_batch.review.labelling.page import (
     label_page,
     part_name,
 )
-from memagent_batch.review.labelling.texts import fetch_documents
 from memagent_batch.review.labels.sheet import sheet_bytes
 from memagent_batch.review.sample.draw import DrawnUnit
 from memagent_batch.review.sample.population import answer_tables, read_columns
 from memagent_batch.review.sample.record import Review
+from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.manifest import Manifest
 
 EVIDENCE_TABLE = "evidence"
@@ -115,7 +115,8 @@ def _write_parts(output: Location, manifest: Manifest, review: Review, needed: S
     new = {name: unit for name, unit in units.items() if f"{part_name(unit)}.html" not in there}
     wanted = {name: unit.unit.document_hash for name, unit in new.items()}
     if wanted:
-        for document_id, text in fetch_documents(output, manifest, wanted=wanted):
+        texts = DocumentTexts(output, manifest, wanted=wanted, without="--without-page")
+        for document_id, text in texts.fetch(list(wanted)):
             _place(review, DOCUMENTS_FOLDER, new.pop(document_id)).write_bytes(document_part(text))
     for unit in new.values():
         _place(review, DOCUMENTS_FOLDER, unit).write_bytes(document_part(None))
