@@ -63,14 +63,16 @@ class PastRun:
 def recorded_plan(plan: Plan, index: TurnIndex) -> pa.Table:
     """The plan of a run as `RUN_PLAN`: its documents with their readings, and those that a limit leaves out with none.
 
-    The latter are known by it, so that a later run can tell which of them are gone.
+    The latter are known by it, so that a later run can tell which of them are gone. A reading that was answered and not
+    closed has no run yet, as one that was not read.
     """
     hashes = plan.hashed_questions()["question_hash"].to_pylist()
     offsets, questions, samples = array("i", [0]), array("i"), array("i")
     run_ids: list[str | None] = []
     for document in plan.documents.select(["document_id", "document_hash"]).to_pylist():
         for row, sample in product(plan.question_rows(document["document_id"]), range(plan.samples)):
-            outcome = index.outcomes.get((document["document_hash"], hashes[row], sample))
+            key = (document["document_hash"], hashes[row], sample)
+            outcome = None if plan.is_open(row, key, index) else index.outcomes.get(key)
             questions.append(row)
             samples.append(sample)
             run_ids.append(outcome.run_id if outcome else None)

@@ -18,6 +18,7 @@ from memagent_batch.log.index import scan_log
 from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.reading.closed import make_closing
+from memagent_batch.runs.history import recorded_plan
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.tables import Projection, project
 
@@ -87,3 +88,12 @@ async def test_value_that_is_closed_stays_where_another_type_of_the_same_words_m
         "many": ("ok", "7 km", 7.0, "first"),
         "free": ("ok", "7 km", None, "first"),
     }
+
+
+async def test_plan_on_record_names_no_run_for_an_answer_that_is_not_closed(plan: Plan, tmp_path: Path) -> None:
+    output = Location(uri=str(tmp_path))
+    await close_number(output, plan)
+    recorded = recorded_plan(plan, scan_log(output, reader_fingerprint="f", closings=plan.closings))
+    names = plan.questions["question_id"].to_pylist()
+    read_by = {names[each["question"]]: each["run_id"] for each in recorded["readings"][0].as_py()}
+    assert read_by == {"is": None, "many": "first", "free": "first"}
