@@ -74,6 +74,11 @@ class NotHeldError(ReadingError):
 class EngineRequestError(ReadingError):
     """The engine refused or failed one request, and goes on serving others."""
 
+    def __init__(self, message: str, *, is_turned_away: bool = False) -> None:
+        """Takes the message, and whether the request was turned away before anything was generated."""
+        super().__init__(message)
+        self.is_turned_away = is_turned_away
+
 
 class ClosingError(ReadingError):
     """What a closing turn wrote can't be used, as where it was cut. The answer stays as it is."""

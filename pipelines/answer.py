@@ -62,7 +62,7 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
         before = keep_last_run(output)
         progress.begin()
         index = scan_plan(output, plan, reader_fingerprint=reader.fingerprint)
-        held_for = last_versions(before, plan, agent=job.agent)
+        held_for = last_versions(before, plan, index=index, agent=job.agent)
         bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
         if bundles:
             write_begun_plan(output, recorded_plan(plan, index), run_id=run.run_id)

@@ -102,7 +102,7 @@ def plan_checked(checked: Checked) -> PlanSummary:
         plan = make_plan(job, inputs=checked.inputs, closing=checked.closing)
         with step("counting tokens"):
             index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
-            held_for = last_versions(last_run(output), plan, agent=job.agent)
+            held_for = last_versions(last_run(output), plan, index=index, agent=job.agent)
             bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
             documents = _lengths(bundles, agent=job.agent, sources=job)
             return {
@@ -120,13 +120,13 @@ def scan_plan(output: Location, plan: Plan, *, reader_fingerprint: str) -> TurnI
     )
 
 
-def last_versions(before: PastRun | None, plan: Plan, *, agent: AgentConfig) -> dict[str, str]:
+def last_versions(before: PastRun | None, plan: Plan, *, index: TurnIndex, agent: AgentConfig) -> dict[str, str]:
     """Hashes of the last versions of changed documents, whose turns may be taken, by document_id.
 
     Sampled readings take none: their draws come from seeds of the text that is read, and so a reading is the same
     whatever was read before it.
     """
-    return last_hashes(before, plan.documents) if agent.sampling.temperature == 0 else {}
+    return last_hashes(before, plan.documents, index=index) if agent.sampling.temperature == 0 else {}
 
 
 def make_plan(job: JobConfig, *, inputs: Inputs | None = None, closing: Closing | None = None) -> Plan:

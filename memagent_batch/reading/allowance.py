@@ -15,7 +15,7 @@ from functools import partial
 from memagent_batch.domain.bounds import Amounts, Bounds
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
-from memagent_batch.errors import BoundReachedError, PromptTooLongError
+from memagent_batch.errors import BoundReachedError, EngineRequestError, PromptTooLongError
 
 SEEN_TURNS = 256
 """Latest turns by whose longest the end of the next one is foreseen."""
@@ -155,8 +155,9 @@ class BoundedEngine:
                 completion_tokens=len(completion.token_ids),
                 seconds=time.monotonic() - began,
             )
-        except PromptTooLongError:  # nothing was sent
-            settle = partial(self._allowance.settle, reserved, prompt_tokens=0, completion_tokens=0, seconds=0.0)
+        except (PromptTooLongError, EngineRequestError) as error:
+            if isinstance(error, PromptTooLongError) or error.is_turned_away:  # nothing was generated
+                settle = partial(self._allowance.settle, reserved, prompt_tokens=0, completion_tokens=0, seconds=0.0)
             raise
         finally:
             settle()

@@ -7,6 +7,7 @@ it found what; `manifest.json` is a copy of the one that it closed with, and is 
 """
 
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -38,6 +39,8 @@ PREVIOUS = "previous"
 """Names the finished run before it."""
 _CAST_ROWS = 1024
 """Rows whose large strings become strings at once: a chunk of these holds at most 2 GiB."""
+LOOKED_BACK = 64
+"""Runs before the last one in which the last version of a document that it did not read is looked for."""
 SHOWN_RUNS = 10
 """Runs that an error names, the latest ones."""
 
@@ -63,14 +66,16 @@ class PastRun:
 def recorded_plan(plan: Plan, index: TurnIndex) -> pa.Table:
     """The plan of a run as `RUN_PLAN`: its documents with their readings, and those that a limit leaves out with none.
 
-    The latter are known by it, so that a later run can tell which of them are gone.
+    The latter are known by it, so that a later run can tell which of them are gone. A reading that was answered and not
+    closed has no run yet, as one that was not read.
     """
     hashes = plan.hashed_questions()["question_hash"].to_pylist()
     offsets, questions, samples = array("i", [0]), array("i"), array("i")
     run_ids: list[str | None] = []
     for document in plan.documents.select(["document_id", "document_hash"]).to_pylist():
         for row, sample in product(plan.question_rows(document["document_id"]), range(plan.samples)):
-            outcome = index.outcomes.get((document["document_hash"], hashes[row], sample))
+            key = (document["document_hash"], hashes[row], sample)
+            outcome = None if plan.is_open(row, key, index) else index.outcomes.get(key)
             questions.append(row)
             samples.append(sample)
             run_ids.append(outcome.run_id if outcome else None)
@@ -159,17 +164,56 @@ def write_begun_plan(output: Location, plan: pa.Table, *, run_id: str) -> None:
     (output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}").write_bytes(parquet_bytes(plan))
 
 
-def last_hashes(past: PastRun | None, documents: pa.Table) -> dict[str, str]:
-    """Hashes that documents had in a past run and no longer have, by document_id; `documents` is an index."""
-    if past is None:
+def last_hashes(past: PastRun | None, documents: pa.Table, *, index: TurnIndex) -> dict[str, str]:
+    """Hashes that documents had when they were last read, where these have changed since, by document_id.
+
+    A run that did not read a document, as one with a limit or without its endpoint, leaves this to the runs before it.
+
+    Args:
+        past: The last finished run; None where there is none.
+        documents: The index of the documents.
+        index: The log; without turns of the reader nothing is looked for.
+    """
+    held = {document_hash for document_hash, _ in index.turn_files}
+    if past is None or not held:
         return {}
-    columns = ["document_id", "document_hash"]
-    now = documents.select(columns).rename_columns(["document_id", "hash_now"])
-    before = past.plan.select(columns)
-    before = before.filter(pc.is_in(before["document_id"], now["document_id"].cast(pa.string())))
-    hashes = dict(zip(*(now[name].to_pylist() for name in now.schema.names), strict=True)) if before.num_rows else {}
-    rows = zip(*(before[name].to_pylist() for name in columns), strict=True)
-    return {name: hash_ for name, hash_ in rows if hash_ is not None and hashes[name] not in (None, hash_)}
+    names = (documents[name].to_pylist() for name in ("document_id", "document_hash"))
+    wanted = {name: hash_ for name, hash_ in zip(*names, strict=True) if hash_ is not None}
+    found: dict[str, str] = {}
+    for plan in _plans_back(past):
+        if not wanted:
+            break
+        rows = plan.select(["document_id", "document_hash", "readings"])
+        rows = rows.filter(pc.is_in(rows["document_id"], pa.array(wanted, pa.string())))
+        read = _rows_read(rows)
+        left: dict[str, str] = {}
+        hashes = zip(rows["document_id"].to_pylist(), rows["document_hash"].to_pylist(), strict=True)
+        for row, (name, hash_) in enumerate(hashes):
+            is_other = hash_ not in (None, wanted[name])
+            if is_other and (row in read or hash_ in held):
+                found[name] = hash_
+            elif row not in read:
+                left[name] = wanted[name]
+        wanted = left
+    return found
+
+
+def _plans_back(past: PastRun) -> Iterator[pa.Table]:
+    """The plans of a run and of those before it, the latest first."""
+    yield past.plan
+    before = [run_id for run_id in finished_runs(past.output) if run_id < past.run_id]
+    for run_id in before[: -LOOKED_BACK - 1 : -1]:
+        place = past.output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}"
+        if not place.exists():
+            return
+        yield _read_table(place)
+
+
+def _rows_read(plan: pa.Table) -> frozenset[int]:
+    """Rows of a plan with a reading that has a run."""
+    readings = plan["readings"].combine_chunks()
+    has_run = pc.is_valid(pc.struct_field(pc.list_flatten(readings), "run_id"))
+    return frozenset(pc.list_parent_indices(readings).filter(has_run).to_pylist())
 
 
 def write_plan(past: PastRun) -> None:

@@ -230,8 +230,16 @@ class Plan:
                     status = self._status(document, row, sample, index)
                     done += status == Status.OK
                     failed += status == Status.FAILED
-                    to_close += status == Status.OK and self._is_open(document, row, sample, index)
+                    to_close += self.is_open(row, self._key(document, row, sample), index)
         return PlanCounts(asked=asked, done=done, failed=failed, to_close=to_close)
+
+    def is_open(self, row: int, key: ReadingKey, index: TurnIndex, *, retry_failed: bool = False) -> bool:
+        """Whether a reading of this row of the list has an answer, and more is asked after it than the log holds."""
+        fingerprint, outcome = self._closings[row] if self._closings else None, index.outcomes.get(key)
+        if fingerprint is None or outcome is None or outcome.status != Status.OK:
+            return False
+        closed = index.closings.get(fingerprint, {}).get(key)
+        return closed is None or (retry_failed and closed.is_failed)
 
     def pending(
         self, index: TurnIndex, *, retry_failed: bool, last_hashes: Mapping[str, str] = MappingProxyType({})
@@ -314,16 +322,6 @@ class Plan:
     def _key(self, document: _IndexedText, row: int, sample: int) -> ReadingKey:
         return (document["document_hash"], self._hashes[row], sample)
 
-    def _is_open(
-        self, document: _IndexedText, row: int, sample: int, index: TurnIndex, *, retry_failed: bool = False
-    ) -> bool:
-        """Whether something is asked after this answer that the log does not hold."""
-        fingerprint = self._closings[row] if self._closings else None
-        if fingerprint is None:
-            return False
-        closed = index.closings.get(fingerprint, {}).get(self._key(document, row, sample))
-        return closed is None or (retry_failed and closed.is_failed)
-
     def _todo(self, index: TurnIndex, *, retry_failed: bool) -> dict[str, pa.ListArray]:
         """The readings to do of each document, and those to close, as columns of `WORK_COLUMNS`."""
         again = {None, Status.FAILED} if retry_failed else {None}
@@ -333,9 +331,10 @@ class Plan:
         for document in self._texts():
             taken = taken_of_shared if document["document_hash"] in shared_texts else set()
             for row, sample in self._asked(document) if document["error"] is None else ():
-                key = (self._key(document, row, sample), self._closings[row] if self._closings else None)
+                reading = self._key(document, row, sample)
+                key = (reading, self._closings[row] if self._closings else None)
                 status = self._status(document, row, sample, index)
-                is_open = status == Status.OK and self._is_open(document, row, sample, index, retry_failed=retry_failed)
+                is_open = self.is_open(row, reading, index, retry_failed=retry_failed)
                 if key not in taken and (is_open or status in again):
                     (closings if is_open else readings).add(row, sample)
                     taken.add(key)

@@ -139,7 +139,8 @@ class PartTables:
 def project(part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow] = ()) -> PartTables:
     """The rows of a part of the plan (a table of `Plan.parts`), from the log files that the part names.
 
-    `not_read`: what stands in for the outcomes of readings that were not read, as rows of `OUTCOME_LOG`.
+    `not_read`: what stands in for the outcomes of readings that were not read, as rows of `OUTCOME_LOG`. They don't say
+    which type was asked for: a question with the same words and another type may have its answer and value.
     """
     held = _held_of_part(part, projection=projection)
     unread = {(row["document_hash"], row["question_hash"], row["sample"]): row for row in not_read}
@@ -149,7 +150,8 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
     missing: list[str] = []
     for row, document, question, sample in _readings(part):
         key = (document["document_hash"] or "", question["question_hash"], sample)
-        outcome, closed = unread.get(key) or held.outcomes.get(key), held.closed_of(question, key)
+        outcome, closed = held.outcomes.get(key), held.closed_of(question, key)
+        outcome = outcome if held.is_finished(question, key) else unread.get(key, outcome)
         is_open = closed is None and bool(question.get("closing_fingerprint"))
         if document["error"] is None and (outcome is None or (is_open and outcome["status"] == Status.OK)):
             names = f"document {document['document_id']!r}, question {question['question_id']!r}"
@@ -194,6 +196,13 @@ class _HeldPart:
     def closed_of(self, question: AskedQuestion, key: ReadingKey) -> ClosedRow | None:
         """What was asked after the answer to a question brought; None where nothing was."""
         return self.closed.get(question.get("closing_fingerprint") or "", {}).get(key)
+
+    def is_finished(self, question: AskedQuestion, key: ReadingKey) -> bool:
+        """Whether the log holds an answer to a question, and all that was asked after it."""
+        outcome, closed = self.outcomes.get(key), self.closed_of(question, key)
+        if outcome is None or outcome["status"] != Status.OK:
+            return False
+        return not question.get("closing_fingerprint") or (closed is not None and not closed["is_failed"])
 
     def turns_of(self, question: AskedQuestion, key: ReadingKey) -> dict[str, TurnRow]:
         """The turns of a reading by path: of its question list, its own, and its closing turns."""

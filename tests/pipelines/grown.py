@@ -14,6 +14,7 @@ from jobs.settings import job_of
 from memagent_batch.config import JobConfig
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import index_shard
+from memagent_batch.inputs.samples import sample_documents
 from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.reader import Reader
@@ -98,17 +99,20 @@ async def read_here(job: JobConfig) -> Manifest:
     """The run of `answer` in this process, without Ray: the same plan, reader and tables."""
     checked, output = check(job), make_output(job)
     shards = [index_shard(shard, settings=job.input, storage_options={}) for shard in checked.inputs.found.shards]
+    found = pa.concat_tables([table for tables in shards for table in tables]).combine_chunks()
+    sample = sample_documents(found, limit=job.limit, seed=job.limit_seed)
     plan = Plan(
-        pa.concat_tables([table for tables in shards for table in tables]).combine_chunks(),
+        sample.taken,
         checked.inputs.questions,
         samples=job.agent.sampling.samples,
         as_lists=make_policy(job.agent).reads_lists,
         closing=checked.closing,
+        outside=sample.outside,
     )
     run = begin_run(output, job, reader=checked.reader, plan=plan)
     before = keep_last_run(output)
     index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
-    held_for = last_versions(before, plan, agent=job.agent)
+    held_for = last_versions(before, plan, index=index, agent=job.agent)
     bundles = plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for)
     task = ReaderTask.of_job(
         job,

@@ -119,6 +119,20 @@ async def test_night_that_was_cut_off_asks_nothing_twice(
     await require_anew(stream, manifest, texts)
 
 
+async def test_document_that_grew_beside_a_sample_is_read_from_where_its_last_reading_ended(
+    text_model: str, tmp_path: Path
+) -> None:
+    stream = Stream(tmp_path, text_model)
+    await stream.night({name: text_of(name, days=2) for name in "abc"})
+    texts = {name: text_of(name, days=3) for name in "abc"}
+    sample = Stream(tmp_path, text_model, limit=1)
+    assert (await sample.night(texts))["counts"]["asked"] == NUM_QUESTIONS
+    manifest = await stream.night(texts)
+    new = 2 * NUM_QUESTIONS
+    assert stream.asked(manifest) == {"update/2": new, "update/3": new, "answer": new}
+    await require_anew(stream, manifest, texts)
+
+
 async def test_closing_turns_are_asked_of_readings_whose_turns_were_held(text_model: str, tmp_path: Path) -> None:
     stream, texts = Stream(tmp_path, text_model), {"a": text_of("a", days=3)}
     await stream.night({"a": text_of("a", days=2)})

@@ -27,6 +27,14 @@ def meters(tokens: int, cost: int) -> list[Meter]:
     ]
 
 
+FAILURES = {
+    -1: PromptTooLongError("no"),
+    -2: EngineRequestError("no"),
+    -3: EngineRequestError("no", is_turned_away=True),
+}
+"""What a turn of so many tokens raises."""
+
+
 class Scripted:
     """An engine whose completions have the lengths that their prompts' paths say; sums what it was asked."""
 
@@ -41,7 +49,7 @@ class Scripted:
         await asyncio.sleep(0)
         tokens = int(prompt.path)
         if tokens < 0:
-            raise (PromptTooLongError if tokens == -1 else EngineRequestError)("no")
+            raise FAILURES[tokens]
         self.num_turns += 1
         size = len(prompt.token_ids)
         self.taken = [self.taken[0] + size + tokens, self.taken[1] + 2 * size + 7 * tokens]
@@ -98,16 +106,17 @@ def test_a_bound_that_suffices_refuses_nothing_though_turns_wait_for_each_other(
     asyncio.run(run())
 
 
-def test_a_turn_that_failed_counts_as_the_most_and_one_that_was_not_sent_as_nothing() -> None:
+def test_a_turn_that_failed_counts_as_the_most_and_one_that_was_not_begun_as_nothing() -> None:
     async def run(failure: int) -> int:
         bounds, scripted = Bounds(meters=meters(100, 10**9)), Scripted()
         engine = BoundedEngine(scripted, allowance(bounds, Ledger(bounds, actors=1, seconds_taken=0.0)))
-        with pytest.raises(PromptTooLongError if failure == -1 else EngineRequestError):
+        with pytest.raises(type(FAILURES[failure])):
             await engine.complete(prompt((60, 30, failure)), seed=0)
         return await read_all(engine, [(60, 30, 5)])
 
     assert asyncio.run(run(-1)) == 0
     assert asyncio.run(run(-2)) == 1
+    assert asyncio.run(run(-3)) == 0
 
 
 def test_no_turn_starts_that_would_end_after_the_time_by_the_longest_of_late() -> None:

@@ -120,13 +120,15 @@ class OpenAIEngine:
         if body is None:
             raise EngineRequestError(
                 f"turn {prompt.path}: {self._open_client().name} takes guides as `{form}`, which can't say this one: "
-                "its choices must be numbers"
+                "its choices must be numbers",
+                is_turned_away=True,
             )
         num_tokens = len(prompt.token_ids) + prompt.max_tokens
         response = await self.outage.answer(lambda: self._paced(body, num_tokens=num_tokens))
         if response.status_code != 200:
             await self._require_served()
-            raise EngineRequestError(f"turn {prompt.path}: {self._open_client().refusal(response)}")
+            message = f"turn {prompt.path}: {self._open_client().refusal(response)}"
+            raise EngineRequestError(message, is_turned_away=True)
         return self._completion(response, prompt=prompt, form=form)
 
     async def require_guides(self, kinds: Collection[GuideKind]) -> None:

@@ -176,4 +176,5 @@ class VllmEngine:
         except VllmDeadError as error:
             raise EngineDeadError("vLLM's engine process died; its own log lines above say why") from error
         except (VLLMError, ValueError) as error:
-            raise EngineRequestError(f"turn {prompt.path}: vLLM refused the request: {inner_message(error)}") from error
+            message = f"turn {prompt.path}: vLLM refused the request: {inner_message(error)}"
+            raise EngineRequestError(message, is_turned_away=True) from error
