@@ -52,8 +52,9 @@ async def close_number(output: Location, plan: Plan) -> None:
     asked = {row["question_id"]: row for row in plan.hashed_questions().to_pylist()}["many"]
     keys: dict[str, Any] = {"document_hash": text_hash("a"), "question_hash": asked["question_hash"], "sample": 0}
     writer = TurnLogWriter(output, run_id="first", writer_id="w", settings=LogConfig(flush_seconds=0.01))
-    answered: Any = {"status": "ok", "response": "\\boxed{7 km}", "memory": "7 km", "finish_reason": "stop"}
-    await writer.record_outcome(ReadingAddress(**keys, reader_fingerprint="f"), {**ENDED, **answered})
+    made: dict[str, Any] = {"status": "ok", "response": "\\boxed{7 km}", "memory": "7 km", "finish_reason": "stop"}
+    answered: Any = dict(ENDED) | made
+    await writer.record_outcome(ReadingAddress(**keys, reader_fingerprint="f"), answered)
     empty = dict.fromkeys(CLOSING_LOG.names[5:])
     counts = {"num_turns": 1, "num_prompt_tokens": 1, "num_completion_tokens": 1, "finished_at": NOW}
     closed: Any = {**empty, **counts, "value": "7", "value_number": 7.0, "value_status": "ok", "is_failed": False}
