@@ -54,7 +54,7 @@ def open_iceberg(name: TableName) -> OpenedIceberg:
     except ImportError as error:
         raise missing_extra(name.uri, "pyiceberg") from error
     catalog, identifier = name.place.split("/")
-    with _iceberg_errors(name), input_errors(name.uri):
+    with input_errors(name.uri), _iceberg_errors(name):
         table = load_catalog(catalog).load_table(identifier)
         return OpenedIceberg(table=table, snapshot_id=_snapshot_id(table, name.version), is_newest=name.version is None)
 
@@ -73,7 +73,7 @@ def list_iceberg(name: TableName, opened: OpenedIceberg, location: Location) -> 
     Raises:
         InputError: the table has equality deletes, or files that are no Parquet; says so.
     """
-    with _iceberg_errors(name), input_errors(name.uri):
+    with input_errors(name.uri), _iceberg_errors(name):
         schema = opened.schema()
         tasks = (
             list(opened.table.scan(snapshot_id=opened.snapshot_id).plan_files())
