@@ -516,7 +516,7 @@ class BoundsConfig(Section):
         return self
 
 
-class RunConfig(Storage, BoundsConfig):
+class RunConfig(BoundsConfig, Storage):
     """Where a run writes and how it goes: everything but its inputs and the agent."""
 
     output: Text
