@@ -1,25 +1,18 @@
 """The files of a site as text: templates in, bytes out. No page runs or loads anything but what its policy names."""
 
-import base64
-import json
 from collections.abc import Mapping
 from functools import cache
-from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
-from memagent_batch.evaluation.report.templates import page_environment
+from memagent_batch.evaluation.report.templates import inert_json, page_bytes, page_environment
 from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.pages.values import percent, run_time
 
 _HERE = files("memagent_batch.pages")
-_UNSAFE_IN_JSON = str.maketrans(
-    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-)
-"""Characters of JSON that could end the element that holds it, or that older script engines end a line at."""
 
 
 def render(template: str, values: Mapping[str, Any], *, script: str | None = None, frames: bool = False) -> bytes:
@@ -31,19 +24,8 @@ def render(template: str, values: Mapping[str, Any], *, script: str | None = Non
         script: name of the file of its one script; None where it has none.
         frames: whether it may show other pages of the same place in frames.
     """
-    style = stylesheet()
     program = None if script is None else (_HERE / script).read_text(encoding="utf-8")
-    text = (
-        _environment()
-        .get_template(template)
-        .render(
-            **values,
-            style=Markup(style),
-            script=Markup(program or ""),
-            policy=content_policy(style=style, script=program, frames=frames),
-        )
-    )
-    return text.encode("utf-8", errors="backslashreplace")
+    return page_bytes(_environment().get_template(template), values, style=stylesheet(), script=program, frames=frames)
 
 
 @cache
@@ -53,20 +35,9 @@ def stylesheet() -> str:
     return report.read_text(encoding="utf-8") + (_HERE / "pages.css").read_text(encoding="utf-8")
 
 
-def content_policy(*, style: str, script: str | None, frames: bool) -> str:
-    """The Content-Security-Policy: nothing but this style and this script, by their hashes; no request to anywhere."""
-    parts = ["default-src 'none'", "img-src data:", f"style-src {_source(style)}"]
-    if script is not None:
-        parts.append(f"script-src {_source(script)}")
-    if frames:
-        parts.append("frame-src 'self' file:")
-    return "; ".join([*parts, "base-uri 'none'", "form-action 'none'"])
-
-
-def inert_json(value: Any) -> Markup:
-    """JSON inside a `script` element that is data: no text of it can end the element, and none is unseen."""
-    text = json.dumps(_seen(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Markup(text.translate(_UNSAFE_IN_JSON))
+def seen_json(value: Any) -> Markup:
+    """`inert_json`, with a sign for each character that can't be seen."""
+    return inert_json(_seen(value))
 
 
 @cache
@@ -78,15 +49,16 @@ def _environment() -> jinja2.Environment:
         ]
     )
     environment = page_environment(loader)
-    environment.filters |= {"inert_json": inert_json, "percent": percent, "run_time": run_time}
+    environment.filters |= {
+        "inert_json": seen_json,
+        "percent": percent,
+        "run_time": run_time,
+    }
     return environment
 
 
-def _source(text: str) -> str:
-    return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
-
-
 def _seen(value: Any) -> Any:
+    """The value with a sign for each character of its texts that can't be seen."""
     match value:
         case str():
             return visible(value)

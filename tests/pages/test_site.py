@@ -11,12 +11,13 @@ import pytest
 from deltalake import DeltaTable
 
 from memagent_batch.errors import InputError, OutputError
+from memagent_batch.evaluation.report.templates import content_policy
 from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
 from memagent_batch.pages import site
 from memagent_batch.pages.site import WrittenSite
 from memagent_batch.pages.size import estimate_size
-from memagent_batch.pages.templates import content_policy, inert_json
+from memagent_batch.pages.templates import seen_json
 from memagent_batch.runs.manifest import RUN_FILE, require_manifest
 from pipelines import page as pipeline
 from pipelines.page import page
@@ -196,7 +197,7 @@ def test_site_goes_to_a_bucket(scan: Location, s3_bucket: Location) -> None:
 
 
 def test_json_in_a_page_cannot_end_its_element() -> None:
-    text = inert_json({"a": ["</script><!--", "\u2028&\x00\u202e"]})
+    text = seen_json({"a": ["</script><!--", "\u2028&\x00\u202e"]})
     assert not set("<>&\u2028\x00\u202e") & set(text)
     assert "⟦U+202E⟧" in text
 

@@ -1,6 +1,13 @@
 """How pages are made of templates: every value is text, escaped, with a sign for each character that can't be seen."""
 
+import base64
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
 import jinja2
+from markupsafe import Markup
 
 from memagent_batch.evaluation.report.visible import shorten, visible
 
@@ -8,6 +15,10 @@ MAX_TEXT_CHARACTERS = 4_000
 """Of a question, answer, reference or response, characters that are shown."""
 MAX_SHORT_CHARACTERS = 120
 """Of the same in a list."""
+_UNSAFE_IN_JSON = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
+"""Characters of JSON that could end the element that holds it, or that older script engines end a line at."""
 
 
 def page_environment(loader: jinja2.BaseLoader) -> jinja2.Environment:
@@ -22,12 +33,47 @@ def page_environment(loader: jinja2.BaseLoader) -> jinja2.Environment:
     )
     environment.filters |= {
         "brief": brief,
+        "inert_json": inert_json,
         "cut": lambda text: shorten(text, characters=MAX_TEXT_CHARACTERS),
         "minute": lambda time: f"{time:%Y-%m-%d %H:%M}",
         "number": lambda number: f"{number:,}",
         "span": _span,
     }
     return environment
+
+
+def page_bytes(
+    template: jinja2.Template, values: Mapping[str, Any], *, style: str | None, script: str | None, frames: bool = False
+) -> bytes:
+    """A page that runs and loads nothing but one style and one script, UTF-8.
+
+    Args:
+        template: It shows `policy`, `style` and `script`.
+        values: What else it takes.
+        style: Its style; None where it has none.
+        script: Its script; None where it has none.
+        frames: Whether it may show other pages of the same place in frames.
+    """
+    policy = content_policy(style=style, script=script, frames=frames)
+    text = template.render(**values, style=Markup(style or ""), script=Markup(script or ""), policy=policy)
+    return text.encode("utf-8", errors="backslashreplace")
+
+
+def content_policy(*, style: str | None, script: str | None, frames: bool) -> str:
+    """The Content-Security-Policy: nothing but this style and this script, by their hashes; no request to anywhere."""
+    parts = ["default-src 'none'", "img-src data:"]
+    for source, text in (("style-src", style), ("script-src", script)):
+        if text is not None:
+            parts.append(f"{source} 'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'")
+    if frames:
+        parts.append("frame-src 'self' file:")
+    return "; ".join([*parts, "base-uri 'none'", "form-action 'none'"])
+
+
+def inert_json(value: Any) -> Markup:
+    """JSON inside a `script` element that is data: no text of it can end the element."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return Markup(text.translate(_UNSAFE_IN_JSON))
 
 
 def brief(text: str) -> str:

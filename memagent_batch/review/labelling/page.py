@@ -5,17 +5,14 @@ hold to the page through a frame; an answer's file is asked for once its label i
 own, by its hash. A person who opens the files of answers by hand sees them: a static page can't keep them locked.
 """
 
-import base64
-import json
 from collections.abc import Mapping, Sequence
 from functools import cache
-from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
 
+from memagent_batch.evaluation.report.templates import page_bytes, page_environment
 from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.review.labels.sheet import COLUMNS
 from memagent_batch.review.sample.draw import DrawnUnit
@@ -27,10 +24,6 @@ NAME_DIGITS = 20
 """Digits of the permanent random number that name a part's file: they say nothing of the stratum."""
 
 _HERE = files("memagent_batch.review") / "labelling"
-_UNSAFE_IN_JSON = str.maketrans(
-    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-)
-"""Characters of JSON that could end the element that holds it, or that older script engines end a line at."""
 
 
 def label_page(review: Review, units: Sequence[DrawnUnit], *, role: str) -> bytes:
@@ -104,51 +97,15 @@ def _part(values: Mapping[str, Any]) -> bytes:
 
 
 def _render(template: str, values: Mapping[str, Any], *, script: str, style: str | None) -> bytes:
-    program = _source(script)
-    text = (
-        _environment()
-        .get_template(template)
-        .render(
-            **values,
-            script=Markup(program),
-            style=Markup(style or ""),
-            policy=_policy(script=program, style=style),
-        )
-    )
-    return text.encode("utf-8", errors="backslashreplace")
-
-
-def _policy(*, script: str, style: str | None) -> str:
-    """Nothing but this script and this style, by their hashes, and frames with files of the same place."""
-    parts = ["default-src 'none'", "img-src data:", f"script-src {_hash(script)}"]
-    if style is not None:
-        parts += [f"style-src {_hash(style)}", "frame-src 'self' file:"]
-    return "; ".join([*parts, "base-uri 'none'", "form-action 'none'"])
+    found = _environment().get_template(template)
+    return page_bytes(found, values, style=style, script=_source(script), frames=style is not None)
 
 
 @cache
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("memagent_batch.review", "labelling"),
-        autoescape=True,
-        finalize=lambda value: visible(value) if type(value) is str else value,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["inert_json"] = _inert_json
-    return environment
-
-
-def _inert_json(value: Any) -> Markup:
-    """JSON inside a `script` element that is data: no text of it can end the element."""
-    return Markup(json.dumps(value, separators=(",", ":"), allow_nan=False).translate(_UNSAFE_IN_JSON))
+    return page_environment(jinja2.PackageLoader("memagent_batch.review", "labelling"))
 
 
 @cache
 def _source(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
