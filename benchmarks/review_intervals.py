@@ -1,7 +1,7 @@
 """How often the intervals of `memagent review` cover the truth, and how wide they are, over a grid of scans.
 
-Each cell is a scan: so many documents, so rich in what is looked for, with so much of it missed. Its truth is drawn
-anew in each simulated review, a sample is drawn and labelled, and each interval covers the truth or not. `--kind
+Each cell is a scan: so many documents, so rich in what is looked for, with so much of it missed. Each simulated
+review draws its truth again, a sample is drawn and labelled, and each interval covers the truth or not. `--kind
 sequence` looks after every twentieth of the labels, and counts a review as covered where no look missed. `--kind
 errors` labels with people who err, and has a second and third person read as `review make` says.
 """

@@ -1,8 +1,8 @@
 """A stream: documents that grow by about a chunk a night, scanned by the real job with the simulated engine.
 
 For each night: the turns that the engine was asked, those that were held from the last versions, the seconds, and the
-bytes that the log grew by. At the end, once: whether `answers` and `memories` equal those of reading the last versions
-anew; and the bytes of the log as it is, and as it would be if each held turn were a copy of its row.
+bytes that the log grew by. At the end, once: whether `answers` and `memories` equal those of the last versions
+read from scratch; and the bytes of the log as it is, and as it would be if each held turn were a copy of its row.
 """
 
 import argparse

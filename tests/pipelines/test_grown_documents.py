@@ -1,4 +1,4 @@
-"""Documents that grew or changed in part cost what is new in them, and end with the tables of reading them anew."""
+"""Documents that grew or changed in part cost what is new in them; their tables are those of reading from scratch."""
 
 import asyncio
 from collections import Counter

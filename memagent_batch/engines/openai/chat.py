@@ -25,6 +25,7 @@ from memagent_batch.engines.openai.protocol import (
     first_error,
     optional_fields,
     refused_fields,
+    sampling_fields,
 )
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineRequestError, EngineStartError
@@ -92,18 +93,12 @@ class ChatApi:
         fields = guide_fields(prompt.guide, form) if prompt.guide and form else {}
         if fields is None:
             return None
-        sampling = self._sampling if prompt.guide is None else SamplingConfig()
         body: dict[str, JsonValue] = {
             "model": self._model,
             "messages": [{"role": "user", "content": self.message(prompt)}],
             self._budget: prompt.max_tokens + OBJECT_TOKENS * (form is GuideForm.RESPONSE_OBJECT),
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
+            **sampling_fields(self._sampling, prompt, seed=seed),
         }
-        if sampling.temperature > 0:
-            body["seed"] = seed
-        if sampling.top_k > 0:
-            body["top_k"] = sampling.top_k
         num_candidate = num_candidates(prompt.guide, logprobs=False)
         if num_candidate and self._gives_logprobs:
             body |= {"logprobs": True, "top_logprobs": num_candidate}

@@ -10,7 +10,14 @@ from memagent_batch.domain.guides import menu_logprobs, num_candidates
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.openai.api import ADDRESS_REMEDY
 from memagent_batch.engines.openai.guides import GuideForm, guide_fields
-from memagent_batch.engines.openai.protocol import Logprob, Usage, first_error, optional_fields, refused_fields
+from memagent_batch.engines.openai.protocol import (
+    Logprob,
+    Usage,
+    first_error,
+    optional_fields,
+    refused_fields,
+    sampling_fields,
+)
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineRequestError
 
@@ -50,18 +57,12 @@ class CompletionsApi:
         fields = guide_fields(prompt.guide, form) if prompt.guide and form else {}
         if fields is None:
             return None
-        sampling = self._sampling if prompt.guide is None else SamplingConfig()
         body: dict[str, JsonValue] = {
             "model": self._model,
             "prompt": [*prompt.token_ids],
             "max_tokens": prompt.max_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
+            **sampling_fields(self._sampling, prompt, seed=seed),
         }
-        if sampling.temperature > 0:
-            body["seed"] = seed
-        if sampling.top_k > 0:
-            body["top_k"] = sampling.top_k
         num_logprobs = num_candidates(prompt.guide, logprobs=self._sampling.logprobs)
         if num_logprobs is not None:
             body["logprobs"] = num_logprobs

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field, JsonValue, ValidationError
 from pydantic_core import from_json
 
 from memagent_batch.config import SamplingConfig
+from memagent_batch.domain.turns import Prompt
 
 MESSAGE_CHARS = 500
 """Most characters of a server's own message that an error repeats."""
@@ -57,6 +58,18 @@ class ModelList(BaseModel):
 
     data: list[Model]
     """What is served."""
+
+
+def sampling_fields(sampling: SamplingConfig, prompt: Prompt, *, seed: int) -> dict[str, JsonValue]:
+    """How the tokens of a turn are drawn; those of a guided one greedily."""
+    if prompt.guide is not None:
+        sampling = SamplingConfig()
+    fields: dict[str, JsonValue] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+    if sampling.temperature > 0:
+        fields["seed"] = seed
+    if sampling.top_k > 0:
+        fields["top_k"] = sampling.top_k
+    return fields
 
 
 def optional_fields(sampling: SamplingConfig) -> dict[str, JsonValue]:

@@ -4,7 +4,7 @@ import random
 from itertools import pairwise
 
 from memagent_batch.evaluation.needles.words import NUMBER_ATTRIBUTES
-from memagent_batch.evaluation.tasks.haystacks import Hidden, hidden_sample, hide, running_text
+from memagent_batch.evaluation.tasks.haystacks import Hidden, hidden_sample, hide_in_text
 from memagent_batch.evaluation.tasks.niah import Wordform, different_keys, make_value
 from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
 from memagent_batch.evaluation.tasks.wordings import ASKED_LATEST, CHANGED, COUNT, LOWERED, RAISED, STATED
@@ -37,13 +37,7 @@ def make_latest(request: SampleRequest, materials: Materials, *, task: str) -> S
         for key, of_key in zip(keys, values, strict=True)
         for place, (value, depth) in enumerate(zip(of_key, _sorted_depths(rng, len(of_key)), strict=True))
     ]
-    fitted = hide(
-        hidden,
-        running_text(rng, materials.texts),
-        length_tokens=request.length,
-        meter=materials.meter,
-        task=task,
-    )
+    fitted = hide_in_text(hidden, request, materials, task=task)
     question = ASKED_LATEST.format(attribute=attribute, key=keys[0])
     return hidden_sample(fitted, hidden, question=question, references=values[0][-1:], gold=[NUM_CHANGES])
 
@@ -59,13 +53,7 @@ def make_count(request: SampleRequest, materials: Materials, *, task: str) -> Su
         for key, of_key in zip(keys, counts, strict=True)
         for sentence, depth in zip(_steps(key, of_key), _sorted_depths(rng, len(of_key)), strict=True)
     ]
-    fitted = hide(
-        hidden,
-        running_text(rng, materials.texts),
-        length_tokens=request.length,
-        meter=materials.meter,
-        task=task,
-    )
+    fitted = hide_in_text(hidden, request, materials, task=task)
     question = ASKED_LATEST.format(attribute=COUNT, key=keys[0])
     return hidden_sample(fitted, hidden, question=question, references=[str(counts[0][-1])], gold=range(num_steps + 1))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from memagent_batch.evaluation.needles.facts import WORDINGS, Split, words_of
 from memagent_batch.evaluation.needles.words import FIRST_NAMES, NOUNS, PLACES, VERBS
-from memagent_batch.evaluation.tasks.haystacks import Hidden, hidden_sample, hide, running_text
+from memagent_batch.evaluation.tasks.haystacks import Hidden, hidden_sample, hide_in_text
 from memagent_batch.evaluation.tasks.niah import Wordform, ask, different_keys, make_rivals, make_value, tell
 from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
 from memagent_batch.evaluation.tasks.wordings import ASKED, NOT_STATED, OR_NOT, STATED, STATUS, STATUSES
@@ -125,13 +125,7 @@ def _hidden_sample(
     answer: str,
     gold: Iterable[int],
 ) -> SuiteSample:
-    fitted = hide(
-        hidden,
-        running_text(request.rng, materials.texts),
-        length_tokens=request.length,
-        meter=materials.meter,
-        task=task,
-    )
+    fitted = hide_in_text(hidden, request, materials, task=task)
     return hidden_sample(fitted, hidden, question=question, references=[answer], gold=gold)
 
 

@@ -10,7 +10,7 @@ from itertools import accumulate, repeat
 
 from memagent_batch.evaluation.needles.words import NOISE
 from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, Draft, Fitted, Meter, Stock, fit, too_short
-from memagent_batch.evaluation.tasks.sample import EssayTexts, GoldSpan, SuiteSample
+from memagent_batch.evaluation.tasks.sample import EssayTexts, GoldSpan, Materials, SampleRequest, SuiteSample
 
 LONGEST_SENTENCE_CHARS = 600
 """Longer sentences of a user's texts are cut, so that every depth has a border near it."""
@@ -65,6 +65,12 @@ def sentences_of(text: str) -> tuple[str, ...]:
             for start in range(0, len(sentence), LONGEST_SENTENCE_CHARS)
         ]
     return tuple(found)
+
+
+def hide_in_text(hidden: Sequence[Hidden], request: SampleRequest, materials: Materials, *, task: str) -> Fitted:
+    """A document of running text with every sentence in it; see `hide`."""
+    haystack = running_text(request.rng, materials.texts)
+    return hide(hidden, haystack, length_tokens=request.length, meter=materials.meter, task=task)
 
 
 def hide(hidden: Sequence[Hidden], haystack: HaystackUnits, *, length_tokens: int, meter: Meter, task: str) -> Fitted:

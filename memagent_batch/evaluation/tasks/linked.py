@@ -10,7 +10,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from memagent_batch.evaluation.needles.words import NUMBER_ATTRIBUTES
-from memagent_batch.evaluation.tasks.haystacks import Hidden, hidden_sample, hide, running_text
+from memagent_batch.evaluation.tasks.haystacks import Hidden, hidden_sample, hide_in_text
 from memagent_batch.evaluation.tasks.niah import Wordform, different_keys, make_value
 from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
 from memagent_batch.evaluation.tasks.wordings import ASKED, LINKED, STATED
@@ -86,13 +86,7 @@ def _linked_sample(
             strict=True,
         )
     ]
-    fitted = hide(
-        hidden,
-        running_text(rng, materials.texts),
-        length_tokens=request.length,
-        meter=materials.meter,
-        task=task,
-    )
+    fitted = hide_in_text(hidden, request, materials, task=task)
     question = ASKED.format(attribute=attribute, key=keys[0])
     return hidden_sample(fitted, hidden, question=question, references=values[:1], gold=range(num_facts))
 

@@ -26,6 +26,7 @@ from memagent_batch.evaluation.tasks.haystacks import (
     Hidden,
     hidden_sample,
     hide,
+    hide_in_text,
     lines,
     noise,
     running_text,
@@ -143,13 +144,7 @@ def make_near(request: SampleRequest, materials: Materials, *, task: str) -> Sui
         Hidden(sentence=needle.sentence, depth=request.depth),
         *(Hidden(sentence=rival.sentence, depth=rng.random()) for rival in rivals),
     ]
-    fitted = hide(
-        hidden,
-        running_text(rng, materials.texts),
-        length_tokens=request.length,
-        meter=materials.meter,
-        task=task,
-    )
+    fitted = hide_in_text(hidden, request, materials, task=task)
     question = ask([needle.key], Wordform.NUMBER, alone=True)
     return hidden_sample(fitted, hidden, question=question, references=[needle.answer], gold=[0])
 
@@ -166,13 +161,7 @@ def make_banded(request: SampleRequest, materials: Materials, *, task: str) -> S
         Hidden(sentence=STATED.format(attribute=attribute, key=key, value=value), depth=_depth_in(band, rng))
         for band, key, value in zip(bands, keys, values, strict=True)
     ]
-    fitted = hide(
-        hidden,
-        running_text(rng, materials.texts),
-        length_tokens=request.length,
-        meter=materials.meter,
-        task=task,
-    )
+    fitted = hide_in_text(hidden, request, materials, task=task)
     question = ASKED.format(attribute=attribute, key=keys[0])
     return hidden_sample(fitted, hidden, question=question, references=values[:1], gold=[0])
 
