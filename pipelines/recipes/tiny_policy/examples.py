@@ -23,6 +23,18 @@ ROW_STEP = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Aside:
+    """A token that is to be told within a prompt; no engine ever writes it. It teaches what the completion needs."""
+
+    place: int
+    """Index of the token of the branch's prompt behind which it is to be told."""
+    target: int
+    """The token id."""
+    weight: float
+    """How much it counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
     """One completion to be learnt, and what its prompt has alone."""
 
@@ -34,6 +46,13 @@ class Branch:
     """Token ids that are to follow."""
     first_weight: float = 1.0
     """How much the first of these counts, where the others count 1."""
+    asides: tuple[Aside, ...] = ()
+    """What is to be told within the prompt."""
+
+    @property
+    def num_places(self) -> int:
+        """Tokens whose next one is learnt."""
+        return len(self.asides) + len(self.target)
 
     @property
     def num_tokens(self) -> int:
@@ -78,6 +97,8 @@ class PaddedExamples:
     """The next tokens there, -100 behind the last; shape [batch, num_places]."""
     weights: Tensor
     """How much each target counts; shape [batch, num_places]."""
+    written: Tensor
+    """Whether a target belongs to the completion; booleans of shape [batch, num_places]."""
     kinds: tuple[str, ...]
     """Kind of each branch."""
 
@@ -125,23 +146,30 @@ def pad_examples(examples: Sequence[Example]) -> PaddedExamples:
         prefix[number, : len(example.prefix)] = torch.tensor(example.prefix)
     length = _rounded(max(branch.num_tokens for example in examples for branch in example.branches))
     bins = [(number, some) for number, example in enumerate(examples) for some in _bins(example.branches, length)]
-    num_places = max(sum(len(branch.target) for branch in some) for _, some in bins)
+    num_places = max(sum(branch.num_places for branch in some) for _, some in bins)
     tokens, owners = torch.full((len(bins), length), PAD), torch.full((len(bins), length), NOBODY)
     positions = torch.zeros((len(bins), length), dtype=torch.int64)
     places = torch.zeros((len(bins), num_places), dtype=torch.int64)
     targets, weights = torch.full((len(bins), num_places), IGNORED), torch.zeros((len(bins), num_places))
+    written = torch.zeros((len(bins), num_places), dtype=torch.bool)
     kinds: list[str] = []
     for row, (number, some) in enumerate(bins):
         start = place = 0
         for branch in some:
-            end, last = start + branch.num_tokens, place + len(branch.target)
+            end = start + branch.num_tokens
             tokens[row, start:end] = torch.tensor([*branch.prompt, *branch.target[:-1]])
             positions[row, start:end] = len(examples[number].prefix) + torch.arange(end - start)
             owners[row, start:end] = len(kinds)
+            for aside in branch.asides:
+                places[row, place] = start + aside.place
+                targets[row, place], weights[row, place] = aside.target, aside.weight
+                place += 1
+            last = place + len(branch.target)
             places[row, place:last] = torch.arange(start + len(branch.prompt) - 1, end)
             targets[row, place:last] = torch.tensor(branch.target)
             weights[row, place:last] = 1.0
             weights[row, place] = branch.first_weight
+            written[row, place:last] = True
             kinds.append(branch.kind)
             start, place = end, last
     return PaddedExamples(
@@ -154,6 +182,7 @@ def pad_examples(examples: Sequence[Example]) -> PaddedExamples:
         places=places,
         targets=targets,
         weights=weights,
+        written=written,
         kinds=tuple(kinds),
     )
 

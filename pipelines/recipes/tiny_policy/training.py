@@ -136,7 +136,7 @@ class Trainer:
 
 def exact_branches(logits: torch.Tensor, batch: PaddedExamples) -> torch.Tensor:
     """Whether greedy decoding would write each branch's target, token for token; booleans by branch."""
-    is_wrong = (logits.argmax(-1) != batch.targets) & (batch.targets != IGNORED)
+    is_wrong = (logits.argmax(-1) != batch.targets) & batch.written
     owners = batch.owners.gather(1, batch.places)[is_wrong]
     return torch.bincount(owners, minlength=len(batch.kinds)) == 0
 

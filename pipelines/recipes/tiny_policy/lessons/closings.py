@@ -3,9 +3,11 @@
 import asyncio
 import random
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
 
 from memagent_batch.domain.closing.answer_types import NOT_STATED_ENTRY, AnswerType, ValueType
 from memagent_batch.domain.closing.evidence import MAX_CHOSEN, NO_SENTENCE, MemoryTrace
@@ -21,6 +23,9 @@ from memagent_batch.reading.closing import ClosingTurns, FinishedReading, ask_cl
 
 LINE = re.compile(r"^\[(\d+)\] (.*)$", re.MULTILINE)
 """A numbered sentence in a prompt."""
+
+CHOICE = re.compile(r"^(\d+) = (.*)$", re.MULTILINE)
+"""A choice of a menu in a prompt."""
 
 ABSENT_SHARE = 0.22
 """Part of the stories that the document does not tell."""
@@ -52,6 +57,18 @@ class ClosingTurn:
     """Token ids of the prompt."""
     target: str
     """What should be written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """The end of a line in a list that a closing turn chooses from."""
+
+    place: int
+    """Index of the prompt's token that ends the line."""
+    token_id: int
+    """First token of its number where it is meant, else that of "none"."""
+    found: bool
+    """Whether it is meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +180,22 @@ class ClosingMaker:
     def completion(self, turn: ClosingTurn) -> list[int]:
         """Token ids of what a turn should write, its end token included."""
         return [*self._tokenizer.encode(turn.target), self._tokenizer.end_token_id or 0]
+
+    def marks(self, turn: ClosingTurn) -> Iterator[Mark]:
+        """The ends of the lines that a turn chooses from; none for one that writes no number of a line."""
+        pattern = LINE if turn.kind.startswith("evidence") else CHOICE
+        if turn.kind.startswith("support"):
+            return
+        pieces = [self._tokenizer.decode([token]) for token in turn.prompt]
+        ends = list(accumulate(map(len, pieces)))
+        meant = set(turn.target.split(", "))
+        (none, *_) = self._tokenizer.encode(NO_SENTENCE)
+        for line in pattern.finditer("".join(pieces)):
+            place = bisect_right(ends, line.end())
+            if place < len(turn.prompt):
+                number = self._tokenizer.encode(line[1])[0]
+                found = line[1] in meant
+                yield Mark(place=place, token_id=number if found else none, found=found)
 
     def told(self, rng: random.Random) -> ToldStory:
         """A random document with a story, and the answer of its reader."""

@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipelines.recipes.tiny_policy.examples import IGNORED, Branch, Example, PaddedExamples, make_batches, pad_examples
+from pipelines.recipes.tiny_policy.examples import (
+    IGNORED,
+    Aside,
+    Branch,
+    Example,
+    PaddedExamples,
+    make_batches,
+    pad_examples,
+)
 from pipelines.recipes.tiny_policy.network import build_network, load_network, logits_at
 from pipelines.recipes.tiny_policy.training import exact_branches
 from pipelines.recipes.tiny_policy.vocabulary import VOCABULARY_SIZE
@@ -91,6 +99,24 @@ def test_branches_are_exact_where_every_token_is_the_likeliest() -> None:
     wrong = int(batch.owners[row, batch.places[row, place]])
     exact = exact_branches(logits, batch).tolist()
     assert [number for number, is_exact in enumerate(exact) if not is_exact] == [wrong]
+
+
+def test_asides_are_learnt_where_they_stand_and_decide_no_exactness() -> None:
+    rng = random.Random(9)
+    prompt = draw(rng, 20)
+    asides = tuple(Aside(place=place, target=target, weight=0.5) for place, target in ((3, 70), (11, 71)))
+    branch = Branch(kind="any", prompt=prompt[1:], target=[80, 81], first_weight=8.0, asides=asides)
+    batch = pad_examples([*branched(rng), Example(prefix=prompt[:1], branches=(branch,))])
+    told = torch.nonzero((batch.targets == 70) | (batch.targets == 71)).tolist()
+    with torch.inference_mode():
+        logits = logits_at(NETWORK, batch)
+        theirs = NETWORK(torch.tensor([prompt])).logits[0, [4, 12]]
+    assert torch.allclose(torch.stack([logits[row, place] for row, place in told]), theirs, atol=1e-3)
+    assert [float(batch.weights[row, place]) for row, place in told] == [0.5, 0.5]
+    hits = torch.nn.functional.one_hot(batch.targets.clamp(min=0), VOCABULARY_SIZE).float()
+    for row, place in told:
+        hits[row, place] = 0.0
+    assert exact_branches(hits, batch).all()
 
 
 def test_gradients_in_bfloat16_point_where_those_in_float32_do() -> None:

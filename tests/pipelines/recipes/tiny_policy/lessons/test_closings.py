@@ -55,3 +55,21 @@ def test_wrong_answers_teach_no_evidence(readings: list[tuple[ToldStory, list[Cl
     for told, turns in readings:
         if told.truth is not Truth.SUPPORTED:
             assert not [turn for turn in turns if turn.kind.startswith("evidence")]
+
+
+def test_each_line_of_a_list_is_marked_with_its_number_or_none(
+    readings: list[tuple[ToldStory, list[ClosingTurn]]], tiny_tokenizer: Tokenizer
+) -> None:
+    maker = ClosingMaker(tiny_tokenizer, [(1.0, UNITS)], split=Split.TRAINING)
+    (none, *_) = tiny_tokenizer.encode("none")
+    marked = set()
+    for turn in (turn for _, turns in readings for turn in turns):
+        marks = list(maker.marks(turn))
+        meant = [tiny_tokenizer.encode(number)[0] for number in turn.target.split(", ")]
+        assert all(tiny_tokenizer.decode([turn.prompt[mark.place]]).startswith("\n") for mark in marks)
+        assert all(mark.token_id == none for mark in marks if not mark.found)
+        if marks:
+            marked.add(turn.kind.split()[0])
+            found = [mark.token_id for mark in marks if mark.found]
+            assert sorted(found) == sorted(meant if turn.target != "none" else [])
+    assert marked == {"evidence", "value"}
