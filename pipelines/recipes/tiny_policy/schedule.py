@@ -21,7 +21,7 @@ closing turns together were a twentieth of a step, and three hundred steps taugh
 
 
 FOUND_WEIGHT, LINE_WEIGHT = 4.0, 0.4
-"""Weights of what is told behind the lines of a closing turn's list: its number behind one that is meant, else "none".
+"""Weights of what is told at the ends of the lines of a closing turn's list: that a line is meant, and all else.
 No engine writes it. From the chosen number alone, ten thousand turns did not teach the choice."""
 
 CLOSING_SHARES = {"support": 0.3, "value text": 0.1, "value number": 0.15, "value bool": 0.4}

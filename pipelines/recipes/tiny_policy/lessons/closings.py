@@ -61,14 +61,14 @@ class ClosingTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """The end of a line in a list that a closing turn chooses from."""
+    """What is to be told at the end of a line, in a list that a closing turn chooses from."""
 
     place: int
-    """Index of the prompt's token that ends the line."""
+    """Index of the prompt's token behind which it is told."""
     token_id: int
-    """First token of its number where it is meant, else that of "none"."""
+    """First token of the line's number, or of "none"."""
     found: bool
-    """Whether it is meant."""
+    """Whether it tells that the line is meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +182,9 @@ class ClosingMaker:
         return [*self._tokenizer.encode(turn.target), self._tokenizer.end_token_id or 0]
 
     def marks(self, turn: ClosingTurn) -> Iterator[Mark]:
-        """The ends of the lines that a turn chooses from; none for one that writes no number of a line."""
+        """What is to be told behind each line that a turn chooses from: before its line break its number, and behind it
+        its number where it is meant, else "none". Nothing for a turn that writes no number of a line.
+        """
         pattern = LINE if turn.kind.startswith("evidence") else CHOICE
         if turn.kind.startswith("support"):
             return
@@ -195,6 +197,7 @@ class ClosingMaker:
             if place < len(turn.prompt):
                 number = self._tokenizer.encode(line[1])[0]
                 found = line[1] in meant
+                yield Mark(place=place - 1, token_id=number, found=False)
                 yield Mark(place=place, token_id=number if found else none, found=found)
 
     def told(self, rng: random.Random) -> ToldStory:

@@ -66,8 +66,11 @@ def test_each_line_of_a_list_is_marked_with_its_number_or_none(
     for turn in (turn for _, turns in readings for turn in turns):
         marks = list(maker.marks(turn))
         meant = [tiny_tokenizer.encode(number)[0] for number in turn.target.split(", ")]
-        assert all(tiny_tokenizer.decode([turn.prompt[mark.place]]).startswith("\n") for mark in marks)
-        assert all(mark.token_id == none for mark in marks if not mark.found)
+        numbers, choices = marks[::2], marks[1::2]
+        assert all(tiny_tokenizer.decode([turn.prompt[mark.place]]).startswith("\n") for mark in choices)
+        assert all(mark.token_id == none for mark in choices if not mark.found)
+        assert [mark.place + 1 for mark in numbers] == [mark.place for mark in choices]
+        assert not any(mark.found or mark.token_id == none for mark in numbers)
         if marks:
             marked.add(turn.kind.split()[0])
             found = [mark.token_id for mark in marks if mark.found]
