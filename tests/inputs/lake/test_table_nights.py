@@ -64,7 +64,7 @@ class DeltaLake:
     def append(self, rows: Mapping[str, Row]) -> None:
         from deltalake import write_deltalake
 
-        write_deltalake(self.place, as_table(rows), mode="append")
+        write_deltalake(self.place, as_table(rows), mode="append", schema_mode="merge")
 
     def replace(self, rows: Mapping[str, Row]) -> None:
         merge = self._table().merge(as_table(rows), "t.document_id = s.document_id", source_alias="s", target_alias="t")
