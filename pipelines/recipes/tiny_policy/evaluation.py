@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from memagent_batch.domain.closing.plan import ClosingPlan
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.readings import Question
 from memagent_batch.domain.sentences import split_sentences
+from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.evaluation.needles.stories import NOT_STATED, STATUSES, StoryKind
 from memagent_batch.prompts.closing import CLOSING_PROMPTS
@@ -69,6 +71,10 @@ class Figures:
     """Of the readings whose answer is not stated: share without evidence."""
     supported: float | None
     """Of the right readings with evidence: share whose support is `supported`."""
+    lost: float | None
+    """Of the values of readings whose answer is stated: share that is "not stated"."""
+    closing_share: float
+    """Tokens of prompts and completions of the closing turns, as a share of those of all other turns."""
     seconds: float
     """Wall clock."""
 
@@ -85,6 +91,10 @@ class _Ended:
     """The memory that it was given from."""
     closed: ClosingResult
     """What the closing turns brought."""
+    num_tokens: int
+    """Tokens of prompts and completions of all turns but those."""
+    num_closing_tokens: int
+    """Tokens of prompts and completions of the closing turns."""
 
     @property
     def wanted(self) -> str:
@@ -160,7 +170,13 @@ class Evaluator:
                 is_told=setting.is_told,
             )
             tracer = Tracer(agent.prompts)
-            turns = ReadingTurns(engine=self._engine, address=_address(document), seed=0, observe=tracer)
+            spent: Counter[bool] = Counter()
+
+            def observe(prompt: Prompt, completion: Completion) -> None:
+                tracer(prompt, completion)
+                spent[prompt.fingerprint is not None] += len(prompt.token_ids) + len(completion.token_ids)
+
+            turns = ReadingTurns(engine=self._engine, address=_address(document), seed=0, observe=observe)
             tokens = self._tokenizer.document(document.text)
             question = Question(question_id="", text=document.story.question, list_text="")
             reading = await read(tokens, question, agent=agent, turns=turns)
@@ -176,7 +192,14 @@ class Evaluator:
                 trace=tracer.trace,
             )
             closed = await ask_closing_turns(finished, closing=self._closing, turns=turns)
-            return _Ended(document=document, answer=answer, memory=reading.memory, closed=closed)
+            return _Ended(
+                document=document,
+                answer=answer,
+                memory=reading.memory,
+                closed=closed,
+                num_tokens=spent[False],
+                num_closing_tokens=spent[True],
+            )
 
 
 def figures(ended: Sequence[_Ended], *, seconds: float) -> Figures:
@@ -185,6 +208,7 @@ def figures(ended: Sequence[_Ended], *, seconds: float) -> Figures:
     values = [each for each in ended if each.closed.value is not None]
     asked = [each for each in right if each.closed.evidence is not None]
     absent = [each for each in ended if each.wanted == NOT_STATED and each.closed.evidence is not None]
+    stated = [each.closed.value for each in values if each.closed.value and each.wanted != NOT_STATED]
     return Figures(
         right=sum(each.is_right for each in ended) / len(ended),
         valid=_share([each.closed.value.status is not ValueStatus.INVALID for each in values if each.closed.value]),
@@ -192,6 +216,8 @@ def figures(ended: Sequence[_Ended], *, seconds: float) -> Figures:
         evidence_hit=_share([_is_hit(each) for each in asked]),
         evidence_none=_share([not each.closed.evidence for each in absent]),
         supported=_share([each.closed.support == "supported" for each in asked if each.closed.evidence]),
+        lost=_share([value.status is ValueStatus.NOT_STATED for value in stated]),
+        closing_share=sum(each.num_closing_tokens for each in ended) / sum(each.num_tokens for each in ended),
         seconds=seconds,
     )
 

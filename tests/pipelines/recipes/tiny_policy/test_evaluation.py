@@ -87,6 +87,7 @@ def test_evaluation_of_a_perfect_reader_finds_all_right(
 ) -> None:
     found = evaluated(setting(policy, kind, Text.NOISE), tiny_tokenizer)
     assert (found.right, found.evidence_hit, found.supported) == (1.0, 1.0, 1.0)
+    assert 0.0 < found.closing_share < 1.0
 
 
 @pytest.mark.parametrize("text", list(Text))
