@@ -89,6 +89,11 @@ SCENARIOS = (
         module="benchmarks.questions",
     ),
     Scenario(
+        name="collection",
+        answers="Which facts of two files are found in a collection read as one, and cited by file and page?",
+        module="benchmarks.collection",
+    ),
+    Scenario(
         name="policies",
         answers="Which policy answers which tasks, at which length?",
         module="benchmarks.policies",

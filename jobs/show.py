@@ -137,7 +137,8 @@ def _trace_lines(turns: Sequence[Row], *, is_full: bool, width: int) -> Iterator
 def _place(row: Row) -> str:
     if row["char_start"] is None:
         return ""
-    return f"[{row['kind']}, characters {row['char_start']:,} to {row['char_end']:,}] "
+    locator = "" if row.get("locator") is None else f", {row['locator']}"
+    return f"[{row['kind']}, characters {row['char_start']:,} to {row['char_end']:,}{locator}] "
 
 
 def _labelled(label: str, text: str, *, is_full: bool, width: int) -> Iterator[str]:

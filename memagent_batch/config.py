@@ -26,6 +26,7 @@ from pydantic import (
 
 from memagent_batch.domain.advantages import Advantage
 from memagent_batch.domain.answers import Extraction
+from memagent_batch.domain.document import BreakAt
 from memagent_batch.domain.prompts import AnswerForm
 from memagent_batch.domain.rewards import Overlong
 from memagent_batch.files.options import StorageKnob, StorageOptions
@@ -136,6 +137,10 @@ class PolicyConfig(Section):
     """Tokens of a chunk: all that one prompt shows of the document; by default fewer where the window is short."""
     overlap_tokens: Annotated[int, Field(ge=0)] = 0
     """Tokens that a chunk or passage shares with the one before it."""
+    break_at: BreakAt | None = None
+    """Closes a chunk at the end of a row (`rows`, of documents of many rows) or of a line (`lines`) when the next one
+    would not fit; one that is longer than a chunk is cut. By default chunks have `chunk_tokens` each. For the
+    policies that read chunks; `truncate` and `retrieve` have none."""
     passage_tokens: Count = 256
     """Tokens of a passage, for `retrieve`."""
     question_tokens: Count = 1024

@@ -315,7 +315,13 @@ def _lengths(bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConf
 
 def _costs(plan: Plan, row: CountedDocument, *, policy: Policy, prompts: PromptTokens) -> list[tuple[int, Cost]]:
     """What the readings of a document cost, and how many cost that: after a shared pass the others only answer."""
-    whole = policy.cost(prompts, num_tokens=row["num_tokens"])
+    whole = Cost(
+        num_chunks=row["num_chunks"],
+        num_turns=row["num_turns"],
+        num_prompt_tokens=row["num_prompt_tokens"],
+        num_completion_tokens=row["num_completion_tokens"],
+        min_prompt_tokens=row["min_prompt_tokens"],
+    )
     answer = policy.cost(prompts, num_tokens=0)
     num_passes = min(plan.num_passes(row["document_id"]), row["num_readings"])
     return [(num_passes, whole), (row["num_readings"] - num_passes, answer)]

@@ -25,6 +25,7 @@ from memagent_batch.engines.engine import Engine, require_guides
 from memagent_batch.errors import DocumentError, MemagentError, NotReadError
 from memagent_batch.log.schemas import ClosedRow
 from memagent_batch.reading.agent import make_agent
+from memagent_batch.reading.breaks import with_breaks
 from memagent_batch.reading.closed import Closing, close_reading
 from memagent_batch.reading.closing import Tracer
 from memagent_batch.reading.closing_checks import checked_closing
@@ -246,7 +247,7 @@ class AgentReader:
 
     def _document(self, text: str) -> Document:
         try:
-            return self._tokenizer.document(text)
+            return with_breaks(self._tokenizer.document(text), text, agent=self._config)
         except DocumentError as error:
             return unreadable(error)
 

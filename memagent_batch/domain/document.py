@@ -1,10 +1,22 @@
 """A tokenised document, and the chunks that a policy cuts from it."""
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import overload
 
 from memagent_batch.errors import MemagentError
+
+
+class BreakAt(StrEnum):
+    """Where a chunk closes before it is full, when what comes next would not fit."""
+
+    ROWS = "rows"
+    """At the end of a row of a document of many rows."""
+    LINES = "lines"
+    """At the end of a line of the text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +49,7 @@ class Chunk:
 class Document:
     """The tokens of a document and where each begins in its text.
 
-    Both sequences may be views of an Arrow buffer: a slice is copied when it is asked for, the document never.
+    The sequences may be views of an Arrow buffer: a slice is copied when it is asked for, the document never.
     """
 
     token_ids: Sequence[int]
@@ -46,6 +58,8 @@ class Document:
     """First character (code point) of each token in the text, not decreasing; shape [num_tokens]."""
     num_chars: int
     """Length of the text, code points."""
+    breaks: Sequence[int] = ()
+    """Tokens with which a row or line begins, ascending; none where chunks close by their length alone."""
     error: MemagentError | None = None
     """Why there is no text to read; a reading of this document ends with it."""
 
@@ -61,21 +75,25 @@ class Document:
     def chunks(self, size_tokens: int, *, overlap_tokens: int = 0) -> "Chunks":
         """The document cut into chunks of this size. Each chunk shares `overlap_tokens` with the one before.
 
+        Where the document has breaks, a chunk closes at the last one that it reaches.
+
         Raises:
             ValueError: `size_tokens` is not above `overlap_tokens`, or one of them is negative.
         """
-        windows = token_windows(self.num_tokens, chunk_tokens=size_tokens, overlap_tokens=overlap_tokens)
+        windows = token_windows(
+            self.num_tokens, chunk_tokens=size_tokens, overlap_tokens=overlap_tokens, breaks=self.breaks
+        )
         return Chunks(document=self, windows=windows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows(Sequence[tuple[int, int]]):
-    """Token ranges `[start, end)` of equal length over a document, computed when they are asked for."""
+    """Token ranges `[start, end)` over a document, computed when they are asked for."""
 
     num_tokens: int
     """Length of the document."""
-    chunk_tokens: int
-    """Length of a range; the last one may be shorter."""
+    starts: Sequence[int]
+    """First token of each range; a range of numbers where all have the same length."""
     overlap_tokens: int
     """Tokens that a range shares with the one before."""
 
@@ -86,7 +104,7 @@ class Windows(Sequence[tuple[int, int]]):
 
     def __len__(self) -> int:
         """Number of ranges."""
-        return len(self._starts())
+        return len(self.starts)
 
     @overload
     def __getitem__(self, index: int) -> tuple[int, int]: ...
@@ -96,12 +114,9 @@ class Windows(Sequence[tuple[int, int]]):
         """The range at a position, or a list of them."""
         if isinstance(index, slice):
             return [self[position] for position in range(len(self))[index]]
-        start = self._starts()[index]
-        return start, min(start + self.chunk_tokens, self.num_tokens)
-
-    def _starts(self) -> range:
-        end = max(self.num_tokens - self.overlap_tokens, min(self.num_tokens, 1))
-        return range(0, end, self.chunk_tokens - self.overlap_tokens)
+        position = range(len(self))[index]
+        is_last = position + 1 == len(self)
+        return self.starts[position], self.num_tokens if is_last else self.starts[position + 1] + self.overlap_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,15 +161,38 @@ class Chunks(Sequence[Chunk]):
         return self.document.num_chars if token >= self.document.num_tokens else int(self.document.token_chars[token])
 
 
-def token_windows(num_tokens: int, *, chunk_tokens: int, overlap_tokens: int = 0) -> Windows:
+def token_windows(
+    num_tokens: int, *, chunk_tokens: int, overlap_tokens: int = 0, breaks: Sequence[int] = ()
+) -> Windows:
     """Token ranges `[start, end)` of the chunks of a document.
 
-    Without overlap there are ceil(num_tokens / chunk_tokens) of them, none for an empty document. With overlap each
-    range begins `overlap_tokens` before the end of the one before, and none lies wholly inside its neighbour.
+    Without overlap and breaks there are ceil(num_tokens / chunk_tokens) of them, none for an empty document. With
+    overlap each range begins `overlap_tokens` before the end of the one before, and none lies wholly inside its
+    neighbour. With breaks a range that is not the last ends at the last break that it reaches, if that takes it further
+    than the one before; else it has all of its `chunk_tokens`.
 
     Raises:
         ValueError: `chunk_tokens` is not above `overlap_tokens`, or one of them is negative.
     """
     if overlap_tokens < 0 or chunk_tokens <= overlap_tokens:
         raise ValueError(f"chunk_tokens ({chunk_tokens}) must be above overlap_tokens ({overlap_tokens} >= 0)")
-    return Windows(num_tokens=num_tokens, chunk_tokens=chunk_tokens, overlap_tokens=overlap_tokens)
+    if breaks:
+        starts = _starts_at_breaks(num_tokens, chunk_tokens=chunk_tokens, overlap_tokens=overlap_tokens, breaks=breaks)
+        return Windows(num_tokens=num_tokens, starts=starts, overlap_tokens=overlap_tokens)
+    end = max(num_tokens - overlap_tokens, min(num_tokens, 1))
+    return Windows(
+        num_tokens=num_tokens, starts=range(0, end, chunk_tokens - overlap_tokens), overlap_tokens=overlap_tokens
+    )
+
+
+def _starts_at_breaks(
+    num_tokens: int, *, chunk_tokens: int, overlap_tokens: int, breaks: Sequence[int]
+) -> Sequence[int]:
+    starts = array("q", [0] if num_tokens else [])
+    while starts and starts[-1] + chunk_tokens < num_tokens:
+        full = starts[-1] + chunk_tokens
+        place = bisect_right(breaks, full) - 1
+        reached = breaks[place] if place >= 0 else 0
+        end = reached if reached > starts[-1] + overlap_tokens else full
+        starts.append(end - overlap_tokens)
+    return starts

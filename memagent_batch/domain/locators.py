@@ -36,3 +36,18 @@ def locators(rows: Sequence[LocatedRow], *, char_start: int, char_end: int) -> t
         if max(row.char_start, char_start) < min(row.char_end, char_end):
             found.append(row.locator)
     return tuple(dict.fromkeys(found))
+
+
+def located(rows: Sequence[LocatedRow], *, char_start: int, char_end: int) -> str | None:
+    """The place of a span in one text, as tables have it: `page 3`, or `page 3 to page 4` where it touches several.
+
+    Args:
+        rows: All rows of the document, in order.
+        char_start: First character of the span.
+        char_end: Character after its last one.
+
+    Returns:
+        None where no row that it touches has a place.
+    """
+    places = [place for place in locators(rows, char_start=char_start, char_end=char_end) if place]
+    return " to ".join(dict.fromkeys([places[0], places[-1]])) if places else None

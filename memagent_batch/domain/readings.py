@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from memagent_batch.domain.document import Document
+from memagent_batch.domain.document import BreakAt, Document
 from memagent_batch.domain.prompts import Memory, PromptTokens
 from memagent_batch.domain.turns import FinishReason, Turns
 
@@ -104,6 +104,24 @@ class Policy(Protocol):
 
     def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
         """What a reading of a document of this length costs, the turns that it shares with others included."""
+
+
+class BreakingPolicy(Policy, Protocol):
+    """A policy with the knob `break_at`, whose documents have breaks: it closes chunks where rows or lines end."""
+
+    @property
+    def break_at(self) -> BreakAt | None:
+        """Where chunks close; None where their length alone decides. Not part of the identity then."""
+
+    def cost(self, prompts: PromptTokens, *, num_tokens: int, breaks: Sequence[int] = ()) -> Cost:
+        """As `Policy.cost`, of a document with these breaks."""
+
+
+def cost_of(policy: Policy, prompts: PromptTokens, document: Document) -> Cost:
+    """What a reading of a document costs."""
+    if not document.breaks:
+        return policy.cost(prompts, num_tokens=document.num_tokens)
+    return cast(BreakingPolicy, policy).cost(prompts, num_tokens=document.num_tokens, breaks=document.breaks)
 
 
 def question_list(questions: Iterable[str]) -> str:

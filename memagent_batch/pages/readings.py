@@ -20,9 +20,9 @@ REMEDY = "a later run of the output replaces the tables: repeat the command on t
 """What to do about a table file that is gone."""
 TURN_COLUMNS = (
     *("turn", "kind", "chunk_index", "token_start", "token_end", "char_start", "char_end"),
-    *("memory", "changed", "num_tokens", "finish_reason"),
+    *("locator", "memory", "changed", "num_tokens", "finish_reason"),
 )
-"""Columns of `memories` that a trace shows."""
+"""Columns of `memories` that a trace shows; a run of an older version lacks the locator."""
 KEY_COLUMNS = ("document_id", "question_id", "sample")
 """Columns that name a reading."""
 LIKENESS = 0.5
@@ -128,8 +128,8 @@ def _batches(file: GroupedFile, group: int, names: list[str]) -> Iterator[pa.Rec
 def _part_readings(output: Location, part: PartReport) -> Iterator[RunReading]:
     """Rows of the tables of a part stand in the same order of readings."""
     evidence_file = part.get("evidence_file")
-    turns = _GroupedRows(output / part["memories_file"], columns=(*KEY_COLUMNS, *TURN_COLUMNS))
-    evidence = _GroupedRows(output / str(evidence_file) if evidence_file else None)
+    turns = GroupedRows(output / part["memories_file"], columns=(*KEY_COLUMNS, *TURN_COLUMNS))
+    evidence = GroupedRows(output / str(evidence_file) if evidence_file else None)
     for batch in table_rows(output / part["answers_file"]):
         for answer in batch.to_pylist():
             key = key_of(answer)
@@ -138,7 +138,7 @@ def _part_readings(output: Location, part: PartReport) -> Iterator[RunReading]:
         rows.require_end()
 
 
-class _GroupedRows:
+class GroupedRows:
     """Rows of a table, reading by reading."""
 
     def __init__(self, place: Location | None, *, columns: Collection[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The table `answers` as a file for a spreadsheet program: CSV or XLSX, row by row, with nothing that it would run."""
+"""The table `answers`, with its evidence, for a spreadsheet program: CSV or XLSX, with nothing that it would run."""
 
 import csv
 import json
@@ -12,19 +12,24 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import xlsxwriter
 
 from memagent_batch.domain.spreadsheet_cells import is_formula
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
-from memagent_batch.pages.readings import column_names, table_rows
+from memagent_batch.log.index import Row
+from memagent_batch.pages.document_page import CHOSEN
+from memagent_batch.pages.readings import GroupedRows, column_names, key_of, table_rows
 from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 
 MAX_XLSX_ROWS = 1_048_576
 """Rows of a sheet in XLSX, its heading included."""
 MAX_XLSX_CHARACTERS = 32_767
 """Of a cell in XLSX, UTF-16 code units."""
+
+EVIDENCE_COLUMN = "evidence"
+"""Column behind those of `answers`, of a run with evidence; a carried column of that name stays itself."""
 
 
 class SpreadsheetFormat(StrEnum):
@@ -54,7 +59,7 @@ Writer = Callable[[Sequence[Cell]], object]
 
 
 def write_spreadsheet(output: Location, manifest: Manifest, *, to: SpreadsheetFormat, file: Path) -> WrittenCells:
-    """Writes all rows of `answers`, with all columns, to a local file.
+    """Writes all rows of `answers`, with all columns and the sentences that they rest on, to a local file.
 
     Raises:
         OutputError: there are more rows than XLSX holds, or a table file is gone.
@@ -66,14 +71,13 @@ def write_spreadsheet(output: Location, manifest: Manifest, *, to: SpreadsheetFo
             "say --to csv, or read the Parquet files"
         )
     cells = WrittenCells()
-    batches = _batches(output, manifest)
+    rows = _rows(output, manifest)
     names = _column_names(output, manifest)
     with _WRITERS[to](file, cells) as write:
         write(names)
-        for batch in batches:
-            for row in batch.to_pylist():
-                write([_plain(row.get(name)) for name in names])
-                cells.num_rows += 1
+        for row in rows:
+            write([_plain(row.get(name)) for name in names])
+            cells.num_rows += 1
     return cells
 
 
@@ -82,12 +86,32 @@ def _column_names(output: Location, manifest: Manifest) -> list[str]:
     names: dict[str, None] = {}
     for file in manifest["files"]["answers"]:
         names.update(dict.fromkeys(column_names(output / file)))
+    if EVIDENCE_FOLDER in manifest["files"]:
+        names[EVIDENCE_COLUMN] = None
     return list(names)
 
 
-def _batches(output: Location, manifest: Manifest) -> Iterator[pa.RecordBatch]:
-    for name in manifest["files"]["answers"]:
-        yield from table_rows(output / name)
+def _rows(output: Location, manifest: Manifest) -> Iterator[Row]:
+    """The rows of `answers`; of a run with evidence, with what they rest on."""
+    evidence_files = {part["answers_file"]: part.get("evidence_file") for part in manifest.get("parts", ())}
+    for name in manifest["files"][ANSWERS_FOLDER]:
+        file = evidence_files.get(name)
+        evidence = GroupedRows(output / file) if file else None
+        for batch in table_rows(output / name):
+            for row in batch.to_pylist():
+                yield row if evidence is None else {EVIDENCE_COLUMN: _evidence(evidence.take(key_of(row))), **row}
+
+
+def _evidence(rows: Sequence[Row]) -> str | None:
+    """The sentences that the model pointed at, a line each, with their places."""
+    chosen = sorted((row for row in rows if row["how"] == CHOSEN), key=lambda row: row["rank"])
+    return "\n".join(map(_sentence, chosen)) or None
+
+
+def _sentence(row: Row) -> str:
+    text = "(the text could not be fetched)" if row["text"] is None else " ".join(row["text"].split())
+    place = row["locator"] or f"characters {row['char_start']:,} to {row['char_end']:,}"
+    return f"{text} [{place}]"
 
 
 @contextmanager

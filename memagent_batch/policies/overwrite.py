@@ -1,10 +1,10 @@
 """The published memory agent (MemAgent, arXiv 2507.02259): each chunk overwrites the memory; the memory answers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from memagent_batch.domain.document import Chunk, Document, token_windows
+from memagent_batch.domain.document import BreakAt, Chunk, Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.turns import ANSWER, UPDATE, Prompt, Turns, Writes
@@ -22,6 +22,8 @@ class OverwritePolicy:
     """Longest chunk, tokens."""
     overlap_tokens: int = 0
     """Tokens that a chunk shares with the one before it."""
+    break_at: BreakAt | None = None
+    """Where a chunk closes when what comes next would not fit; None where its length alone decides."""
     memory_tokens: int
     """Budget of the memory, tokens."""
     answer_tokens: int
@@ -40,7 +42,10 @@ class OverwritePolicy:
 
     def identity(self) -> Mapping[str, Any]:
         """Kind and knobs."""
-        return {"kind": self.kind, **asdict(self)}
+        knobs = asdict(self)
+        if self.break_at is None:
+            del knobs["break_at"]
+        return {"kind": self.kind, **knobs}
 
     def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
         """The `update` turn shows a memory, and writes one."""
@@ -48,9 +53,11 @@ class OverwritePolicy:
         answer = self.memory_tokens + prompts.answer.num_fixed_tokens + self.answer_tokens
         return {UPDATE: update, ANSWER: answer}
 
-    def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
+    def cost(self, prompts: PromptTokens, *, num_tokens: int, breaks: Sequence[int] = ()) -> Cost:
         """Each chunk is shown once."""
-        windows = token_windows(num_tokens, chunk_tokens=self.chunk_tokens, overlap_tokens=self.overlap_tokens)
+        windows = token_windows(
+            num_tokens, chunk_tokens=self.chunk_tokens, overlap_tokens=self.overlap_tokens, breaks=breaks
+        )
         fixed = len(windows) * prompts.update.num_fixed_tokens + prompts.answer.num_fixed_tokens
         return Cost(
             num_chunks=len(windows),

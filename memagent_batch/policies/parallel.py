@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from memagent_batch.bm25 import Bm25
 from memagent_batch.config import Reread
-from memagent_batch.domain.document import Chunk, Chunks, Document, token_windows
+from memagent_batch.domain.document import BreakAt, Chunk, Chunks, Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.turns import ANSWER, MERGE, READ, Prompt, Scope, Turns, Writes
@@ -54,6 +54,8 @@ class ParallelPolicy:
     """Longest chunk, tokens; also the room for notes in one `merge` turn."""
     overlap_tokens: int = 0
     """Tokens that a chunk shares with the one before it."""
+    break_at: BreakAt | None = None
+    """Where a chunk closes when what comes next would not fit; None where its length alone decides."""
     memory_tokens: int
     """Budget of the memory and of each note, tokens."""
     answer_tokens: int
@@ -105,6 +107,8 @@ class ParallelPolicy:
         """Kind and knobs."""
         knobs = asdict(self) | {"reread": self.reread.value}
         del knobs["rank"]
+        if self.break_at is None:
+            del knobs["break_at"]
         if self.reread is Reread.NOMINATED:
             knobs["rank"] = f"bm25s {version('bm25s')}" if self.rank is None else "own"
         return {"kind": self.kind, **knobs}
@@ -118,9 +122,11 @@ class ParallelPolicy:
             ANSWER: self.memory_tokens + prompts.answer.num_fixed_tokens + self.answer_tokens,
         }
 
-    def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
+    def cost(self, prompts: PromptTokens, *, num_tokens: int, breaks: Sequence[int] = ()) -> Cost:
         """At most: all rounds, with a note of every chunk. Few chunks have one, and most readings take two rounds."""
-        windows = token_windows(num_tokens, chunk_tokens=self.chunk_tokens, overlap_tokens=self.overlap_tokens)
+        windows = token_windows(
+            num_tokens, chunk_tokens=self.chunk_tokens, overlap_tokens=self.overlap_tokens, breaks=breaks
+        )
         num_merges = self._num_merges(len(windows))
         num_written = len(windows) + num_merges
         fixed = len(windows) * prompts.update.num_fixed_tokens + num_merges * prompts.merge.num_fixed_tokens

@@ -2,7 +2,8 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import product
 from typing import TypedDict
 
@@ -11,6 +12,8 @@ import pyarrow as pa
 
 from memagent_batch.config import AgentConfig, SourceConfig
 from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.document import BreakAt
+from memagent_batch.domain.readings import cost_of
 from memagent_batch.domain.sentences import Sentences, split_sentences
 from memagent_batch.engines.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.errors import DocumentError, InputError, MemagentError, TextUnavailableError
@@ -18,9 +21,11 @@ from memagent_batch.inputs.columnar import batch_records
 from memagent_batch.inputs.documents import CARRY_PREFIX, why_unreadable
 from memagent_batch.inputs.records import Column, Kind, Presence, Record
 from memagent_batch.inputs.texts import FetchedText, fetch_texts
+from memagent_batch.plugins import make_policy
+from memagent_batch.reading.breaks import break_at, find_breaks
 from memagent_batch.reading.documents import planned_documents
 from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
-from memagent_batch.wiring import make_documents, make_tokenizer
+from memagent_batch.wiring import make_documents, make_prompt_tokens, make_tokenizer
 
 TOKENISED = pa.schema(
     [
@@ -31,13 +36,14 @@ TOKENISED = pa.schema(
         pa.field("num_chars", pa.int64()),
         pa.field("sentence_starts", pa.large_list(pa.int64())),
         pa.field("sentence_ends", pa.large_list(pa.int64())),
+        pa.field("breaks", pa.large_list(pa.int64())),
         pa.field("error", pa.string()),
         pa.field("is_unavailable", pa.bool_()),
         *WORK_COLUMNS,
     ]
 )
 """A document on its way to the reader: its tokens once, whatever the number of its questions. It has the places of its
-sentences where evidence is asked for."""
+sentences where evidence is asked for, and its breaks where chunks close at them."""
 
 CALL = pa.schema([pa.field("documents", pa.large_list(pa.struct(list(TOKENISED))))])
 """What one call of a reader takes: a long document, or some small ones, since each call costs Ray Data some 7 ms.
@@ -58,14 +64,14 @@ def tokenise(
     A bundle that `group_documents` has not grouped gives each document a call of its own. `splits`: whether documents
     have their sentences.
     """
-    tokenizer = make_tokenizer(agent)
+    read = partial(_tokenised, make_tokenizer(agent), splits=splits, at=break_at(agent))
     work = bundle.select(["document_id", "document_hash", *WORK_COLUMNS.names]).to_pylist()
     calls = bundle[CALL_COLUMN].to_pylist() if CALL_COLUMN in bundle.schema.names else range(len(work))
     missing, held = Counter(calls), defaultdict(list)
     documents = make_documents(sources)
     for fetched in fetch_texts(bundle, documents=documents[0], settings=sources.input):
         call = calls[fetched.row]
-        held[call].append(_tokenised(tokenizer, fetched, work[fetched.row], splits=splits))
+        held[call].append(read(fetched, work[fetched.row]))
         missing[call] -= 1
         if not missing[call]:
             yield _call(held.pop(call))
@@ -113,7 +119,7 @@ def tokenise_rows(
     Raises:
         InputError: a column is missing, an id is missing or twice in the block, or a value can't be used.
     """
-    tokenizer = make_tokenizer(agent)
+    read = partial(_tokenised, make_tokenizer(agent), splits=splits, at=break_at(agent))
     document_ids: set[str] = set()
     for batch in rows.to_batches():
         for record in batch_records(batch, columns=columns.to_read(), where="a block of the dataset"):
@@ -131,7 +137,7 @@ def tokenise_rows(
                 "closings": [],
                 **{CARRY_PREFIX + name: value for name, value in zip(columns.carry, record.values[2:], strict=True)},
             }
-            yield _call([_tokenised(tokenizer, _row_text(record), work, splits=splits)])
+            yield _call([read(_row_text(record), work)])
 
 
 def _row_text(record: Record) -> FetchedText:
@@ -147,9 +153,14 @@ COUNTED = pa.schema(
         pa.field("document_id", pa.string()),
         pa.field("num_tokens", pa.int64()),
         pa.field("num_readings", pa.int64()),
+        pa.field("num_chunks", pa.int64()),
+        pa.field("num_turns", pa.int64()),
+        pa.field("num_prompt_tokens", pa.int64()),
+        pa.field("num_completion_tokens", pa.int64()),
+        pa.field("min_prompt_tokens", pa.int64()),
     ]
 )
-"""What a plan shows of one document."""
+"""What a plan shows of one document, and what a reading of it costs."""
 
 
 class CountedDocument(TypedDict):
@@ -158,15 +169,22 @@ class CountedDocument(TypedDict):
     document_id: str
     num_tokens: int
     num_readings: int
+    num_chunks: int
+    num_turns: int
+    num_prompt_tokens: int
+    num_completion_tokens: int
+    min_prompt_tokens: int | None
 
 
 def count_tokens(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig) -> pa.Table:
-    """Ray Data UDF: a bundle of planned documents in, the length of each out; no tokens are kept."""
+    """Ray Data UDF: a bundle of planned documents in, length and cost of each out; no tokens are kept."""
+    policy, prompts = make_policy(agent), make_prompt_tokens(agent)
     counted = [
         {
             "document_id": planned.document_id,
             "num_tokens": planned.document.num_tokens,
             "num_readings": len(planned.readings),
+            **asdict(cost_of(policy, prompts, planned.document)),
         }
         for call in tokenise(bundle, agent=agent, sources=sources)
         for planned in planned_documents(call)
@@ -174,7 +192,9 @@ def count_tokens(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig)
     return pa.Table.from_pylist(counted, schema=COUNTED)
 
 
-def _tokenised(tokenizer: Tokenizer, fetched: FetchedText, work: Mapping[str, object], *, splits: bool) -> pa.Table:
+def _tokenised(
+    tokenizer: Tokenizer, fetched: FetchedText, work: Mapping[str, object], *, splits: bool, at: BreakAt | None
+) -> pa.Table:
     if fetched.text is None:
         return _row(work, error=fetched.error)
     try:
@@ -182,7 +202,8 @@ def _tokenised(tokenizer: Tokenizer, fetched: FetchedText, work: Mapping[str, ob
     except DocumentError as error:
         return _row(work, error=error)
     sentences = split_sentences(fetched.text) if splits else NO_SENTENCES
-    return _row(work, tokens=tokens, sentences=sentences, num_chars=len(fetched.text))
+    breaks = find_breaks(fetched.text, fetched.rows, token_chars=tokens.token_chars.data, at=at)
+    return _row(work, tokens=tokens, sentences=sentences, breaks=breaks, num_chars=len(fetched.text))
 
 
 def _call(documents: Sequence[pa.Table]) -> pa.Table:
@@ -195,6 +216,7 @@ def _row(
     *,
     tokens: TokenisedText = NO_TOKENS,
     sentences: Sentences = NO_SENTENCES,
+    breaks: Sequence[int] = (),
     num_chars: int = 0,
     error: MemagentError | None = None,
 ) -> pa.Table:
@@ -206,6 +228,7 @@ def _row(
         "token_chars": _one_list(pa.array(tokens.token_chars)),
         "sentence_starts": _one_list(pa.array(sentences.starts, pa.int64())),
         "sentence_ends": _one_list(pa.array(sentences.ends, pa.int64())),
+        "breaks": _one_list(pa.array(breaks, pa.int64())),
         "num_chars": pa.array([num_chars], pa.int64()),
         "error": pa.array([error and str(error)], pa.string()),
         "is_unavailable": pa.array([isinstance(error, TextUnavailableError)]),

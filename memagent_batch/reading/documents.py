@@ -49,8 +49,10 @@ def unreadable(error: DocumentError | TextUnavailableError) -> Document:
 def _planned_document(row: pa.Table) -> PlannedDocument:
     token_ids, token_chars = (row[name].chunk(0).flatten().to_numpy().data for name in ("token_ids", "token_chars"))
     starts, ends = (row[name].chunk(0).flatten().to_numpy().data for name in ("sentence_starts", "sentence_ends"))
-    (values,) = row.drop_columns(["token_ids", "token_chars", "sentence_starts", "sentence_ends"]).to_pylist()
-    document = Document(token_ids=token_ids, token_chars=token_chars, num_chars=values["num_chars"])
+    breaks = row["breaks"].chunk(0).flatten().to_numpy().data
+    lists = ["token_ids", "token_chars", "sentence_starts", "sentence_ends", "breaks"]
+    (values,) = row.drop_columns(lists).to_pylist()
+    document = Document(token_ids=token_ids, token_chars=token_chars, num_chars=values["num_chars"], breaks=breaks)
     if values["error"] is not None:
         kind = TextUnavailableError if values["is_unavailable"] else DocumentError
         document = unreadable(kind(values["error"]))

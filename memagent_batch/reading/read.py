@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from memagent_batch.domain.document import Document
-from memagent_batch.domain.readings import Outcome, Question, QuestionTokens, Status
+from memagent_batch.domain.readings import Outcome, Question, QuestionTokens, Status, cost_of
 from memagent_batch.domain.turns import FinishReason
 from memagent_batch.errors import MemagentError, NotReadError, ReadingError
 from memagent_batch.log.schemas import ResultRow
@@ -81,7 +81,7 @@ async def read(document: Document, question: Question, *, agent: LoadedAgent, tu
     try:
         if document.error is not None:
             raise document.error.with_traceback(None)  # one error ends many readings
-        num_chunks = agent.policy.cost(agent.prompts, num_tokens=document.num_tokens).num_chunks
+        num_chunks = cost_of(agent.policy, agent.prompts, document).num_chunks
         outcome = await _outcome(document, agent.tokenise(question), agent=agent, turns=turns)
         reading = finish(status=Status.OK, num_chunks=num_chunks, outcome=outcome)
         require_outcome(turns.address, reading.to_row())

@@ -1,4 +1,4 @@
-"""The table `evidence`: spans of a document's text, which is fetched again by its place."""
+"""What the texts of documents, fetched again by their place, add to the tables: evidence, and where spans stood."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,13 @@ import pyarrow as pa
 
 from memagent_batch.config import InputConfig
 from memagent_batch.domain.closing.values import ValueStatus
+from memagent_batch.domain.locators import LocatedRow, located
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.texts import fetch_texts
+from memagent_batch.inputs.texts import FetchedText, fetch_texts
 from memagent_batch.log.schemas import SpanRow
 from memagent_batch.reading.alignment import Alignment, align, answer_strings
-from memagent_batch.runs.schemas import AnswerRow, EvidenceRow
+from memagent_batch.runs.schemas import AnswerRow, EvidenceRow, MemoryRow
 
 
 class How(StrEnum):
@@ -35,11 +36,18 @@ class Answered:
     """Its row."""
     sentences: Sequence[SpanRow]
     """The sentences that its answer rests on, the best first."""
+    turns: Sequence[MemoryRow] = ()
+    """Its rows of `memories`, whose spans have no locators yet."""
 
     @property
     def has_spans(self) -> bool:
         """Whether something is to be looked up in the text."""
         return bool(self.sentences) or self.is_aligned
+
+    @property
+    def shows_chunks(self) -> bool:
+        """Whether a turn of it showed a span of the text."""
+        return any(turn["char_start"] is not None for turn in self.turns)
 
     @property
     def is_aligned(self) -> bool:
@@ -49,36 +57,70 @@ class Answered:
         return answer["status"] == Status.OK and answer["answer"] is not None and is_stated
 
 
-def evidence_of_part(
-    part: pa.Table, answered: Sequence[Answered], *, documents: Location, settings: InputConfig
-) -> tuple[list[EvidenceRow], bool]:
-    """The rows of a part of the plan, and whether all texts were there. One text is held at a time.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartSpans:
+    """The rows of a part of the plan that have spans of its documents."""
 
-    Without its text a chosen sentence keeps its place alone, and nothing is aligned.
+    evidence: list[EvidenceRow] | None
+    """Rows of `evidence`; None where it was not asked for."""
+    memories: list[MemoryRow]
+    """Rows of `memories`."""
+    is_whole: bool
+    """Whether each text that was needed was there."""
+
+
+def spans_of_part(
+    part: pa.Table, answered: Sequence[Answered], *, documents: Location, settings: InputConfig, has_evidence: bool
+) -> PartSpans:
+    """The rows of a part of the plan that have spans. One text is held at a time, and none is fetched without need.
+
+    Without its text a span keeps its place in it alone, and nothing is aligned.
 
     Args:
         part: A table of `Plan.parts`.
         answered: Its readings, in the order of their rows.
         documents: The documents, as they were indexed.
         settings: Where texts stand in them.
+        has_evidence: Whether there is a table `evidence`.
     """
     of_row: dict[int, list[Answered]] = {}
     for each in answered:
-        if each.has_spans:
-            of_row.setdefault(each.row, []).append(each)
-    rows = sorted(of_row)
-    found: dict[int, list[EvidenceRow]] = {}
+        of_row.setdefault(each.row, []).append(each)
+    rows = [
+        row
+        for row, readings in sorted(of_row.items())
+        if any((has_evidence and each.has_spans) or (settings.locator and each.shows_chunks) for each in readings)
+    ]
+    evidence: dict[int, list[EvidenceRow]] = {}
+    memories = {row: [turn for each in readings for turn in each.turns] for row, readings in of_row.items()}
     is_whole = True
-    if rows:
-        for fetched in fetch_texts(part.take(pa.array(rows, pa.int64())), documents=documents, settings=settings):
-            row = rows[fetched.row]
-            is_whole = is_whole and fetched.text is not None
-            found[row] = [line for each in of_row[row] for line in evidence_rows(each, fetched.text)]
-    return [line for row in rows for line in found[row]], is_whole
+    wanted = part.take(pa.array(rows, pa.int64()))
+    for fetched in fetch_texts(wanted, documents=documents, settings=settings) if rows else ():
+        row = rows[fetched.row]
+        is_whole = is_whole and fetched.text is not None
+        memories[row] = [_located_turn(turn, fetched.rows) for turn in memories[row]]
+        if has_evidence:
+            evidence[row] = [line for each in of_row[row] for line in evidence_rows(each, fetched)]
+    return PartSpans(
+        evidence=[line for row in rows for line in evidence[row]] if has_evidence else None,
+        memories=[turn for row in sorted(memories) for turn in memories[row]],
+        is_whole=is_whole,
+    )
 
 
-def evidence_rows(answered: Answered, text: str | None) -> Iterator[EvidenceRow]:
+def _located_turn(turn: MemoryRow, rows: Sequence[LocatedRow]) -> MemoryRow:
+    return {**turn, "locator": _locator(rows, turn["char_start"], turn["char_end"])}
+
+
+def _locator(rows: Sequence[LocatedRow], char_start: int | None, char_end: int | None) -> str | None:
+    if char_start is None or char_end is None:
+        return None
+    return located(rows, char_start=char_start, char_end=char_end)
+
+
+def evidence_rows(answered: Answered, fetched: FetchedText) -> Iterator[EvidenceRow]:
     """The rows of one reading: the sentences that were chosen, then the strings of the answer."""
+    text = fetched.text
     for rank, span in enumerate(answered.sentences, start=1):
         start, end = span["char_start"], span["char_end"]
         yield {
@@ -87,6 +129,7 @@ def evidence_rows(answered: Answered, text: str | None) -> Iterator[EvidenceRow]
             "char_end": end,
             "text": None if text is None else text[start:end],
             "chunk_index": span["chunk_index"],
+            "locator": _locator(fetched.rows, start, end),
             "alignment": Alignment.EXACT.value,
             "quote": None,
         }
@@ -101,6 +144,7 @@ def evidence_rows(answered: Answered, text: str | None) -> Iterator[EvidenceRow]
             "char_end": aligned.char_end,
             "text": text[aligned.char_start : aligned.char_end] if is_there else None,
             "chunk_index": None,
+            "locator": _locator(fetched.rows, aligned.char_start, aligned.char_end),
             "alignment": aligned.alignment.value,
             "quote": aligned.string,
         }

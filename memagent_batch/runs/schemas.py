@@ -69,6 +69,14 @@ ANSWERS = pa.schema(
 )
 """One row for each reading that was asked for; carried input columns follow."""
 
+LOCATOR = column(
+    "locator",
+    pa.string(),
+    "where the span stood in its source, by `input.locator`: page 3, or page 3 to page 4; null where there is no "
+    "locator, or the text could not be fetched",
+    nullable=True,
+)
+
 EVIDENCE = pa.schema(
     [
         RUN_ID,
@@ -98,9 +106,7 @@ EVIDENCE = pa.schema(
             "the first chunk that shows the sentence, from 0; null for policies without chunks, and where aligned",
             nullable=True,
         ),
-        column(
-            "locator", pa.string(), "where the span stood in its source; null where that is not known", nullable=True
-        ),
+        LOCATOR,
         column(
             "alignment",
             pa.string(),
@@ -124,6 +130,7 @@ MEMORIES = pa.schema(
         column("turn", pa.int32(), "position of the turn in its reading, from 0, in the order of reading"),
         KIND,
         *SPAN,
+        LOCATOR,
         column(
             "memory",
             pa.string(),
@@ -188,6 +195,7 @@ class MemoryRow(TurnRow):
 
     document_id: str
     question_id: str
+    locator: str | None
     memory: str
     changed: bool
 

@@ -1,4 +1,4 @@
-"""The tables of a run: projections of plan and turn log, and of the texts that evidence is cut from."""
+"""The tables of a run: projections of plan and turn log, and of the texts that their spans lie in."""
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from memagent_batch.log.files import ReadingKey
 from memagent_batch.log.index import read_outcomes, read_turns_of
 from memagent_batch.log.question_list import AskedQuestion, asked_in
 from memagent_batch.log.schemas import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, TurnRow
-from memagent_batch.runs.evidence import Answered, evidence_of_part
+from memagent_batch.runs.evidence import Answered, PartSpans, spans_of_part
 from memagent_batch.runs.results import ResultQuestion, results_table
 from memagent_batch.runs.schemas import ANSWERS, EVIDENCE, MEMORIES, AnswerRow, MemoryRow
 from memagent_batch.runs.votes import with_votes
@@ -103,7 +103,7 @@ class Projection:
     results: Mapping[str, ResultQuestion] = field(default_factory=dict)
     """Questions of the table `results` by question_id; without one there is no such table."""
     documents: Location | None = None
-    """The documents, where texts are fetched from for evidence."""
+    """The documents, where texts are fetched from for evidence and locators."""
     input: InputConfig = InputConfig()  # noqa: RUF009 - a frozen value
     """Where texts stand in them."""
 
@@ -131,7 +131,7 @@ class PartTables:
     results: pa.Table | None
     """`results_schema`; None where no question asks for a type."""
     is_whole: bool
-    """Whether each text that evidence is cut from was there; else the next run writes the part again."""
+    """Whether each text that was needed was there; else the next run writes the part again."""
     missing: list[str]
     """Readings asked for that the log has no outcome of, though no reader reported it as not read."""
 
@@ -146,7 +146,6 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
     unread = {(row["document_hash"], row["question_hash"], row["sample"]): row for row in not_read}
     answers: list[AnswerRow] = []
     answered: list[Answered] = []
-    memories: list[MemoryRow] = []
     missing: list[str] = []
     for row, document, question, sample in _readings(part):
         key = (document["document_hash"] or "", question["question_hash"], sample)
@@ -159,21 +158,27 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
             continue
         answer = answer_row(document, question, outcome, sample=sample, origin=projection.origin, closed=closed)
         answers.append(answer)
-        answered.append(Answered(row=row, answer=answer, sentences=(closed["evidence"] if closed else None) or ()))
         turns = held.turns_of(question, key)
-        memories.extend(_memory_rows(turns, document, question, sample=sample, projection=projection))
+        answered.append(
+            Answered(
+                row=row,
+                answer=answer,
+                sentences=(closed["evidence"] if closed else None) or (),
+                turns=list(_memory_rows(turns, document, question, sample=sample, projection=projection)),
+            )
+        )
     rows = part.take(pa.array([each.row for each in answered], pa.int64()))
     carried = {name: rows[CARRY_PREFIX + name].to_pylist() for name in carried_columns(part.schema)}
     answers = with_votes(answers)
-    evidence, is_whole = _evidence(part, answered, projection=projection)
+    spans = _spans(part, answered, projection=projection)
     return PartTables(
         answers=answers_table(answers, carried=carried),
-        memories=pa.Table.from_pylist(memories, schema=MEMORIES),
-        evidence=evidence,
+        memories=pa.Table.from_pylist(spans.memories, schema=MEMORIES),
+        evidence=pa.Table.from_pylist(spans.evidence, schema=EVIDENCE) if spans.evidence is not None else None,
         results=results_table(part["document_id"].to_pylist(), answers, questions=projection.results)
         if projection.results
         else None,
-        is_whole=is_whole,
+        is_whole=spans.is_whole,
         missing=missing,
     )
 
@@ -238,12 +243,17 @@ def _held_of_part(part: pa.Table, *, projection: Projection) -> _HeldPart:
     )
 
 
-def _evidence(part: pa.Table, answered: Sequence[Answered], *, projection: Projection) -> tuple[pa.Table | None, bool]:
-    """The rows of `evidence`, and whether all their texts were there."""
-    if not projection.has_evidence or projection.documents is None:
-        return None, True
-    rows, is_whole = evidence_of_part(part, answered, documents=projection.documents, settings=projection.input)
-    return pa.Table.from_pylist(rows, schema=EVIDENCE), is_whole
+def _spans(part: pa.Table, answered: Sequence[Answered], *, projection: Projection) -> PartSpans:
+    """The rows that have spans, with what the documents' texts say of them."""
+    if projection.documents is None:
+        return PartSpans(evidence=None, memories=[turn for each in answered for turn in each.turns], is_whole=True)
+    return spans_of_part(
+        part,
+        answered,
+        documents=projection.documents,
+        settings=projection.input,
+        has_evidence=projection.has_evidence,
+    )
 
 
 def answer_row(
@@ -404,6 +414,7 @@ def _memory_rows(
             "question_id": question["question_id"],
             "sample": sample,
             "turn": number,
+            "locator": None,
             "memory": shown,
             "changed": changed,
         }

@@ -56,6 +56,56 @@ def test_token_windows_that_do_not_move_on_are_refused(chunk_tokens: int, overla
         token_windows(10, chunk_tokens=chunk_tokens, overlap_tokens=overlap_tokens)
 
 
+@st.composite
+def broken_lengths(draw: st.DrawFn) -> tuple[int, list[int]]:
+    """A length, and tokens with which rows begin."""
+    num_tokens = draw(NUM_TOKENS)
+    return num_tokens, sorted(draw(st.sets(st.integers(1, max(num_tokens - 1, 1)), max_size=40)))
+
+
+@given(broken=broken_lengths(), chunk_tokens=CHUNK_TOKENS)
+def test_token_windows_with_breaks_lose_nothing_and_close_at_the_last_break_that_they_reach(
+    broken: tuple[int, list[int]], chunk_tokens: int
+) -> None:
+    num_tokens, breaks = broken
+    windows = token_windows(num_tokens, chunk_tokens=chunk_tokens, breaks=breaks)
+    assert [token for start, end in windows for token in range(start, end)] == list(range(num_tokens))
+    for start, end in windows[:-1]:
+        reached = [place for place in breaks if start < place <= start + chunk_tokens]
+        assert end == max(reached, default=start + chunk_tokens)
+    assert all(0 < end - start <= chunk_tokens for start, end in windows)
+
+
+@given(broken=broken_lengths(), chunk_tokens=CHUNK_TOKENS, data=st.data())
+def test_token_windows_with_breaks_and_overlap_share_it_and_move_on(
+    broken: tuple[int, list[int]], chunk_tokens: int, data: st.DataObject
+) -> None:
+    num_tokens, breaks = broken
+    overlap_tokens = data.draw(st.integers(0, chunk_tokens - 1))
+    windows = token_windows(num_tokens, chunk_tokens=chunk_tokens, overlap_tokens=overlap_tokens, breaks=breaks)
+    assert {token for start, end in windows for token in range(start, end)} == set(range(num_tokens))
+    for (_, end), (next_start, next_end) in pairwise(windows):
+        assert end - next_start == overlap_tokens
+        assert next_end > end
+    assert all(end - start <= chunk_tokens for start, end in windows)
+    assert windows.num_shown_tokens == sum(end - start for start, end in windows)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "windows"),
+    [
+        ([4, 9], [(0, 9), (9, 12)]),  # rows that fit together
+        ([3, 6], [(0, 6), (6, 12)]),  # the third would not fit
+        ([1], [(0, 1), (1, 11), (11, 12)]),  # a row that is longer than a chunk is cut
+        ([11], [(0, 10), (10, 12)]),  # and what is left of it goes with the next one
+    ],
+)
+def test_token_windows_close_where_the_next_row_would_not_fit(
+    breaks: list[int], windows: list[tuple[int, int]]
+) -> None:
+    assert list(token_windows(12, chunk_tokens=10, breaks=breaks)) == windows
+
+
 def spans_of(
     token_chars: Sequence[int], *, num_chars: int, chunk_tokens: int, overlap_tokens: int = 0
 ) -> list[ChunkSpan]:

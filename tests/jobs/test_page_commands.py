@@ -2,9 +2,14 @@
 
 import csv
 import json
+import re
 import zipfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from jobs import cli
@@ -84,6 +89,52 @@ def test_show_cuts_long_texts_unless_it_is_to_show_all(tmp_path: Path, capsys: p
     assert "\x1b" not in cut
     assert cli.main(["show", str(tmp_path), "a", "q", "--full"]) == 0
     assert capsys.readouterr().out.count("word") == 400
+
+
+def rewrite(output: Location, name: str, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Writes a table of the one part again."""
+    (path,) = (output / name).files()
+    pq.write_table(change(pq.read_table(path)), path)
+
+
+def test_locators_stand_beside_spans_wherever_they_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, place = write_scan(tmp_path, Scan(num_documents=1)), "a<b>.pdf, page 3"
+    for name in ("evidence", "memories"):
+        rewrite(output, name, partial(_with_locator, place=place))
+    assert cli.main(["show", output.uri, "Nordhafen Logistik 2020/000", "notice-period"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert re.search(rf"notice\. \[characters [\d,]+ to [\d,]+, chunk \d+, {place}\]", words)
+    assert re.search(rf"turn 0 \[update, characters 0 to 2,400, {place}\]", words)
+    assert cli.main(["page", output.uri, "--to", str(tmp_path / "site")]) == 0
+    (sheet,) = (tmp_path / "site").rglob("0000000.html")
+    page = sheet.read_text(encoding="utf-8")
+    shown = "a&lt;b&gt;.pdf, page 3"
+    assert re.search(rf"characters [^<]*, chunk \d+, {shown}</span>", page)
+    assert page.count(shown) > page.count(f"{shown}</span></li>")  # in the trace, too
+    assert place not in page
+    assert cli.main(["export", "answers", output.uri, "--to", "csv"]) == 0
+    with (Path(output.path) / "export/answers.csv").open(encoding="utf-8-sig", newline="") as file:
+        evidence = {row["question_id"]: row["evidence"] for row in csv.DictReader(file)}
+    assert evidence["notice-period"].endswith(f" [{place}]")
+
+
+def test_run_from_before_memories_had_locators_is_shown_and_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = write_scan(tmp_path, Scan(num_documents=1))
+    rewrite(output, "memories", lambda table: table.drop_columns(["locator"]))
+    name = "Nordhafen Logistik 2020/000"
+    assert cli.main(["show", output.uri, name, "notice-period"]) == 0
+    assert "[update, characters 0 to 2,400]" in " ".join(capsys.readouterr().out.split())
+    assert cli.main(["page", output.uri]) == 0
+    assert cli.main(["export", "answers", output.uri, "--to", "csv"]) == 0
+
+
+def _with_locator(table: pa.Table, *, place: str) -> pa.Table:
+    column = table.schema.get_field_index("locator")
+    return table.set_column(column, "locator", pa.array([place] * table.num_rows))
 
 
 @pytest.mark.parametrize("to", ["csv", "xlsx"])

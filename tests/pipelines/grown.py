@@ -13,7 +13,6 @@ from benchmarks import mindful_engine
 from jobs.settings import job_of
 from memagent_batch.config import JobConfig
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.samples import sample_documents
 from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.actor import ReaderTask
@@ -25,9 +24,10 @@ from memagent_batch.runs.history import keep_last_run, recorded_plan
 from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.runs.plan import Plan
-from memagent_batch.wiring import make_output
+from memagent_batch.wiring import make_documents, make_output
 from pipelines.check import check
 from pipelines.plan import last_versions, scan_plan
+from tests.inputs.lake.forms import indexed
 from tests.ray_data.silent_board import SilentBoard
 
 QUESTIONS = ("Who?", "Where?")
@@ -98,8 +98,7 @@ class Stream:
 async def read_here(job: JobConfig) -> Manifest:
     """The run of `answer` in this process, without Ray: the same plan, reader and tables."""
     checked, output = check(job), make_output(job)
-    shards = [index_shard(shard, settings=job.input, storage_options={}) for shard in checked.inputs.found.shards]
-    found = pa.concat_tables([table for tables in shards for table in tables]).combine_chunks()
+    found = indexed(make_documents(job)[0], settings=job.input, found=checked.inputs.found)
     sample = sample_documents(found, limit=job.limit, seed=job.limit_seed)
     plan = Plan(
         sample.taken,

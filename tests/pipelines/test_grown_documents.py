@@ -2,9 +2,12 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.files.location import Location
@@ -70,6 +73,67 @@ async def test_edit_in_the_middle_costs_its_chunk_where_chunks_are_read_side_by_
     first_round = {path for path in stream.asked(manifest) if path.startswith("read/1/")}
     assert len(first_round) == 1
     await require_anew(stream, manifest, edited, **PARALLEL)
+
+
+class Pages(Stream):
+    """The same with a row for each line of a text."""
+
+    def put(self, texts: Mapping[str, str]) -> None:
+        """Makes these the documents, one row after another in a file."""
+        rows = [
+            {"document_id": name, "file": "diary.pdf", "page": number, "text": line}
+            for name, text in texts.items()
+            for number, line in enumerate(text.splitlines(), start=1)
+        ]
+        pq.write_table(pa.Table.from_pylist(rows), self.documents)
+
+
+def _paged(**policy: Any) -> dict[str, Any]:
+    """Three pages fit a chunk, with a little room left."""
+    rows = {"order_columns": "page", "locator": "{file}, page {page}", "separator": "\n"}
+    return {"input": rows, "policy": {"kind": "parallel", "rounds": 1, "chunk_tokens": 170, **policy}}
+
+
+@pytest.mark.parametrize("break_at", ["rows", "lines", None])
+async def test_longer_page_in_the_middle_costs_its_chunk_where_chunks_close_at_rows(
+    text_model: str, tmp_path: Path, break_at: str | None
+) -> None:
+    knobs = _paged(break_at=break_at) | CLOSING
+    stream, text = Pages(tmp_path, text_model, **knobs), text_of("a", days=12)
+    first = await stream.night({"a": text})
+    assert first["counts"]["ok"] == NUM_QUESTIONS
+    edited = {"a": text.replace("day 4 of", "day 4, a Tuesday, of")}
+    manifest = await stream.night(edited)
+    chunks = {path for path in stream.asked(manifest) if path.startswith("read/1/")}
+    if break_at is None:
+        assert len(chunks) == 3  # all that follow begin elsewhere
+    else:
+        assert chunks == {"read/1/1"}
+        (row,) = {row["num_chunks"] for row in stream.table(manifest, "answers")}
+        located = {row["chunk_index"]: row["locator"] for row in stream.table(manifest, "memories")}
+        assert located == {
+            0: "diary.pdf, page 1 to diary.pdf, page 3",
+            1: "diary.pdf, page 4 to diary.pdf, page 6",
+            2: "diary.pdf, page 7 to diary.pdf, page 9",
+            3: "diary.pdf, page 10 to diary.pdf, page 12",
+            None: None,
+        }
+        assert row == 4
+    lines = edited["a"].splitlines()
+    chosen = [row for row in stream.table(manifest, "evidence") if row["how"] == "chosen"]
+    assert chosen
+    for row in chosen:
+        page = int(row["locator"].removeprefix("diary.pdf, page "))
+        assert row["text"] in lines[page - 1]
+    other = Pages(tmp_path, text_model, output="anew", **knobs)
+    assert stream.tables(manifest) == other.tables(await other.night(edited))
+
+
+async def test_page_at_the_end_costs_the_last_chunk_alone(text_model: str, tmp_path: Path) -> None:
+    stream = Pages(tmp_path, text_model, **_paged(break_at="rows"))
+    await stream.night({"a": text_of("a", days=7)})
+    manifest = await stream.night({"a": text_of("a", days=8)})
+    assert {path for path in stream.asked(manifest) if path.startswith("read/")} == {"read/1/2"}
 
 
 async def test_document_that_shrank_asks_its_new_end_and_shows_no_turn_of_its_old_one(

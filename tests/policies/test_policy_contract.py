@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.readings import Policy
+from memagent_batch.domain.readings import Policy, cost_of
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.plugins import POLICIES
 from memagent_batch.policies.gated import GatedPolicy
@@ -139,6 +139,18 @@ def test_policy_never_asks_for_more_than_it_said_it_would(kind: str, num_tokens:
         assert (cost.num_turns >= len(prompts), cost.num_completion_tokens >= budgets) == (True, True)
     else:
         assert (cost.num_turns, cost.num_completion_tokens) == (len(prompts), budgets)
+
+
+@pytest.mark.parametrize("kind", [*MEMORY_KINDS, *PARALLEL_KINDS])
+def test_policy_shows_whole_rows_of_a_document_with_breaks_and_says_what_that_costs(kind: str) -> None:
+    policy, document = with_chunks(kind, 5), replace(document_of(23), breaks=(3, 4, 7, 9, 16, 22))
+    _, prompts = run_policy(policy, document)
+    spans = {prompt.span.index: prompt.span for prompt in prompts if prompt.span}
+    ranges = [(spans[index].token_start, spans[index].token_end) for index in range(len(spans))]
+    assert ranges == [(0, 4), (4, 9), (9, 14), (14, 16), (16, 21), (21, 23)]
+    cost = cost_of(policy, PROMPTS, document)
+    assert (cost.num_chunks, cost.num_turns >= len(prompts)) == (6, True)
+    assert cost.num_chunks > cost_of(policy, PROMPTS, document_of(23)).num_chunks
 
 
 @pytest.mark.parametrize("kind", KINDS)

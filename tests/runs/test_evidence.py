@@ -12,9 +12,10 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.sentences import split_sentences
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import INDEX_SCHEMA
-from memagent_batch.runs.evidence import Answered, evidence_of_part
+from memagent_batch.runs.evidence import Answered, PartSpans, spans_of_part
 from memagent_batch.runs.schemas import AnswerRow
 from memagent_batch.runs.tables import NOT_CLOSED
+from tests.inputs.lake.forms import indexed
 
 TEXTS = {
     "crlf": "Old.\r\nAnn signed it.\r\n\r\nNew.",
@@ -61,8 +62,8 @@ def part_of(folder: Path, texts: dict[str, str]) -> tuple[pa.Table, Location]:
 
 def rows_of(folder: Path, answered: list[Answered], *, texts: dict[str, str] = TEXTS) -> tuple[list[Any], bool]:
     part, documents = part_of(folder, texts)
-    rows, is_whole = evidence_of_part(part, answered, documents=documents, settings=InputConfig())
-    return list(rows), is_whole
+    spans = spans_of_part(part, answered, documents=documents, settings=InputConfig(), has_evidence=True)
+    return spans.evidence or [], spans.is_whole
 
 
 def test_chosen_sentences_have_their_text_character_for_character(tmp_path: Path) -> None:
@@ -122,3 +123,61 @@ def test_text_that_changed_since_leaves_the_place_without_its_text(tmp_path: Pat
     (row,), is_whole = rows_of(tmp_path, answered, texts={**TEXTS, "crlf": "Other."})
     assert (row["how"], row["char_start"], row["char_end"], row["text"]) == ("chosen", 6, 20, None)
     assert not is_whole
+
+
+PAGES = ["It rained.", "", "Ann signed 😀.\r\nBob did not.", "The end."]
+PAGED = InputConfig(order_columns=("page",), locator="{file}, page {page}")
+WHOLE = "\n\n".join(PAGES)
+
+
+def spans_of_pages(
+    folder: Path, *, sentences: list[str], turns: list[tuple[int, int] | None], has_evidence: bool = True
+) -> PartSpans:
+    """What the pages say of spans of their document, of which one reading has evidence and turns."""
+    rows = [{"document_id": "case", "file": "a.pdf", "page": n, "text": page} for n, page in enumerate(PAGES, start=1)]
+    place = Location(uri=str(folder / "pages.parquet"))
+    pq.write_table(pa.Table.from_pylist(rows), place.path)
+    part = indexed(place, settings=PAGED)
+    places = [WHOLE.index(sentence) for sentence in sentences]
+    spans: Any = [
+        {"char_start": start, "char_end": start + len(sentence), "chunk_index": 0}
+        for start, sentence in zip(places, sentences, strict=True)
+    ]
+    shown: Any = [dict(zip(("char_start", "char_end"), span or (None, None), strict=True)) for span in turns]
+    answer: Any = {**answer_of("crlf", "Bob did not."), "document_id": "case"}
+    answered = Answered(row=0, answer=answer, sentences=spans, turns=shown)
+    if folder.joinpath("gone").exists():
+        pq.write_table(pa.Table.from_pylist(rows[1:]), place.path)
+    return spans_of_part(part, [answered], documents=place, settings=PAGED, has_evidence=has_evidence)
+
+
+def test_spans_are_led_back_to_the_rows_that_they_lie_in(tmp_path: Path) -> None:
+    end, third = len(WHOLE), WHOLE.index("Ann")
+    spans = spans_of_pages(
+        tmp_path,
+        sentences=["Ann signed 😀.", "It rained."],
+        turns=[(0, third), (0, third + 1), (third, end), (end - 1, end), None],
+    )
+    evidence = [(row["how"], row["text"], row["locator"]) for row in spans.evidence or ()]
+    assert evidence == [
+        ("chosen", "Ann signed 😀.", "a.pdf, page 3"),
+        ("chosen", "It rained.", "a.pdf, page 1"),
+        ("aligned", "Bob did not.", "a.pdf, page 3"),
+    ]
+    assert [turn["locator"] for turn in spans.memories] == [
+        "a.pdf, page 1",
+        "a.pdf, page 1 to a.pdf, page 3",
+        "a.pdf, page 3 to a.pdf, page 4",
+        "a.pdf, page 4",
+        None,
+    ]
+    assert spans.is_whole
+
+
+def test_turns_have_locators_in_a_run_without_evidence_and_none_where_a_page_is_gone(tmp_path: Path) -> None:
+    spans = spans_of_pages(tmp_path, sentences=[], turns=[(0, 3)], has_evidence=False)
+    assert (spans.evidence, [turn["locator"] for turn in spans.memories]) == (None, ["a.pdf, page 1"])
+    (tmp_path / "gone").touch()
+    lost = spans_of_pages(tmp_path, sentences=["It rained."], turns=[(0, 3)])
+    assert ([turn["locator"] for turn in lost.memories], lost.is_whole) == ([None], False)
+    assert [(row["char_start"], row["text"], row["locator"]) for row in lost.evidence or ()] == [(0, None, None)]

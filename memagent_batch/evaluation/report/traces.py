@@ -50,6 +50,8 @@ class TraceLine:
     """First character that was shown."""
     char_end: int | None
     """Character after the last one."""
+    locator: str | None = None
+    """Where that stood in the source; None where it is not known, and for several turns."""
     pieces: tuple[Stretch, ...] = ()
     """What changed against the memory before; of a changed turn only."""
     memory: str | None = None
@@ -178,5 +180,6 @@ def _step(kind: StepKind, first: Row, last: Row, **details: Any) -> TraceLine:
         token_end=last["token_end"],
         char_start=first["char_start"],
         char_end=last["char_end"],
+        locator=first.get("locator") if first is last else None,
         **details,
     )

@@ -15,6 +15,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.logs import EventKind
 from memagent_batch.plugins import make_policy
 from memagent_batch.reading.agent import LoadedAgent, make_agent
+from memagent_batch.reading.breaks import with_breaks
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns
@@ -107,7 +108,7 @@ class Sampler:
 
     def _document(self, task: Task) -> Document:
         try:
-            return self._tokenizer.document(task.text)
+            return with_breaks(self._tokenizer.document(task.text), task.text, agent=self._training.agent)
         except DocumentError as error:
             return unreadable(error)
 

@@ -1,0 +1,53 @@
+"""Where the chunks of a document may close: the tokens with which its rows or lines begin."""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from memagent_batch.config import AgentConfig
+from memagent_batch.domain.document import BreakAt, Document
+from memagent_batch.domain.locators import LocatedRow
+from memagent_batch.domain.sentences import LINE_ENDS
+from memagent_batch.plugins import knob_names, policy_class
+
+
+def break_at(agent: AgentConfig) -> BreakAt | None:
+    """Where the agent's chunks close; None where their length alone decides, or its policy has no such knob."""
+    has_knob = "break_at" in knob_names(policy_class(agent.policy.kind))
+    return agent.policy.break_at if has_knob else None
+
+
+def find_breaks(
+    text: str, rows: Sequence[LocatedRow], *, token_chars: Sequence[int], at: BreakAt | None
+) -> Sequence[int]:
+    """The tokens with which rows or lines begin, ascending; the first of the text is none.
+
+    What begins inside a token breaks at the next one: the border moves by that token, and no text is lost.
+
+    Args:
+        text: The text.
+        rows: Its rows; none where it is one.
+        token_chars: First character of each token.
+        at: Where chunks close.
+    """
+    breaks = array("q")
+    for start in _starts(text, rows, at=at):
+        token = bisect_left(token_chars, start)
+        if (breaks[-1] if breaks else 0) < token < len(token_chars):
+            breaks.append(token)
+    return breaks
+
+
+def with_breaks(document: Document, text: str, *, agent: AgentConfig) -> Document:
+    """The document of one row with the breaks that the agent asks for."""
+    return replace(document, breaks=find_breaks(text, (), token_chars=document.token_chars, at=break_at(agent)))
+
+
+def _starts(text: str, rows: Sequence[LocatedRow], *, at: BreakAt | None) -> Iterator[int]:
+    """Characters with which rows or lines begin."""
+    match at:
+        case BreakAt.ROWS:
+            yield from (row.char_start for row in rows)
+        case BreakAt.LINES:
+            yield from (end.end() for end in LINE_ENDS.finditer(text))
