@@ -19,6 +19,7 @@ from memagent_batch.config import LogFormat
 from memagent_batch.errors import (
     BoundReachedError,
     MemagentError,
+    NotVerifiedError,
     SettingsError,
     SupersededError,
     TerminatedError,
@@ -39,6 +40,8 @@ EXIT_TOO_MANY_FAILED = 4
 """The run is closed and its tables are written, but too many readings failed, or all."""
 EXIT_BOUND_REACHED = 4
 """The run has met a bound of its own and left the tables as they were; the same command goes on."""
+EXIT_NOT_VERIFIED = 5
+"""`memagent verify` found something that is not as it was recorded."""
 EXIT_INTERRUPTED = 130
 """SIGINT, as shells count it; the same command goes on."""
 EXIT_TERMINATED = 143
@@ -50,6 +53,7 @@ ENDS: dict[type[Exception], tuple[str, int]] = {
     TerminatedError: ("stopped", EXIT_TERMINATED),
     TooManyFailedError: ("failed", EXIT_TOO_MANY_FAILED),
     BoundReachedError: ("stopped", EXIT_BOUND_REACHED),
+    NotVerifiedError: ("failed", EXIT_NOT_VERIFIED),
     Exception: ("failed", EXIT_FAILED),
 }
 """The first word of a command's last line and its exit code, by the error that ends it; the first that fits."""
@@ -67,6 +71,8 @@ COMMANDS = {
     "page": "writes the answers of a finished run as pages that open without a server",
     "show": "shows the answers of one document: value, evidence, and the memory's trace",
     "review": "measures a scan by people's labels of a sample: recall, precision, with intervals",
+    "verify": "checks that an output is as its runs recorded it, and that its tables follow from its log",
+    "bundle": "packs the record of an output, its reviews and its card for someone outside",
     "prompts": "lists, shows and imports prompt sets",
     "evaluate": "makes test suites, runs and scores them, and draws the results",
 }

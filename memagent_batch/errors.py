@@ -116,6 +116,10 @@ class TooManyFailedError(MemagentError):
     """The run is closed and its tables are written, but more readings failed than `max_failed_share` allows. Exit 4."""
 
 
+class NotVerifiedError(MemagentError):
+    """The record of an output does not hold: a file was changed, a row does not follow from the log. Exit code 5."""
+
+
 class EngineDeadError(MemagentError):
     """The engine can serve nothing more. Its actor stops at once; Ray replaces it."""
 

@@ -22,7 +22,6 @@ from memagent_batch.review.sample.record import (
     NO,
     NONE_OF_THESE,
     REVIEW_FORMAT,
-    REVIEWS_FOLDER,
     YES,
     Review,
     find_reviews,
@@ -32,8 +31,9 @@ from memagent_batch.review.sample.record import (
 )
 from memagent_batch.review.sample.strata import parse_labels
 from memagent_batch.runs.manifest import Manifest, require_manifest
+from memagent_batch.runs.record.estimates import ESTIMATE_FILE, REVIEWS_FOLDER
 
-ESTIMATE_FILE, ESTIMATE_PAGE = "estimate.json", "estimate.md"
+ESTIMATE_PAGE = "estimate.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

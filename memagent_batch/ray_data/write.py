@@ -1,10 +1,12 @@
 """CPU tasks after the engine: parts of the plan in, files of the tables out."""
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent
 from memagent_batch.errors import SupersededError
@@ -12,6 +14,7 @@ from memagent_batch.files.errors import storage_errors
 from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.parts import detach_not_read, part_key
 from memagent_batch.runs.plan import PART_COLUMN
+from memagent_batch.runs.record.seal import FileHash
 from memagent_batch.runs.schemas import PART_REPORT, PartReport, ReasonRow, reason_rows, rows_of_files
 from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
@@ -55,7 +58,7 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, P
         )
         if table is not None
     }
-    _write_part(dict(files.values()), projection=projection)
+    hashes = _write_part(dict(files.values()), projection=projection)
     statuses = tables.answers["status"].to_pylist()
     report: PartReport = {
         "key": key if tables.is_whole and not tables.missing and set(statuses) <= LASTING else None,
@@ -66,12 +69,14 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, P
         "num_answers": tables.answers.num_rows,
         "num_ok": statuses.count(Status.OK),
         "num_not_read": statuses.count(Status.NOT_READ),
+        "num_unusable": _num_unusable(tables.answers),
         "num_memories": tables.memories.num_rows,
         "num_evidence": tables.evidence.num_rows if tables.evidence is not None else 0,
         "num_results": tables.results.num_rows if tables.results is not None else 0,
         "failed_reasons": _part_reasons(tables.answers, statuses, status=Status.FAILED),
         "not_read_reasons": _part_reasons(tables.answers, statuses, status=Status.NOT_READ),
         "missing": tables.missing,
+        "hashes": hashes,
         "num_document_tokens": _total(tables.answers["num_document_tokens"]),
         "num_turns": _total(tables.answers["num_turns"]),
         "num_prompt_tokens": _total(tables.answers["num_prompt_tokens"]),
@@ -101,14 +106,25 @@ def _part_reasons(answers: pa.Table, statuses: Sequence[str], *, status: Status)
     return reason_rows(most_frequent(reasons, limit=KEPT_REASONS))
 
 
-def _write_part(files: Mapping[str, pa.Table], *, projection: Projection) -> None:
+def _num_unusable(answers: pa.Table) -> int:
+    """Answered readings without an answer, or with a value that is not of its type."""
+    is_unusable = pc.or_kleene(pc.is_null(answers["answer"]), pc.equal(answers["value_status"], ValueStatus.INVALID))
+    return pc.sum(pc.and_kleene(pc.equal(answers["status"], Status.OK), is_unusable)).as_py() or 0
+
+
+def _write_part(files: Mapping[str, pa.Table], *, projection: Projection) -> list[FileHash]:
+    """Writes the files; returns the hashes of their bytes."""
     output, run_id = projection.output, projection.run_id
     require_claim(output, run_id=run_id)
+    hashes: list[FileHash] = []
     for name, table in files.items():
-        (output / name).write_bytes(table_bytes(table, table_format=projection.table_format))
+        data = table_bytes(table, table_format=projection.table_format)
+        (output / name).write_bytes(data)
+        hashes.append({"file": name, "sha256": sha256(data).hexdigest()})
     try:
         require_claim(output, run_id=run_id)
     except SupersededError:
         for name in files:
             (output / name).delete()
         raise
+    return hashes

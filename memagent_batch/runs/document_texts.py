@@ -64,6 +64,20 @@ class DocumentTexts:
             if fetched.text is not None:
                 yield names[fetched.row], fetched.text
 
+    @property
+    def documents(self) -> Location:
+        """The first place of the documents, whose file system holds them all."""
+        return self._documents
+
+    @property
+    def settings(self) -> InputConfig:
+        """Where texts stand in them."""
+        return self._settings
+
+    def places(self, document_ids: Sequence[str]) -> pa.Table:
+        """Rows of the index for these documents, in this order; nulls for one that is gone or has changed."""
+        return self._index.take(pa.array([self._rows.get(name) for name in document_ids], pa.int64()))
+
 
 def _find(
     uris: Sequence[str], output: Location, manifest: Manifest, *, wanted: Mapping[str, str], settings: InputConfig

@@ -40,6 +40,7 @@ from memagent_batch.runs.manifest import (
     write_run_record,
 )
 from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.record.sealing import sealed
 from memagent_batch.runs.results import result_questions
 from memagent_batch.runs.schemas import PartReport, ReasonRow, reason_rows, rows_of_files
 from memagent_batch.runs.tables import (
@@ -208,6 +209,8 @@ def close_run(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
     write_plan(past)
+    past = sealed(past, projection=run.projection, reports=reports, before=before)
+    manifest = past.manifest
     publish(run.output, manifest, tables=ANSWER_TABLES, run_id=run.run_id)
     write_record_manifest(past)
     fields = {"run_id": run.run_id, **counts, "seconds": manifest["seconds"]}
@@ -297,6 +300,7 @@ def _closing_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:
 def _recorded_part(report: PartReport) -> PartReport:
     part = report.copy()
     part.pop("missing", None)
+    part.pop("hashes", None)
     return part
 
 

@@ -22,6 +22,7 @@ from memagent_batch.masking import recorded, shown
 from memagent_batch.plugins import ENGINES, engine_config
 from memagent_batch.reading.suspects import DEATHS_FOLDER
 from memagent_batch.runs.bounds import Spent
+from memagent_batch.runs.record.seal import Seal
 from memagent_batch.runs.schemas import AnswerSums, PartReport, ReasonRow
 
 RUN_FILE = "run.json"
@@ -101,6 +102,8 @@ class Manifest(TypedDict):
     """Cost of `spent`, `this_run`, and of `totals`, `without_log`; where there is a price."""
     sample: NotRequired[Sample]
     """The sample of a run with a limit."""
+    record: NotRequired[Seal]
+    """Hashes of its files and of the run before; none in outputs of versions without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

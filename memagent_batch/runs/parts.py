@@ -83,7 +83,7 @@ def part_key(part: pa.Table, *, projection: Projection) -> str:
 def kept_parts(output: Location) -> dict[str, PartReport]:
     """Reports of the parts that the manifest names, by key; those of other versions that lack a column are left out."""
     manifest = read_manifest(output)
-    columns = set(PART_REPORT.names) - {"missing"}
+    columns = set(PART_REPORT.names) - {"missing", "hashes"}
     parts = manifest.get("parts", []) if manifest else []
     return {key: part for part in parts if (key := part.get("key")) and columns <= part.keys()}
 

@@ -24,6 +24,7 @@ from memagent_batch.log.schemas import (
     TurnRow,
 )
 from memagent_batch.runs.causes import AnswerChange, Cause
+from memagent_batch.runs.record.seal import FileHash
 
 DOCUMENT_ID = column("document_id", pa.string(), "unique id of the document")
 QUESTION_ID = column("question_id", pa.string(), "id of the question")
@@ -296,12 +297,14 @@ PART_REPORT = pa.schema(
         pa.field("num_answers", pa.int64()),
         pa.field("num_ok", pa.int64()),
         pa.field("num_not_read", pa.int64()),
+        pa.field("num_unusable", pa.int64()),
         pa.field("num_memories", pa.int64()),
         pa.field("num_evidence", pa.int64()),
         pa.field("num_results", pa.int64()),
         pa.field("failed_reasons", _REASONS),
         pa.field("not_read_reasons", _REASONS),
         pa.field("missing", pa.list_(pa.string())),
+        pa.field("hashes", pa.list_(pa.struct([("file", pa.string()), ("sha256", pa.string())]))),
         pa.field("num_document_tokens", pa.int64()),
         pa.field("num_turns", pa.int64()),
         pa.field("num_prompt_tokens", pa.int64()),
@@ -309,7 +312,7 @@ PART_REPORT = pa.schema(
         pa.field("num_completion_tokens", pa.int64()),
     ]
 )
-"""What a written part of the tables reports. The manifest keeps all of it but `missing`."""
+"""What a written part of the tables reports. The manifest keeps all of it but `missing` and `hashes`."""
 
 
 class ReasonRow(TypedDict):
@@ -343,6 +346,8 @@ class PartReport(AnswerSums):
     num_answers: int
     num_ok: int
     num_not_read: int
+    num_unusable: int
+    """Answered readings without an answer, or with a value that is not of its type."""
     num_memories: int
     num_evidence: int
     num_results: int
@@ -350,6 +355,8 @@ class PartReport(AnswerSums):
     not_read_reasons: list[ReasonRow]
     missing: NotRequired[list[str]]
     """Readings that the log has no outcome of; a manifest keeps none."""
+    hashes: NotRequired[list[FileHash]]
+    """Hashes of the files that were written; a manifest keeps them with those of all files."""
 
 
 def rows_of_files(report: PartReport) -> dict[str, int]:

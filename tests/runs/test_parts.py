@@ -40,7 +40,7 @@ def test_night_without_any_change_writes_no_table_file(nights: Nights) -> None:
     second = nights.run(DOCUMENTS, QUESTIONS)
     assert files_of(nights) == files
     assert second["run_id"] > first["run_id"]
-    new = {"run_id", "started_at", "finished_at", "seconds", "changes"}
+    new = {"run_id", "started_at", "finished_at", "seconds", "changes", "record"}
     assert {name: value for name, value in second.items() if name not in new} == {
         name: value for name, value in first.items() if name not in new
     }

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from memagent_batch.domain.markdown import escaped
 from memagent_batch.review.estimates.estimation import Measures, ReviewEstimate, ValueEstimate
 from memagent_batch.review.estimates.standing_labels import CountedLabels
 from memagent_batch.review.sample.record import Review
@@ -24,7 +25,7 @@ def estimate_page(review: Review, counted: CountedLabels, estimate: ReviewEstima
     lines = [
         f"# Review {record['review_id']}",
         "",
-        f"Run {record['run_id']}, question {_cell(record['question_id'])}: {_cell(record['question'])}",
+        f"Run {record['run_id']}, question {escaped(record['question_id'])}: {escaped(record['question'])}",
         "",
         f"Flagged: {rule}. {sum(record['readings'].values()):,} readings, {len(counted.units):,} of them drawn by "
         f"seed {record['seed']}; labels to {record['purpose']}.",
@@ -57,7 +58,7 @@ def _remarks(review: Review, counted: CountedLabels, estimate: ReviewEstimate) -
 
 
 def _value_lines(estimate: ValueEstimate, *, is_sequence: bool) -> Iterator[str]:
-    yield f"## {'What is flagged' if estimate.value is None else _cell(estimate.value)}"
+    yield f"## {'What is flagged' if estimate.value is None else escaped(estimate.value)}"
     yield ""
     corrected = estimate.allowing_for_errors
     kind = "95 % sequence" if is_sequence else "95 % interval"
@@ -69,7 +70,7 @@ def _value_lines(estimate: ValueEstimate, *, is_sequence: bool) -> Iterator[str]
     yield "| stratum | readings | labelled | positive |"
     yield "|---|---|---|---|"
     for each in estimate.strata:
-        name = f"**{_cell(each.name)}**" if each.is_found else _cell(each.name)
+        name = f"**{escaped(each.name)}**" if each.is_found else escaped(each.name)
         yield f"| {name} | {each.num_readings:,} | {each.num_labelled:,} | {each.num_positive:,} |"
 
 
@@ -114,8 +115,3 @@ def percent(share: float | None) -> str:
 
 def _interval(estimate: Estimate) -> str:
     return f"{percent(estimate.low)} to {percent(estimate.high)}"
-
-
-def _cell(text: str) -> str:
-    """Text of a user or document that can't end its cell, or begin markup of its own."""
-    return "".join(f"\\{letter}" if letter in "\\`*_{}[]<>()#|!~" else letter for letter in " ".join(text.split()))

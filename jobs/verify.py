@@ -1,0 +1,140 @@
+"""`memagent verify`: checks that an output is as its runs recorded it, and that its tables follow from its log."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from jobs.cli import run_command
+from jobs.options import Manual, OptionParser
+from memagent_batch.errors import NotVerifiedError, SettingsError
+from memagent_batch.masking import DIGEST, printable
+
+if TYPE_CHECKING:
+    from memagent_batch.config import JobConfig
+    from memagent_batch.runs.history import PastRun
+    from pipelines.verify import Verification
+
+MANUAL = Manual(
+    command="memagent verify",
+    about="Checks an output of `memagent answer`, or an unpacked bundle: the chain of manifests, every file, the\n"
+    "counts, and that every row of the tables follows from the turn log. Exit code 0 where all holds, 5 where\n"
+    "something does not: what, where, and since when.",
+    examples=("memagent verify s3://bucket/scan/", "memagent verify out/ --reread 50 --json"),
+    page="docs/how-to/record.md",
+)
+SHOWN = 10
+"""Turns that are named; --json has all."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints what is not as it was recorded; returns the exit code."""
+    return run_command(partial(_verify, sys.argv[1:] if arguments is None else arguments))
+
+
+def _verify(arguments: Sequence[str]) -> None:
+    parser = OptionParser(MANUAL)
+    parser.add_argument("output", help="the output: a folder or any fsspec URL")
+    parser.add_argument(
+        "--expect", metavar="SHA256", help="the hash that an earlier check has printed: its run must be on the chain"
+    )
+    parser.add_argument(
+        "--reread",
+        type=int,
+        metavar="N",
+        default=0,
+        help="ask the engine again for N turns, drawn by permanent random numbers, and compare the tokens",
+    )
+    parser.add_argument("--seed", type=int, metavar="N", default=0, help="another seed draws other turns")
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="job file of the run, for --reread, where its record lacks what it needs, such as an endpoint's fields",
+    )
+    parser.add_argument(
+        "--without-text", action="store_true", help="read no documents; the table `evidence` is then not compared"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_storage_options()
+    options = parser.parse_args(arguments)
+    if options.reread < 0:
+        raise SettingsError(f"--reread: {options.reread} is below 0; say how many turns are asked again")
+    from memagent_batch.files.location import Location
+    from pipelines.verify import Drawn, verify
+
+    job_of = partial(_job_of, config=options.config, output=options.output, storage_options=options.storage_options)
+    result = verify(
+        Location(uri=options.output, storage_options=options.storage_options),
+        expected=options.expect,
+        with_text=not options.without_text,
+        drawn=Drawn(num=options.reread, seed=options.seed, job_of=job_of),
+    )
+    if options.json:
+        print(json.dumps(asdict(result), indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(map(printable, _lines(result))))
+    if result.findings:
+        raise NotVerifiedError(f"{len(result.findings):,} things are not as they were recorded; see above")
+
+
+def _lines(result: "Verification") -> Iterator[str]:
+    """What a person reads."""
+    for each in result.findings:
+        since = f" (since run {each.since})" if each.since else ""
+        yield f"{each.kind.value.upper()} {each.where}: {each.what}{since}"
+    for unchecked in result.unchecked:
+        yield f"not checked: {unchecked.what}: {unchecked.why}"
+    if result.run_id:
+        yield f"{result.num_runs:,} runs, from {result.since} to {result.run_id}"
+        yield f"{result.num_files:,} files are as they were recorded"
+        yield f"{result.num_rows:,} rows were compared with the log"
+        yield f"SHA-256 of the last manifest: {result.sha256}"
+    again = result.reread
+    if again is None:
+        return
+    asked = f"{again.num_asked:,} of {again.num_drawn:,} turns were asked again"
+    yield f"{asked}: {len(again.different):,} have other tokens"
+    for turn in again.different[:SHOWN]:
+        yield (
+            f"  {turn.path} of document {turn.document_id!r}, question {turn.question_id!r}, sample {turn.sample}: "
+            f"other from token {turn.first_difference:,} on"
+        )
+    if again.different:
+        yield "  " + DIFFERENCES
+    for why in again.not_asked[:SHOWN]:
+        yield f"  not asked: {why}"
+
+
+DIFFERENCES = (
+    "On a GPU a token may depend on what else was in flight when it was computed, unless vllm.reproducible was on. "
+    "Another machine, another version of the engine, or an endpoint's other weights give other tokens too"
+)
+"""Why tokens may differ though nothing was changed."""
+
+
+def _job_of(past: "PastRun", *, config: str | None, output: str, storage_options: object) -> "JobConfig":
+    """The job of a run: as its record has it, with secrets from the environment; or as a job file has it."""
+    from jobs.settings import JobSettings, read_settings
+
+    recorded = _public(past.manifest["settings"])
+    places = {name: recorded[name] for name in ("documents", "questions", "ask") if name in recorded}
+    given = places if config else {name: value for name, value in recorded.items() if name in JobSettings.model_fields}
+    options = {"output": output, "storage_options": storage_options}
+    return read_settings(JobSettings, {**given, **options}, config=config).job()
+
+
+def _public(value: Any) -> Any:
+    """Knobs without those of which a hash was recorded."""
+    if isinstance(value, Mapping):
+        return {
+            name: _public(each)
+            for name, each in value.items()
+            if not (isinstance(each, str) and DIGEST.fullmatch(each)) and each is not None
+        }
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""The card of a run, `card.md`: what was asked, of what, by which weights, how good it is, and where it fails."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from memagent_batch.config import AgentConfig, JobConfig
+from memagent_batch.domain.markdown import escaped
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.reasons import Reason
+from memagent_batch.masking import DIGEST, printable, shown
+from memagent_batch.runs.history import PastRun
+from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.record.estimates import ReviewEstimates
+from memagent_batch.runs.schemas import ReasonRow
+
+CARD_FILE = "card.md"
+"""Name of the card in the record of a run."""
+SHOWN_QUESTIONS = 10
+SHOWN_CHARACTERS = 300
+"""Of a question or a place, characters that are shown."""
+SHOWN_ESTIMATES = 20
+OF_READER = ("model", "model_sha256", "weights_version", "tokenizer_sha256", "prompt_set", "prompt_set_sha256")
+OF_PLACES = frozenset({"output", "documents", "questions", "ask"})
+"""Knobs that the command to repeat a run shows whatever they are."""
+
+
+def card(past: PastRun, *, estimates: Sequence[ReviewEstimates]) -> str:
+    """The card of a finished run, Markdown.
+
+    Args:
+        past: The run.
+        estimates: What reviews of the output say, the latest first.
+    """
+    manifest = past.manifest
+    sections: dict[str, Iterator[str]] = {
+        "What was asked": _asked(past),
+        "Of what": _documents(past),
+        "By what": _reader(manifest),
+        "What came out": _counts(manifest),
+        "How good it is": _estimates(manifest, estimates),
+        "Where it fails": _failures(past),
+        "Limits": _limits(manifest),
+        "How to repeat it": _command(manifest),
+    }
+    lines = [f"# Scan {_text(manifest['run_id'])}", "", f"{manifest['started_at']} to {manifest['finished_at']}."]
+    for title, section in sections.items():
+        lines += ["", f"## {title}", "", *section]
+    return "\n".join(lines) + "\n"
+
+
+def _asked(past: PastRun) -> Iterator[str]:
+    rows = past.questions.slice(0, SHOWN_QUESTIONS).to_pylist()
+    for row in rows:
+        kind = f" ({_text(row['answer_type'])})" if row.get("answer_type") else ""
+        yield f"- {_text(row['question_id'])}{kind}: {_text(row['question'])}"
+    if past.questions.num_rows > len(rows):
+        yield f"- and {past.questions.num_rows - len(rows):,} more"
+
+
+def _documents(past: PastRun) -> Iterator[str]:
+    manifest = past.manifest
+    named = manifest["settings"].get("documents") or []
+    places = [named] if isinstance(named, str) else list(named)
+    yield f"- Documents: {past.plan.num_rows:,}, of {', '.join(_text(shown(place)) for place in places) or 'a program'}"
+    for name, version in manifest["tables"].items():
+        yield f"- Table {_text(name)}: version {_text(version)}"
+    if "sample" in manifest:
+        sample = manifest["sample"]
+        yield f"- A sample: {sample['taken']:,} of {sample['documents']:,} documents, seed {sample['seed']}"
+    where = manifest["settings"].get("input", {}).get("where")
+    if where:
+        yield f"- Rows where {_text(where)}"
+
+
+def _reader(manifest: Manifest) -> Iterator[str]:
+    reader, settings = manifest["reader"], manifest["settings"]
+    for name in OF_READER:
+        if reader.get(name):
+            yield f"- {name}: {_text(str(reader[name]))}"
+    for name in ("policy", "sampling", "engine"):
+        if reader.get(name):
+            yield f"- {name}: {_text(json.dumps(reader[name], sort_keys=True, default=str))}"
+    if settings.get("closing", {}).get("evidence"):
+        yield "- Evidence was asked for after each answer"
+    yield f"- reader_fingerprint: {manifest['reader_fingerprint']}"
+    yield f"- {', '.join(f'{_text(name)} {_text(version)}' for name, version in manifest['versions'].items())}"
+
+
+def _counts(manifest: Manifest) -> Iterator[str]:
+    counts, totals = manifest["counts"], manifest["totals"]
+    yield "| asked | ok | failed | not read | turns | prompt tokens | completion tokens |"
+    yield "|---|---|---|---|---|---|---|"
+    numbers = [counts["asked"], counts["ok"], counts["failed"], counts["not_read"], totals["num_turns"]]
+    numbers += [totals["num_prompt_tokens"], totals["num_completion_tokens"]]
+    yield f"| {' | '.join(f'{number:,}' for number in numbers)} |"
+    yield ""
+    yield f"{manifest['seconds']:,.0f} seconds. Turns and tokens are of all rows, those of earlier runs included."
+
+
+def _estimates(manifest: Manifest, estimates: Sequence[ReviewEstimates]) -> Iterator[str]:
+    if not estimates:
+        yield "No one has measured it. `memagent review` does so with people's labels."
+        return
+    yield "By people's labels of a sample, with 95 % intervals:"
+    yield ""
+    for each in estimates[:SHOWN_ESTIMATES]:
+        of = "this run" if each.run_id == manifest["run_id"] else f"run {_text(each.run_id)}"
+        value = f" = {_text(each.value)}" if each.value is not None else ""
+        shares = "; ".join(f"{name.replace('_', ' ')} {share}" for name, share in each.shares.items())
+        yield f"- {_text(each.question_id)}{value}, of {of}, {each.num_labels:,} labels: {shares}"
+    if len(estimates) > SHOWN_ESTIMATES:
+        yield f"- and {len(estimates) - SHOWN_ESTIMATES:,} more"
+
+
+def _failures(past: PastRun) -> Iterator[str]:
+    manifest, counts = past.manifest, past.manifest["counts"]
+    yield f"- {counts['failed']:,} readings failed{_reasons(manifest['reasons'][Status.FAILED])}"
+    yield f"- {counts['not_read']:,} were not read{_reasons(manifest['reasons'][Status.NOT_READ])}"
+    yield f"- {sum(part.get('num_unusable') or 0 for part in manifest['parts']):,} answered readings have no usable "
+    yield "  answer: none in the response, or none of the type that was asked for"
+    unreadable = past.plan.num_rows - past.plan["error"].null_count
+    yield f"- {unreadable:,} documents can't be read or are not there"
+    if "sample" in manifest:
+        sample = manifest["sample"]
+        yield f"- {sample['documents'] - sample['taken']:,} documents are outside the sample, and were not read"
+
+
+def _reasons(rows: Sequence[ReasonRow]) -> str:
+    reasons = [Reason(**row) for row in rows]
+    texts = [f"{each.num_readings:,} {each.error_type}: {_text(each.error_message)}" for each in reasons]
+    return f" ({'; '.join(texts)})" if texts else ""
+
+
+def _limits(manifest: Manifest) -> Iterator[str]:
+    settings = manifest["settings"]
+    yield "- Answers are given from the model's notes. What it did not note, it does not know."
+    if settings.get("sampling", {}).get("temperature", 0) > 0:
+        yield "- Answers are drawn: another seed gives others."
+    else:
+        yield "- Decoding is greedy: the same reader gives the same answers, as far as its engine is reproducible."
+    if settings.get("engine") == "vllm" and not settings.get("vllm", {}).get("reproducible"):
+        yield "- On a GPU single tokens may depend on what else was in flight (`vllm.reproducible` is off)."
+    if settings.get("engine") == "openai":
+        yield "- An endpoint read it, whose weights can't be hashed from here."
+    yield "- A confidence is a probability given the notes, not given the document."
+
+
+def _command(manifest: Manifest) -> Iterator[str]:
+    """The knobs as a job file: JSON, which is YAML too. A backtick in it could end the block."""
+    settings = _changed(manifest["settings"])
+    yield "With this as `job.yaml`, and secrets in the environment: `memagent answer --config job.yaml`"
+    yield ""
+    yield "```yaml"
+    yield json.dumps(settings, indent=2).replace("`", "\\u0060")
+    yield "```"
+    yield ""
+    yield "`memagent verify OUTPUT` checks that the tables are those of this run."
+
+
+def _changed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Knobs that are not as they are by default, without those of which a hash was recorded."""
+    defaults = {**_defaults(AgentConfig), **_defaults(JobConfig)}
+    return {
+        name: changed
+        for name, value in settings.items()
+        if (changed := _difference(value, None if name in OF_PLACES else defaults.get(name))) not in (None, {}, [], "")
+    }
+
+
+def _defaults(kind: type[BaseModel]) -> dict[str, Any]:
+    fields = kind.model_fields.items()
+    return {
+        name: to_jsonable_python(each.get_default(call_default_factory=True), fallback=str) for name, each in fields
+    }
+
+
+def _difference(value: Any, default: Any) -> Any:
+    if isinstance(value, dict) and isinstance(default, dict):
+        below = {name: _difference(each, default.get(name)) for name, each in value.items()}
+        return {name: each for name, each in below.items() if each is not None}
+    is_hidden = isinstance(value, str) and DIGEST.fullmatch(value)
+    return None if value == default or is_hidden else value
+
+
+def _text(text: str) -> str:
+    """A text that may come from anyone: one line, no markup, no character that can't be seen."""
+    cut = text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]} …"
+    return escaped(printable(cut))

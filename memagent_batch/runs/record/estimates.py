@@ -1,0 +1,77 @@
+"""What the reviews of an output say of its scans: the estimates that lie in `review/ID/estimate.json`."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from memagent_batch.files.json_files import read_json
+from memagent_batch.files.location import Location
+
+REVIEWS_FOLDER = "review"
+"""Where reviews lie below an output."""
+ESTIMATE_FILE = "estimate.json"
+MEASURES = ("recall", "precision", "f1", "elusion", "richness")
+"""Measures of a value that is looked for, in the order in which people ask for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A measure with its 95 % interval, 0 to 1."""
+
+    value: float | None
+    """The estimate; None where nothing bears on it."""
+    low: float
+    """Lower end."""
+    high: float
+    """Upper end."""
+
+    def __str__(self) -> str:
+        """As a person reads it."""
+        shown = "not known" if self.value is None else f"{100 * self.value:.1f} %"
+        return f"{shown} ({100 * self.low:.1f} to {100 * self.high:.1f})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewEstimates:
+    """What a review says of one value that is looked for."""
+
+    review_id: str
+    """The review."""
+    run_id: str
+    """The run that was reviewed."""
+    question_id: str
+    """The question."""
+    value: str | None
+    """The value; None in a review by a condition."""
+    num_labels: int
+    """Readings that people labelled."""
+    shares: Mapping[str, Share]
+    """By measure; the error rate is of all values."""
+
+
+def read_estimates(output: Location) -> list[ReviewEstimates]:
+    """The estimates of all reviews of an output, those of the latest runs first.
+
+    Raises:
+        OutputError: a file is no JSON.
+        StorageError: one can't be read.
+    """
+    places = [path for path in (output / REVIEWS_FOLDER).files() if path.endswith(f"/{ESTIMATE_FILE}")]
+    records = (read_json(output.at(path)) for path in places)
+    found = [each for record in records if record for each in _of_record(record)]
+    return sorted(found, key=lambda each: each.run_id, reverse=True)
+
+
+def _of_record(record: Mapping[str, Any]) -> Iterator[ReviewEstimates]:
+    for value in record["values"]:
+        measures = {**{name: value["measures"][name] for name in MEASURES}, "error_rate": record["error_rate"]}
+        yield ReviewEstimates(
+            review_id=record["review_id"],
+            run_id=record["run_id"],
+            question_id=record["question_id"],
+            value=value["value"],
+            num_labels=sum(stratum["num_labelled"] for stratum in value["strata"]),
+            shares={
+                name: Share(value=each["value"], low=each["low"], high=each["high"]) for name, each in measures.items()
+            },
+        )

@@ -1,0 +1,72 @@
+"""Which files of the turn log the tables of a run rest on, and what is in them: `runs/RUN_ID/log.parquet`.
+
+Files of the log never change, so that a hash is taken once: by the run that closes first after the file was written.
+Each run keeps the whole list, so that it stands without the runs before it.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+
+from memagent_batch.files.columns import column
+from memagent_batch.files.errors import table_errors
+from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import parquet_bytes, read_parquet
+from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
+from memagent_batch.runs.record.hashes import file_hashes
+
+LOG_FILES = "log.parquet"
+"""Name of the list in the record of a run."""
+LOG_TABLES = (TURNS_FOLDER, OUTCOMES_FOLDER, CLOSINGS_FOLDER)
+"""Folders of the turn log that tables follow from."""
+
+LOG_FILE_LIST = pa.schema(
+    [
+        column("file", pa.string(), "name of a file of the turn log below the output"),
+        column("sha256", pa.string(), "SHA-256 of its bytes, hex"),
+    ]
+)
+"""One row for each file of the turn log that was there when the run closed."""
+
+
+def list_log(output: Location) -> Iterator[str]:
+    """Names of the files of the turn log.
+
+    Raises:
+        StorageError: it can't be listed.
+    """
+    for folder in LOG_TABLES:
+        start = len((output / folder).path) - len(folder)
+        yield from (path[start:] for path in (output / folder).files() if path.endswith(".parquet"))
+
+
+def hash_log(output: Location, known: Mapping[str, str]) -> dict[str, str]:
+    """SHA-256 of each file of the turn log, by name; `known` ones are not read again.
+
+    Raises:
+        StorageError: the log can't be listed or read.
+    """
+    names = sorted(list_log(output))
+    found = file_hashes(output, [name for name in names if name not in known])
+    hashes = {**known, **{name: value for name, value in found if value is not None}}
+    return {name: hashes[name] for name in names if name in hashes}
+
+
+def write_log_files(place: Location, hashes: Mapping[str, str]) -> None:
+    """Writes the list."""
+    columns = {"file": list(hashes), "sha256": list(hashes.values())}
+    place.write_bytes(parquet_bytes(pa.table(columns, schema=LOG_FILE_LIST)))
+
+
+def read_log_list(place: Location) -> dict[str, str]:
+    """The list, by name; empty where there is none.
+
+    Raises:
+        OutputError: it can't be read.
+        StorageError: the same, for a cause of its store.
+    """
+    if not place.exists():
+        return {}
+    with table_errors(place.uri, remedy="restore it"):
+        table = read_parquet(place)
+        return dict(zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True))

@@ -1,0 +1,204 @@
+"""Projects the tables of the last run again from its log, part by part, and compares them with what is there."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.domain.readings import Status
+from memagent_batch.errors import OutputError
+from memagent_batch.log.question_list import with_asked
+from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
+from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
+from memagent_batch.runs.document_texts import DocumentTexts
+from memagent_batch.runs.history import PastRun
+from memagent_batch.runs.schemas import PartReport
+from memagent_batch.runs.table_files import read_tables
+from memagent_batch.runs.tables import PartTables, Projection, project
+from memagent_batch.verification.comparison import differences, without
+from memagent_batch.verification.findings import Finding, Kind, Report, Unchecked
+from memagent_batch.verification.log_places import LogPlaces, find_places
+
+READING = ("document_id", "question_id", "sample")
+KEYS = {
+    "answers_file": READING,
+    "memories_file": (*READING, "turn"),
+    "evidence_file": (*READING, "how", "rank"),
+    "results_file": ("document_id",),
+}
+"""Columns that name a row, by the field of a part that names its file."""
+OF_UNREADABLE = ("run_id", "finished_at")
+"""Columns of a reading whose document can't be read: the log has nothing of it, and the run itself says when."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RowCheck:
+    """Compares the tables of a run with its log. Mutable: notes the documents that it has seen."""
+
+    past: PastRun
+    """The run."""
+    projection: Projection
+    """How its tables follow from the log."""
+    log: Collection[str]
+    """Files of the log that they rest on, below the output."""
+    texts: DocumentTexts | None
+    """Texts of the documents, for evidence; None where they are not to be had."""
+    num_rows: int = 0
+    """Rows that were compared so far."""
+
+    def reports(self) -> Iterator[Report]:
+        """What does not follow from the log."""
+        hashes = self.past.plan["document_hash"].to_pylist()
+        places = find_places(self.past.output, self.log, document_hashes=[each for each in hashes if each])
+        rows = {name: row for row, name in enumerate(self.past.plan["document_id"].to_pylist())}
+        seen: set[int] = set()
+        num_without_text = 0
+        for part in self.past.manifest["parts"]:
+            try:
+                documents = self._documents(part, rows)
+            except OutputError:  # it is gone or damaged, as its hash shows
+                continue
+            yield from _twice(part, documents, seen)
+            seen.update(documents)
+            planned = self._part(documents, places)
+            gone = self._without_text(planned)
+            num_without_text += len(gone)
+            names = planned["document_id"].to_pylist()
+            there = [row for row, name in zip(documents, names, strict=True) if name not in gone]
+            readable = self._part(there, places) if gone else planned
+            yield from self._compared(part, planned, readable=readable, gone=gone)
+        yield from self._unseen(seen)
+        if num_without_text:
+            why = "their texts are gone or have changed"
+            yield Unchecked(what=f"evidence of {num_without_text:,} documents", why=why)
+
+    def _documents(self, part: PartReport, rows: dict[str, int]) -> list[int]:
+        """Rows of the plan that a part is of."""
+        files = [name for name in (part["answers_file"], part["results_file"]) if name]
+        tables = [_valid(read_tables(self.past.output, [name]), columns=["document_id"]) for name in files]
+        named = [table["document_id"].to_pylist() for table in tables]
+        return sorted({rows[name] for names in named for name in names if name in rows})
+
+    def _part(self, documents: Sequence[int], places: LogPlaces) -> pa.Table:
+        """The part of the plan, as `Plan.parts` makes it."""
+        part = self.past.plan.take(pa.array(documents, pa.int64()))
+        hashes = part["document_hash"].to_pylist()
+        for column, folder in (
+            ("outcome_files", OUTCOMES_FOLDER),
+            ("turn_files", TURNS_FOLDER),
+            ("closing_files", CLOSINGS_FOLDER),
+        ):
+            files = [[(self.past.output / name).path for name in places.of(folder, each)] for each in hashes]
+            part = part.append_column(column, pa.array(files, pa.list_(pa.string())))
+        if self.texts is not None:
+            found = self.texts.places(part["document_id"].to_pylist())
+            for name in found.schema.names:
+                if name not in part.schema.names:
+                    part = part.append_column(name, found[name])
+        asked = [[reading["question"] for reading in readings] for readings in part["readings"].to_pylist()]
+        return with_asked(part, asked, questions=self.past.questions).combine_chunks()
+
+    def _without_text(self, planned: pa.Table) -> list[str]:
+        """Documents of a part of which no text is there, where texts are needed."""
+        if self.texts is None or not self.projection.has_evidence:
+            return []
+        is_gone = pc.and_(pc.is_null(planned["path"]), pc.is_null(planned["error"]))
+        gone: list[str] = planned.filter(is_gone)["document_id"].to_pylist()
+        return gone
+
+    def _compared(
+        self, part: PartReport, planned: pa.Table, *, readable: pa.Table, gone: Sequence[str]
+    ) -> Iterator[Report]:
+        """What is other in the files of a part; `readable` is it without documents whose texts are `gone`."""
+        since = self.past.run_id
+        try:
+            answers = _valid(read_tables(self.past.output, [part["answers_file"]]), columns=OUTCOME_LOG.names)
+            made = self._projected(planned, answers, readable=readable)
+        except OutputError as error:
+            yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=str(error), since=since)
+            return
+        for missing in made.missing:
+            what = f"{missing}: the log holds no outcome"
+            yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=what, since=since)
+        unreadable = planned.filter(pc.is_valid(planned["error"]))["document_id"].to_pylist()
+        tables = {
+            "answers_file": made.answers,
+            "memories_file": made.memories,
+            "evidence_file": made.evidence,
+            "results_file": made.results,
+        }
+        for field, expected in tables.items():
+            name: str | None = part[field]  # type: ignore[literal-required]
+            if name is None or expected is None:
+                continue
+            masked = unreadable if field == "answers_file" else []
+            for line in self._differences(name, expected, keys=KEYS[field], unreadable=masked, gone=gone):
+                yield Finding(kind=Kind.ROWS, where=name, what=line, since=since)
+
+    def _differences(
+        self, name: str, expected: pa.Table, *, keys: Sequence[str], unreadable: Sequence[str], gone: Sequence[str]
+    ) -> list[str]:
+        """What is other in a file of a table; nothing where it is damaged, as its hash shows."""
+        try:
+            actual = _valid(read_tables(self.past.output, [name]), columns=())
+        except OutputError:
+            return []
+        if "how" in keys:
+            actual = _of_others(actual, gone)
+        self.num_rows += actual.num_rows
+        return differences(_masked(expected, unreadable), _masked(actual, unreadable), keys=keys)
+
+    def _projected(self, planned: pa.Table, answers: pa.Table, *, readable: pa.Table) -> PartTables:
+        """The rows of a part; evidence of documents whose texts are there."""
+        not_read = answers.filter(pc.equal(answers["status"], Status.NOT_READ)).select(OUTCOME_LOG.names)
+        rows: list[OutcomeRow] = not_read.to_pylist()
+        if readable is planned:
+            return project(planned, projection=self.projection, not_read=rows)
+        plain = project(planned, projection=replace(self.projection, documents=None), not_read=rows)
+        return replace(plain, evidence=project(readable, projection=self.projection).evidence)
+
+    def _unseen(self, seen: set[int]) -> Iterator[Report]:
+        """Documents of which no table has a row, though something was asked of them."""
+        lengths = pc.list_value_length(self.past.plan["readings"]).to_pylist()
+        unseen = [row for row, length in enumerate(lengths) if length and row not in seen]
+        if unseen:
+            first = self.past.plan["document_id"][unseen[0]].as_py()
+            what = f"{len(unseen):,} documents have no row in `answers`, the first is {first!r}"
+            yield Finding(kind=Kind.ROWS, where="answers", what=what, since=self.past.run_id)
+
+
+def _twice(part: PartReport, documents: Sequence[int], seen: set[int]) -> Iterator[Report]:
+    both = seen.intersection(documents)
+    if both:
+        what = f"{len(both):,} documents have rows in another file of `answers` too"
+        yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=what, since="")
+
+
+def _masked(table: pa.Table, document_ids: Sequence[str]) -> pa.Table:
+    """Without what the log does not know of readings of these documents."""
+    if not document_ids or not set(OF_UNREADABLE) <= set(table.schema.names):
+        return table
+    of_them = pc.is_in(table["document_id"], pa.array(document_ids, table["document_id"].type))
+    return without(table, OF_UNREADABLE, where=of_them)
+
+
+def _of_others(table: pa.Table, document_ids: Sequence[str]) -> pa.Table:
+    """The rows of other documents."""
+    names = table["document_id"]
+    return table.filter(pc.invert(pc.is_in(names, pa.array(document_ids, names.type)))) if document_ids else table
+
+
+def _valid(table: pa.Table, *, columns: Collection[str]) -> pa.Table:
+    """The table, which has these columns, and no value outside its buffers.
+
+    Raises:
+        OutputError: it lacks one, or is damaged.
+    """
+    if missing := sorted(set(columns) - set(table.schema.names)):
+        raise OutputError(f"it is another table: it has no column {missing[0]!r}")
+    try:
+        table.validate(full=True)
+    except pa.ArrowException as error:
+        raise OutputError(f"it is damaged: {error}") from error
+    return table

@@ -1,0 +1,100 @@
+"""A small scan of three nights with all tables, made once, and checks of its copies."""
+
+import json
+import shutil
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from memagent_batch.config import JobConfig
+from memagent_batch.files.json_files import json_bytes
+from memagent_batch.files.location import Location
+from memagent_batch.runs.history import PastRun
+from memagent_batch.runs.record.log_files import hash_log, write_log_files
+from pipelines.verify import Drawn, Verification, verify
+from tests.pipelines.grown import Stream, text_of
+
+ASK = [
+    {"question_id": "who", "question": "Who?"},
+    {"question_id": "signed", "question": "Is it signed?", "answer_type": "bool"},
+    {"question_id": "often", "question": "How often?", "answer_type": "number", "unit": "EUR"},
+]
+NIGHTS: tuple[dict[str, Any], ...] = (
+    {"a": text_of("Ann", days=4), "b": text_of("Bob", days=2), "none": None},
+    {"a": text_of("Ann", days=5), "b": text_of("Bob", days=2), "c": "A cat.", "none": None},
+    {"a": text_of("Ann", days=5), "c": "A cat.", "d": text_of("Dan", days=3), "none": None},
+)
+
+
+async def make_scan(folder: Path, model: str) -> Stream:
+    """Three nights: a document grows, one is gone, one can't be read."""
+    stream = Stream(folder, model, ask=ASK, closing={"evidence": True, "support": True})
+    for texts in NIGHTS:
+        await stream.night(texts)
+    return stream
+
+
+class Copy:
+    """A copy of the scan's output, to be damaged."""
+
+    def __init__(self, stream: Stream, folder: Path) -> None:
+        """Copies it into a folder that is not there."""
+        shutil.copytree(stream.output, folder)
+        self.folder = folder
+        self.job: JobConfig = stream.job
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What is shown."""
+        return dict(json.loads((self.folder / "manifest.json").read_text()))
+
+    @property
+    def runs(self) -> list[str]:
+        """The runs, the oldest first."""
+        return sorted(path.name for path in (self.folder / "runs").iterdir())
+
+    def files(self) -> list[str]:
+        """All files below the output, of which a run says something."""
+        names = [str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file()]
+        return sorted(name for name in names if not name.startswith("log/deaths") and ".tmp" not in name)
+
+    def verify(self, **knobs: Any) -> Verification:
+        """Checks it."""
+        return verify_here(Location(uri=str(self.folder)), job=self.job, **knobs)
+
+    def rewrite(self, change: Callable[[dict[str, Any]], None], *, run_id: str = "", seals: bool = True) -> None:
+        """Changes the manifest of a run: the last one's where it is shown too, and its hashes of the files as well."""
+        run_id = run_id or self.runs[-1]
+        place = self.folder / "runs" / run_id / "manifest.json"
+        manifest = json.loads(place.read_text())
+        change(manifest)
+        for name in manifest["record"]["files"] if seals else ():
+            if (self.folder / name).exists():
+                manifest["record"]["files"][name] = sha256((self.folder / name).read_bytes()).hexdigest()
+        place.write_bytes(json_bytes(manifest))
+        if run_id == self.runs[-1]:
+            (self.folder / "manifest.json").write_bytes(json_bytes(manifest))
+
+    def seal_log(self) -> None:
+        """Has the last run list the log as it is now."""
+        output = Location(uri=str(self.folder))
+        write_log_files(output / f"runs/{self.runs[-1]}/log.parquet", hash_log(output, {}))
+        self.rewrite(lambda manifest: None)
+
+
+def verify_here(output: Location, *, job: JobConfig | None = None, **knobs: Any) -> Verification:
+    """Checks an output; asks no engine where `reread` is not given."""
+
+    def job_of(past: PastRun) -> JobConfig:
+        assert job is not None
+        return job
+
+    drawn = Drawn(num=knobs.pop("reread", 0), seed=knobs.pop("seed", 0), job_of=job_of)
+    given: dict[str, Any] = {"expected": None, "with_text": True}
+    return verify(output, drawn=drawn, **given | knobs)
+
+
+def found(result: Verification) -> set[tuple[str, str]]:
+    """Kind and place of all that is wrong."""
+    return {(each.kind.value, each.where) for each in result.findings}

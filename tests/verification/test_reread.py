@@ -1,0 +1,71 @@
+"""Turns that are asked again: the same ones at every draw, with the tokens of the log or others."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.errors import SettingsError
+from memagent_batch.files.location import Location
+from memagent_batch.verification.draw import draw_turns
+from tests.verification.scan import Copy
+
+ALL = 1_000
+"""More turns than the scan has."""
+
+
+def test_turns_that_are_asked_again_have_the_tokens_of_the_log(copied: Callable[[], Copy]) -> None:
+    copy = copied()
+    again = copy.verify(reread=ALL).reread
+    assert again is not None
+    asked = {row["path"].split("/")[0] for row in logged(copy) if row["held_from"] is None}
+    assert asked >= {"update", "answer", "value", "evidence", "support"}
+    assert (again.different, again.num_asked) == ([], again.num_drawn - len(again.not_asked))
+    assert again.num_asked > 20
+    assert not again.not_asked
+
+
+def test_turn_with_other_tokens_is_named_with_its_place(copied: Callable[[], Copy]) -> None:
+    copy = copied()
+    for place in (copy.folder / "log/turns").iterdir():
+        table = pq.read_table(place)
+        rows = [
+            row | {"token_ids": [*row["token_ids"][:2], 1]} if row["path"] == "answer" else row
+            for row in table.to_pylist()
+        ]
+        pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), place)
+    copy.seal_log()
+    again = copy.verify(reread=ALL).reread
+    assert again is not None
+    assert {turn.path for turn in again.different} == {"answer"}
+    assert {turn.first_difference for turn in again.different} == {2}
+    assert {turn.document_id for turn in again.different} == {"a", "c", "d"}
+
+
+def test_draw_is_the_same_of_any_files_and_a_larger_one_holds_the_smaller(copied: Callable[[], Copy]) -> None:
+    copy = copied()
+    rows = logged(copy)
+    given: dict[str, Any] = {
+        "document_hashes": {row["document_hash"] for row in rows},
+        "fingerprints": {row["reader_fingerprint"] for row in rows},
+    }
+    output, names = Location(uri=str(copy.folder)), [name for name in copy.files() if name.startswith("log/turns")]
+    ten = draw_turns(output, names, num=10, seed=0, **given)
+    assert len(ten) == 10
+    assert draw_turns(output, reversed(names), num=10, seed=0, **given) == ten
+    assert set(draw_turns(output, names, num=20, seed=0, **given)) > set(ten)
+    assert set(draw_turns(output, names, num=10, seed=1, **given)) != set(ten)
+
+
+def test_another_reader_is_refused_before_an_engine_starts(copied: Callable[[], Copy]) -> None:
+    copy = copied()
+    copy.job = copy.job.with_agent(copy.job.agent.model_copy(update={"weights_version": "new"}))
+    with pytest.raises(SettingsError, match="weights_version differ"):
+        copy.verify(reread=3)
+
+
+def logged(copy: Copy) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(copy.folder / "log/turns").to_pylist()
+    return rows
