@@ -17,8 +17,8 @@ import numpy as np
 from memagent_batch.review.sample.strata import Stratum, allocate, is_found
 from memagent_batch.review.statistics.counts import StratumCounts
 from memagent_batch.review.statistics.measures import (
-    Estimate,
     Measure,
+    MeasureEstimate,
     estimate_error_rate,
     estimate_measures,
 )
@@ -39,7 +39,7 @@ FEW_CELLS = (0.1, 750)
 """Richness and labels of the cells that the costly kinds are simulated for."""
 SECOND_SHARE = 0.1
 
-Estimates = dict[Measure, Estimate]
+Estimates = dict[Measure, MeasureEstimate]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +209,7 @@ def true_measures(cell: Cell, truth: dict[str, int]) -> dict[Measure, float]:
     }
 
 
-def error_rate(cell: Cell, counts: Sequence[StratumCounts], *, rng: np.random.Generator) -> Estimate:
+def error_rate(cell: Cell, counts: Sequence[StratumCounts], *, rng: np.random.Generator) -> MeasureEstimate:
     """The error rate by the same labels."""
     right = [
         each if each.is_found else replace(each, num_positive=each.num_labelled - each.num_positive)

@@ -20,7 +20,7 @@ from pydantic_core import PydanticUndefined
 
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.options import StorageOptions
-from memagent_batch.plugins import ENGINES, LIKENESS, POLICIES, REWARDS
+from memagent_batch.plugins import ENGINES, NAME_LIKENESS, POLICIES, REWARDS
 
 HELP = frozenset({"-h", "--help"})
 HELP_ALL = "--help-all"
@@ -251,7 +251,7 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
     below = [other for other in others if other.rpartition(".")[2] == name.lstrip("-").rpartition(".")[2]]
     if len(below) == 1:
         return below[0]
-    return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=LIKENESS)), None)
+    return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=NAME_LIKENESS)), None)
 
 
 def wants_help(arguments: Sequence[str]) -> bool:

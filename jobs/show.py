@@ -34,7 +34,7 @@ LABEL_WIDTH = 12
 """Columns of the screen that hold names."""
 SHOWN_TURNS = 8
 """Turns of a trace that changed the memory, and are shown without `--full`: the first and the last ones."""
-SHOWN_CHARACTERS = 400
+TEXT_CHARACTERS = 400
 """Of a memory, response or sentence, characters that are shown without `--full`."""
 
 
@@ -142,8 +142,8 @@ def _place(row: Row) -> str:
 
 def _labelled(label: str, text: str, *, is_full: bool, width: int) -> Iterator[str]:
     """The text behind its label; no character of it steers the terminal."""
-    if not is_full and len(text) > SHOWN_CHARACTERS:
-        text = f"{text[:SHOWN_CHARACTERS]} … {len(text) - SHOWN_CHARACTERS:,} more characters; --full shows them"
+    if not is_full and len(text) > TEXT_CHARACTERS:
+        text = f"{text[:TEXT_CHARACTERS]} … {len(text) - TEXT_CHARACTERS:,} more characters; --full shows them"
     column = max(20, width - LABEL_WIDTH)
     lines = [line for part in visible(text).splitlines() for line in wrap(part, column) or [""]] or [""]
     for number, line in enumerate(lines):

@@ -18,7 +18,7 @@ from memagent_batch.domain.rewards import BUILT_IN_REWARDS
 from memagent_batch.engines.engine import EngineConfig
 from memagent_batch.errors import SettingsError
 
-LIKENESS = 0.6
+NAME_LIKENESS = 0.6
 """How alike, from 0 to 1, a name must be to the one that was written, to be offered in its place."""
 
 
@@ -58,7 +58,7 @@ class Seam:
         if kind in installed:
             return installed[kind]
         names = [*self.built_in, *sorted(installed)]
-        nearest = difflib.get_close_matches(kind, names, n=1, cutoff=LIKENESS)
+        nearest = difflib.get_close_matches(kind, names, n=1, cutoff=NAME_LIKENESS)
         advice = f"; did you mean {nearest[0]}?" if nearest else ""
         raise SettingsError(f"{self.knob}: {kind!r} is none of {_listed(names)}{advice}")
 

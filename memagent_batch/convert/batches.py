@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from memagent_batch.convert.converter import PartStatus, ending_of
 from memagent_batch.convert.kinds import NoConverter
-from memagent_batch.convert.plan import Batch, Place, Work
+from memagent_batch.convert.plan import Batch, HeldRows, Work
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter, plain_row
@@ -68,7 +68,7 @@ class ConvertTask:
 class _Held:
     """Rows that stay."""
 
-    place: Place
+    place: HeldRows
 
 
 _Outcome = _Held | list[ConvertedRow]

@@ -74,7 +74,7 @@ OTHER_PACKAGES = {b"xl/workbook": "Excel", b"ppt/presentation": "PowerPoint", b"
 """Products by a name in the directory of their files."""
 
 HTML_START = re.compile(rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype html|html|head|body)\b", re.I | re.S)
-HEADER = re.compile(rb"([A-Za-z][A-Za-z0-9-]*):[ \t]")
+MAIL_HEADER = re.compile(rb"([A-Za-z][A-Za-z0-9-]*):[ \t]")
 HEADER_LINES = 8
 """Lines at the beginning of a message among which its headers are looked for."""
 MAIL_HEADERS = frozenset(
@@ -134,7 +134,7 @@ def _has_headers(head: bytes) -> bool:
     """Whether text begins with headers of a message: two that are known."""
     names = set()
     for line in head.splitlines()[:HEADER_LINES]:
-        header = HEADER.match(line)
+        header = MAIL_HEADER.match(line)
         if header is not None:
             names.add(header[1].lower())
         elif not line.startswith((b" ", b"\t")):

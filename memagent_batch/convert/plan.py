@@ -28,7 +28,7 @@ FOOTER_THREADS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class HeldRows:
     """Where the table holds rows of a source."""
 
     file: str
@@ -49,7 +49,7 @@ class Work:
     """Its path on the file system."""
     size_bytes: int
     """Its size as it was listed."""
-    places: tuple[Place, ...] = ()
+    places: tuple[HeldRows, ...] = ()
     """Where the table may hold its rows."""
 
 
@@ -72,12 +72,12 @@ class HeldTable:
     files: dict[str, list[SourceReport]] = field(default_factory=dict)
     """Sources by file; files of the finished run come first."""
 
-    def places(self) -> dict[str, list[Place]]:
+    def places(self) -> dict[str, list[HeldRows]]:
         """Where each source stands."""
         places = defaultdict(list)
         for file, sources in self.files.items():
             for row_group, report in enumerate(sources):
-                places[report.source].append(Place(file=file, row_group=row_group, report=report))
+                places[report.source].append(HeldRows(file=file, row_group=row_group, report=report))
         return places
 
 

@@ -14,7 +14,7 @@ from memagent_batch.logs import EventKind
 
 LOG_SECONDS = 30.0
 """Pause between log lines where stderr is no terminal."""
-BAR = "files {n_fmt}/{total_fmt} |{bar}| {elapsed}{postfix}"
+FILES_BAR = "files {n_fmt}/{total_fmt} |{bar}| {elapsed}{postfix}"
 """The line of a terminal, in tqdm's words."""
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 def shown(reports: Iterable[BatchReport], *, run_id: str, num_files: int) -> Iterator[BatchReport]:
     """The reports, each shown as it comes."""
     counts, last = Counter[str](), time.monotonic()
-    with tqdm(total=num_files, bar_format=BAR, dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
+    with tqdm(total=num_files, bar_format=FILES_BAR, dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
         for report in reports:
             counts.update(source.status for source in report.sources)
             counts.update(held=report.num_held)

@@ -23,9 +23,9 @@ from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
 CONVERTED_FORMAT = "memagent-convert/1"
 """Changes with every change of layout that an older version can't read."""
 CONVERTED_TABLES = TableSet(record=MANIFEST_FILE, folders=(DOCUMENTS_FOLDER,))
-SHOWN_REASONS = 5
+KEPT_REASONS = 5
 """Reasons of failed files that the manifest keeps."""
-SHOWN_MISSING = 20
+NAMED_FILES = 20
 """Files without rows that an error names."""
 CLAIM_TRIES = 5
 """Other attempts that may claim the output between the look at `run.json` and the writing."""
@@ -184,8 +184,8 @@ def _require_closed(found: Sequence[str], asked: Sequence[str]) -> None:
     if missing or doubled or len(found) != len(asked):
         raise CountsError(
             f"{len(asked)} files were found, and {len(found)} have rows; without: "
-            f"{', '.join(sorted(missing)[:SHOWN_MISSING]) or 'none'}; "
-            f"twice: {', '.join(doubled[:SHOWN_MISSING]) or 'none'}"
+            f"{', '.join(sorted(missing)[:NAMED_FILES]) or 'none'}; "
+            f"twice: {', '.join(doubled[:NAMED_FILES]) or 'none'}"
         )
 
 
@@ -208,7 +208,7 @@ def _counts(sources: Sequence[SourceReport], *, num_held: int) -> dict[str, int]
 def _reasons(sources: Sequence[SourceReport], status: PartStatus) -> list[Reason]:
     own = (source for source in sources if source.status == status)
     reasons = [Reason(error_type=status.value, error_message=source.reason or status.value) for source in own]
-    return most_frequent(reasons, limit=SHOWN_REASONS)
+    return most_frequent(reasons, limit=KEPT_REASONS)
 
 
 def _said(manifest: ConvertManifest, status: PartStatus) -> str:

@@ -13,9 +13,9 @@ from memagent_batch.evaluation.suites.typed import says_not_stated, written_valu
 from memagent_batch.inputs.questions import value_type_of
 from memagent_batch.runs.evidence import How
 
-Row = Mapping[str, Any]
+TableRow = Mapping[str, Any]
 
-Evidence = Mapping[tuple[str, str, int], Sequence[Span]]
+EvidenceSpans = Mapping[tuple[str, str, int], Sequence[Span]]
 """Spans of the evidence by reading; a reading without any is left out."""
 
 
@@ -36,22 +36,24 @@ class ClosingScoresRow(TypedDict):
     evidence_hit: bool | None
 
 
-def evidence_of(tables: Iterable[pa.Table]) -> Evidence:
+def evidence_spans(tables: Iterable[pa.Table]) -> EvidenceSpans:
     """The evidence in the files of a table `evidence`: the chosen sentences, not what was looked for of the answer."""
     spans: dict[tuple[str, str, int], list[Span]] = {}
     for table in tables:
         chosen = table.filter(pc.and_(pc.equal(table["how"], How.CHOSEN.value), pc.is_valid(table["char_start"])))
-        for row in chosen.select(EVIDENCE_COLUMNS).to_pylist():
+        for row in chosen.select(SPAN_COLUMNS).to_pylist():
             key = (row["document_id"], row["question_id"], row["sample"])
             spans.setdefault(key, []).append((row["char_start"], row["char_end"]))
     return spans
 
 
-EVIDENCE_COLUMNS = ["document_id", "question_id", "sample", "char_start", "char_end"]
+SPAN_COLUMNS = ["document_id", "question_id", "sample", "char_start", "char_end"]
 """Columns of `evidence` that are scored, beside `how`."""
 
 
-def closing_scores(question: Row, answer: Row, *, evidence: Sequence[Span], has_values: bool) -> ClosingScoresRow:
+def closing_scores(
+    question: TableRow, answer: TableRow, *, evidence: Sequence[Span], has_values: bool
+) -> ClosingScoresRow:
     """Scores of what was asked after one answer.
 
     Args:
@@ -86,7 +88,9 @@ class _EvidenceColumns(TypedDict):
     evidence_hit: bool | None
 
 
-def _value(question: Row, answer: Row, *, has_values: bool) -> tuple[TypedValue | None, list[TypedValue] | None]:
+def _value(
+    question: TableRow, answer: TableRow, *, has_values: bool
+) -> tuple[TypedValue | None, list[TypedValue] | None]:
     """The value of a reading, and the right ones; None where there is none, or none was asked for."""
     value_type = value_type_of(question)
     if value_type is None:

@@ -17,7 +17,7 @@ from memagent_batch.log.index import Row
 LABEL_TYPES = frozenset({AnswerType.BOOL, AnswerType.LABEL, AnswerType.LABELS})
 """Types whose values are classes."""
 
-COLUMNS = ["variant", "task", "answer_type", "status", "score", *(field.name for field in CLOSING_SCORES)]
+SCORE_COLUMNS = ["variant", "task", "answer_type", "status", "score", *(field.name for field in CLOSING_SCORES)]
 """Columns of the scores that are used."""
 
 
@@ -100,7 +100,7 @@ def measure(scores: pa.Table) -> list[Measures]:
     Args:
         scores: A table of `SCORES`.
     """
-    rows = scores.select(COLUMNS).to_pylist()
+    rows = scores.select(SCORE_COLUMNS).to_pylist()
     variants = list(dict.fromkeys(row["variant"] for row in rows))
     tasks = [ALL_TASKS, *sorted({row["task"] for row in rows})]
     found = (

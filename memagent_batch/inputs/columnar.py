@@ -26,7 +26,7 @@ from memagent_batch.inputs.records import (
     Presence,
     Record,
     Value,
-    convert,
+    column_value,
     decode,
     make_record,
     refuse_missing,
@@ -296,7 +296,7 @@ def _values(
     arrays: Sequence[pa.Array | None], index: int, *, columns: Sequence[Column], where: str
 ) -> tuple[Value, ...]:
     return tuple(
-        convert(_item(array, index, column=column), column=column, where=where)
+        column_value(_item(array, index, column=column), column=column, where=where)
         for array, column in zip(arrays, columns, strict=True)
     )
 
@@ -321,7 +321,9 @@ def _fetch_group(
         paired = list(zip(arrays, columns, strict=True))
         for row in wanted:
             where, index = f"row {row + 1}", row - first_row
-            values = [convert(_item(array, index, column=each), column=each, where=where) for array, each in paired]
+            values = [
+                column_value(_item(array, index, column=each), column=each, where=where) for array, each in paired
+            ]
             yield Place(start=group, stop=row), tuple(values)
 
 

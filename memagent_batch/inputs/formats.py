@@ -19,7 +19,7 @@ from memagent_batch.inputs.records import (
     RecordReader,
     Unreadable,
     Value,
-    convert,
+    column_value,
     decode,
 )
 
@@ -76,7 +76,7 @@ def format_of(name: str, *, where: str, remedy: str) -> Format:
     Raises:
         InputError: the ending is none of ours.
     """
-    ending = ending_of(name).lower()
+    ending = format_ending(name).lower()
     inner, packed = posixpath.splitext(ending)
     if inner in _REFUSED or (packed and _ENDINGS.get(inner) in _IN_WHOLE):
         raise InputError(f"{where}: files of this compression are not read; unpack it, or write it as Parquet")
@@ -86,7 +86,7 @@ def format_of(name: str, *, where: str, remedy: str) -> Format:
     return _ENDINGS[inner]
 
 
-def ending_of(name: str) -> str:
+def format_ending(name: str) -> str:
     """The ending of a name, with that of its compression: `.jsonl`, `.jsonl.gz`."""
     inner, ending = posixpath.splitext(name)
     return posixpath.splitext(inner)[1] + ending if ending.lower() in COMPRESSIONS else ending
@@ -94,7 +94,7 @@ def ending_of(name: str) -> str:
 
 def is_named_text(name: str) -> bool:
     """Whether a name, or a pattern of names, has the ending of a text file."""
-    return _ENDINGS.get(posixpath.splitext(ending_of(name).lower())[0]) is Format.TEXT
+    return _ENDINGS.get(posixpath.splitext(format_ending(name).lower())[0]) is Format.TEXT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class TextReader:
         """See `RecordReader`. The place is the whole file."""
         with input_errors(location.uri):
             data = _read_file(location)
-        values = tuple(convert(_decode_file(data), column=column, where=location.uri) for column in columns)
+        values = tuple(column_value(_decode_file(data), column=column, where=location.uri) for column in columns)
         yield Record(place=Place(start=0, stop=len(data)), where=location.uri, values=values)
 
     def fetch(

@@ -25,7 +25,7 @@ from memagent_batch.inputs.records import (
     Record,
     Unreadable,
     Value,
-    convert,
+    column_value,
     make_record,
     refuse_missing,
 )
@@ -182,7 +182,9 @@ def _json_values(
 
 
 def _item_values(item: Mapping[str, JsonValue], *, columns: Sequence[Column], where: str) -> tuple[Value, ...]:
-    return tuple(convert(item.get(column.name, column.substitute), column=column, where=where) for column in columns)
+    return tuple(
+        column_value(item.get(column.name, column.substitute), column=column, where=where) for column in columns
+    )
 
 
 def json_object(line: str, *, where: str) -> dict[str, JsonValue]:
@@ -281,7 +283,7 @@ def _csv_values(
 ) -> tuple[Value, ...]:
     _require_width(row, header=header, where=where)
     return tuple(
-        convert(_csv_cell(row, field=field, column=column), column=column, where=where)
+        column_value(_csv_cell(row, field=field, column=column), column=column, where=where)
         for field, column in zip(fields, columns, strict=True)
     )
 

@@ -14,7 +14,7 @@ from memagent_batch.errors import InputError, ValueTypeError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.formats import READERS, Format, format_of
 from memagent_batch.inputs.listing import list_files
-from memagent_batch.inputs.records import Column, Kind, Presence, Unreadable, Value, convert
+from memagent_batch.inputs.records import Column, Kind, Presence, Unreadable, Value, column_value
 
 QUESTION_SCHEMA = pa.schema(
     [
@@ -158,7 +158,7 @@ def inline_type(settings: InputConfig) -> ValueType | None:
     names = [column.name for column in columns]
     if strangers := sorted(settings.question_type.keys() - set(names)):
         raise InputError(f"{where}: there is no field {strangers[0]!r}; there are {', '.join(names)}")
-    values = [convert(settings.question_type.get(column.name), column=column, where=where) for column in columns]
+    values = [column_value(settings.question_type.get(column.name), column=column, where=where) for column in columns]
     try:
         return value_type_of(_listed_type(values, where=where))
     except ValueTypeError as error:
@@ -259,7 +259,7 @@ def _given(questions: Iterable[Mapping[str, object]], *, place: str) -> Iterator
             where,
             _listed_question(
                 [
-                    convert(given.get(name), column=column, where=where)
+                    column_value(given.get(name), column=column, where=where)
                     for name, column in zip(names, _COLUMNS, strict=True)
                 ],
                 where=where,

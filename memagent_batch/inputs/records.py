@@ -157,7 +157,7 @@ def make_record(values: Callable[[], tuple[Value, ...]], *, place: Place, where:
         return Record(place=place, where=where, values=(), error=error)
 
 
-def convert(value: object, *, column: Column, where: str) -> Value:
+def column_value(value: object, *, column: Column, where: str) -> Value:
     """A value as the column's kind wants it.
 
     Args:

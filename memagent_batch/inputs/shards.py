@@ -13,7 +13,7 @@ from memagent_batch.config import InputConfig, OnBadFile
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.columnar import open_grouped
-from memagent_batch.inputs.formats import UNKNOWN_REMEDY, Format, ending_of, format_of, is_named_text
+from memagent_batch.inputs.formats import UNKNOWN_REMEDY, Format, format_ending, format_of, is_named_text
 from memagent_batch.inputs.lake.hive import partition_values
 from memagent_batch.inputs.lake.hub import pin
 from memagent_batch.inputs.lake.names import table_name
@@ -188,7 +188,7 @@ def _by_format(
     known: dict[str, Format] = {}
     found: dict[Format, list[InputFile]] = defaultdict(list)
     for file in files:
-        ending = ending_of(file.path) if settings.format == "auto" else ""
+        ending = format_ending(file.path) if settings.format == "auto" else ""
         if ending not in known:
             known[ending] = _format(file, documents, settings=settings)
         found[known[ending]].append(file)

@@ -34,7 +34,7 @@ from memagent_batch.log.schemas import (
 TURNS_FOLDER = "log/turns"
 OUTCOMES_FOLDER = "log/outcomes"
 CLOSINGS_FOLDER = "log/closings"
-ROW_BYTES = 300
+TURN_ROW_BYTES = 300
 """Bytes that a row takes beside its tokens and text; only paces the flushes."""
 ROOM_FLUSHES = 8
 """Times `log.flush_bytes` that may wait in memory while the store fails; then turns wait too."""
@@ -96,7 +96,7 @@ class TurnLogWriter:
         self._require_writable(row, schema=TURN_LOG)
         if self._output is not None:
             self._unwritten.turns.append(row)
-            self._grow(ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text))
+            self._grow(TURN_ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text))
 
     def record_held(self, address: ReadingAddress, prompt: Prompt, held: TurnRow) -> None:
         """Takes a turn that an earlier version of the document was asked: a row that names it, without its completion.
@@ -108,7 +108,7 @@ class TurnLogWriter:
         self._require_writable(row, schema=TURN_LOG)
         if self._output is not None:
             self._unwritten.turns.append(row)
-            self._grow(ROW_BYTES)
+            self._grow(TURN_ROW_BYTES)
 
     async def record_outcome(self, address: ReadingAddress, result: ResultRow) -> None:
         """Takes a reading's end and returns when it is durable.
@@ -120,7 +120,7 @@ class TurnLogWriter:
         self._require_writable(row, schema=OUTCOME_LOG)
         if self._output is not None:
             self._unwritten.outcomes.append(row)
-            self._grow(2 * ROW_BYTES)
+            self._grow(2 * TURN_ROW_BYTES)
             await self._durable()
 
     async def record_closing(self, address: ReadingAddress, closed: ClosedRow) -> None:
@@ -133,7 +133,7 @@ class TurnLogWriter:
         self._require_writable(row, schema=CLOSING_LOG)
         if self._output is not None:
             self._unwritten.closings.append(row)
-            self._grow(2 * ROW_BYTES)
+            self._grow(2 * TURN_ROW_BYTES)
             await self._durable()
 
     async def room(self) -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from memagent_batch.errors import InputError
-from memagent_batch.inputs.records import Column, Kind, Presence, Unreadable, convert, decode
+from memagent_batch.inputs.records import Column, Kind, Presence, Unreadable, column_value, decode
 
 
 def _column(kind: Kind, presence: Presence = Presence.SOME) -> Column:
@@ -25,11 +25,11 @@ def _column(kind: Kind, presence: Presence = Presence.SOME) -> Column:
     ],
 )
 def test_convert_value_of_its_kind_is_kept_or_made_text(kind: Kind, value: object, expected: object) -> None:
-    assert convert(value, column=_column(kind), where="f") == expected
+    assert column_value(value, column=_column(kind), where="f") == expected
 
 
 def test_convert_lone_surrogate_concerns_the_document_only() -> None:
-    value = convert("ab\ud800", column=_column(Kind.DOCUMENT), where="f")
+    value = column_value("ab\ud800", column=_column(Kind.DOCUMENT), where="f")
     assert isinstance(value, Unreadable)
     assert "character 3" in value.reason
 
@@ -50,7 +50,7 @@ def test_convert_lone_surrogate_concerns_the_document_only() -> None:
 )
 def test_convert_value_of_another_type_is_refused_with_column_and_place(kind: Kind, value: object) -> None:
     with pytest.raises(InputError, match="row 3: column 'c'"):
-        convert(value, column=_column(kind), where="row 3")
+        column_value(value, column=_column(kind), where="row 3")
 
 
 def test_convert_carried_value_nested_deeper_than_can_be_written_is_refused() -> None:
@@ -58,13 +58,13 @@ def test_convert_carried_value_nested_deeper_than_can_be_written_is_refused() ->
     for _ in range(5000):
         value = [value]
     with pytest.raises(InputError, match="row 3: column 'c' is nested too deeply"):
-        convert(value, column=_column(Kind.CARRIED), where="row 3")
+        column_value(value, column=_column(Kind.CARRIED), where="row 3")
 
 
 @pytest.mark.parametrize(("value", "state"), [(None, "null"), ("", "empty"), (" \n", "empty")])
 def test_convert_blank_value_where_every_row_needs_one_is_refused(value: object, state: str) -> None:
     with pytest.raises(InputError, match=f"row 3: column 'c' is {state}"):
-        convert(value, column=_column(Kind.TEXT, Presence.EVERY), where="row 3")
+        column_value(value, column=_column(Kind.TEXT, Presence.EVERY), where="row 3")
 
 
 def test_decode_invalid_utf8_names_the_byte() -> None:

@@ -18,13 +18,13 @@ from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.server import DONE, PARTS_FILE, WHY_FILE
 from memagent_batch.errors import ConversionError, RunFailedError
 
-START_SECONDS = 120.0
+SERVER_START_SECONDS = 120.0
 """Longest wait beyond a file's own limit, in which the server may still load a converter's libraries."""
 END_SECONDS = 10.0
 """Longest wait for a server to remove its folder."""
 KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
 """Variables of the environment that converters see; others may be secrets."""
-WHY_CHARACTERS = 500
+REASON_CHARACTERS = 500
 """Longest reason that a row keeps."""
 
 
@@ -96,7 +96,7 @@ class ConverterServer:
         """
         folder = self.folder()
         request = {"converter": converter, "file": str(file), "folder": str(folder), "limits": asdict(limits)}
-        ending = self._ask(request, seconds=limits.seconds + START_SECONDS)
+        ending = self._ask(request, seconds=limits.seconds + SERVER_START_SECONDS)
         if "load_error" in ending:
             raise RunFailedError(f"converter {converter} can't be loaded on this node: {ending['load_error']}")
         _require_done(ending, folder, limits=limits)
@@ -165,4 +165,4 @@ def _require_done(ending: dict[str, Any], folder: Path, *, limits: Limits) -> No
         raise ConversionError(f"its converter ended without a word; perhaps it needs more than {memory}") from None
     if why["error_type"] == "MemoryError":
         raise ConversionError(f"it needs more memory than {memory}")
-    raise ConversionError(str(why["message"])[:WHY_CHARACTERS])
+    raise ConversionError(str(why["message"])[:REASON_CHARACTERS])

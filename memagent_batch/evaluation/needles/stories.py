@@ -70,7 +70,7 @@ CHAIN_ASKED = (
 )
 """Questions for a chain of assignments. The first is RULER's."""
 
-NUMBERS_SHARE = 0.78
+STORY_NUMBERS_SHARE = 0.78
 """Part of the facts whose value is a number. Words are harder to copy, so there are more of them than in documents."""
 
 RIVAL_CHAIN_SHARE = 0.2
@@ -175,7 +175,7 @@ def _single(rng: random.Random, *, split: Split) -> Story:
         return _facts(
             rng, StoryKind.SINGLE, [form], attribute=attribute, keys=[key], values=[value], rivals=tuple(told[1:])
         )
-    needle = make_needle(rng, split=split, numbers_share=NUMBERS_SHARE)
+    needle = make_needle(rng, split=split, numbers_share=STORY_NUMBERS_SHARE)
     rivals = tuple(make_rival(rng, needle, split=split).sentence for _ in range(4))
     return _facts(
         rng,
@@ -191,7 +191,7 @@ def _single(rng: random.Random, *, split: Split) -> Story:
 
 def _told_often(rng: random.Random, kind: StoryKind, *, split: Split) -> Story:
     """Several values of one key, a value with its changes, or one that is compared."""
-    needle = make_needle(rng, split=split, numbers_share=NUMBERS_SHARE if kind is StoryKind.MANY else 1.0)
+    needle = make_needle(rng, split=split, numbers_share=STORY_NUMBERS_SHARE if kind is StoryKind.MANY else 1.0)
     is_magic = needle.wording < len(MAGIC_WORDINGS)
     first = WORDINGS[needle.wording]
     others = [make_rival(rng, needle, split=split) for _ in range(4)]

@@ -26,7 +26,7 @@ DARK = 0.35
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class DepthAxis:
     """A place in a document, from 0 to 1, that scores are drawn by."""
 
     column: str
@@ -39,10 +39,10 @@ class Place:
     """Its name in a sentence."""
 
 
-DEPTH = Place(
+NEEDLE_DEPTH = DepthAxis(
     column="depth", label="depth of the needle", ends=("0 % (start)", "100 % (end)"), words="depth of the needle"
 )
-SPREAD = Place(
+FACT_SPREAD = DepthAxis(
     column="spread",
     label="from the first to the last fact",
     ends=("0 %", "100 %"),
@@ -50,7 +50,7 @@ SPREAD = Place(
 )
 
 
-def draw_places(scores: pa.Table, *, place: Place, variants: Sequence[str]) -> Picture | None:
+def draw_places(scores: pa.Table, *, place: DepthAxis, variants: Sequence[str]) -> Picture | None:
     """Mean score by place and length, one map for each variant; None where no reading has a place and a length.
 
     Args:
@@ -94,7 +94,7 @@ def _means(scores: pa.Table, lengths: Sequence[int], *, column: str) -> NDArray[
     return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
 
 
-def _draw_map(axes: Axes, means: NDArray[np.float64], *, lengths: Sequence[int], place: Place) -> Any:
+def _draw_map(axes: Axes, means: NDArray[np.float64], *, lengths: Sequence[int], place: DepthAxis) -> Any:
     axes.set_facecolor("white")
     edges = np.arange(len(lengths) + 1) - 0.5
     image = axes.pcolormesh(

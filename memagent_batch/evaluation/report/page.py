@@ -90,7 +90,7 @@ class Page:
     """In their order."""
 
 
-def render(page: Page, *, pictures: Sequence[Picture]) -> bytes:
+def render_report(page: Page, *, pictures: Sequence[Picture]) -> bytes:
     """The page, UTF-8; sections of pictures that are not there are left out."""
     environment = page_environment(jinja2.PackageLoader("memagent_batch.evaluation", "report"))
     environment.filters |= {

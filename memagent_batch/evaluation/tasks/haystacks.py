@@ -9,7 +9,7 @@ from functools import partial
 from itertools import accumulate, repeat
 
 from memagent_batch.evaluation.needles.words import NOISE
-from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, Draft, Fitted, Meter, Stock, fit, too_short
+from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, Draft, Fitted, Stock, TokenMeter, fit, too_short
 from memagent_batch.evaluation.tasks.sample import EssayTexts, GoldSpan, Materials, SampleRequest, SuiteSample
 
 LONGEST_SENTENCE_CHARS = 600
@@ -73,7 +73,9 @@ def hide_in_text(hidden: Sequence[Hidden], request: SampleRequest, materials: Ma
     return hide(hidden, haystack, length_tokens=request.length, meter=materials.meter, task=task)
 
 
-def hide(hidden: Sequence[Hidden], haystack: HaystackUnits, *, length_tokens: int, meter: Meter, task: str) -> Fitted:
+def hide(
+    hidden: Sequence[Hidden], haystack: HaystackUnits, *, length_tokens: int, meter: TokenMeter, task: str
+) -> Fitted:
     """A document of the length with every sentence in it.
 
     Returns:
@@ -136,7 +138,7 @@ def _running(rng: random.Random, texts: EssayTexts) -> Iterator[str]:
 
 
 def _build(
-    stock: Stock, needles: Sequence[str], depths: Sequence[float], budget: int, *, taken: int, meter: Meter
+    stock: Stock, needles: Sequence[str], depths: Sequence[float], budget: int, *, taken: int, meter: TokenMeter
 ) -> Draft:
     room = max(budget - taken, 1)
     (*units, last), tokens = stock.take(room)

@@ -7,7 +7,7 @@ from itertools import islice
 
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.tasks.corpora import Corpus, CorpusQuestion
-from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, TOLERANCE, Draft, Fitted, Meter, Stock, fit
+from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, TOLERANCE, Draft, Fitted, Stock, TokenMeter, fit
 from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
 
 _HEADER = "Document {number}:\n"
@@ -59,7 +59,7 @@ def _sample(asked: CorpusQuestion, fitted: Fitted) -> SuiteSample:
     )
 
 
-def _question(request: SampleRequest, corpus: Corpus, *, meter: Meter, task: str) -> CorpusQuestion:
+def _question(request: SampleRequest, corpus: Corpus, *, meter: TokenMeter, task: str) -> CorpusQuestion:
     fitting = (
         asked
         for asked in _shuffled(corpus.questions, request.questions_seed)
@@ -87,12 +87,19 @@ def _others(rng: random.Random, asked: CorpusQuestion, corpus: Corpus) -> Iterat
             yield corpus.paragraphs[number]
 
 
-def _tokens(meter: Meter, paragraph: str) -> int:
+def _tokens(meter: TokenMeter, paragraph: str) -> int:
     return meter.count_once(_HEADER.format(number=1000) + _GAP) + meter.count_once(paragraph)
 
 
 def _paragraphs(
-    gold: Sequence[str], others: Stock, budget: int, *, meter: Meter, task: str, corpus: Corpus, shuffle_seed: float
+    gold: Sequence[str],
+    others: Stock,
+    budget: int,
+    *,
+    meter: TokenMeter,
+    task: str,
+    corpus: Corpus,
+    shuffle_seed: float,
 ) -> Draft:
     taken = sum(_tokens(meter, paragraph) for paragraph in gold)
     room = max(budget - taken, 1)

@@ -67,7 +67,7 @@ def count_labels(
     of_key: dict[LabelKey, list[Label]] = defaultdict(list)
     for label in labels:
         of_key[label.key].append(label)
-    found = {each: of_key.get(key_of(each), []) for each in sample}
+    found = {each: of_key.get(label_key(each), []) for each in sample}
     return CountedLabels(
         units=[_labelled(each, of_unit, purpose=purpose, with_seen=with_seen) for each, of_unit in found.items()],
         num_develop=sum(any(label.purpose is Purpose.DEVELOP for label in of_unit) for of_unit in found.values()),
@@ -78,7 +78,7 @@ def count_labels(
     )
 
 
-def key_of(drawn: DrawnUnit) -> LabelKey:
+def label_key(drawn: DrawnUnit) -> LabelKey:
     """What a label of this reading's document and question is of."""
     return LabelKey(document_hash=drawn.unit.document_hash, question_hash=drawn.unit.question_hash)
 

@@ -11,8 +11,8 @@ from memagent_batch.files.location import Location
 from memagent_batch.review.estimates.counting import contradicts
 from memagent_batch.review.estimates.standing_labels import CountedLabels, LabelledUnit
 from memagent_batch.review.labelling.page import (
-    ANSWERS_FOLDER,
-    DOCUMENTS_FOLDER,
+    ANSWER_FRAMES_FOLDER,
+    DOCUMENT_FRAMES_FOLDER,
     answer_part,
     document_part,
     label_page,
@@ -28,8 +28,17 @@ from memagent_batch.runs.manifest import Manifest
 EVIDENCE_TABLE = "evidence"
 CHOSEN = "chosen"
 """`how` of evidence that the model pointed at."""
-ANSWER_COLUMNS = ("document_id", "question_id", "sample", "status", "answer", "value", "value_status", "error_message")
-EVIDENCE_COLUMNS = (
+SHOWN_ANSWER_COLUMNS = (
+    "document_id",
+    "question_id",
+    "sample",
+    "status",
+    "answer",
+    "value",
+    "value_status",
+    "error_message",
+)
+SHOWN_EVIDENCE_COLUMNS = (
     *("document_id", "question_id", "sample", "how", "rank", "char_start", "char_end", "text"),
     *("document_hash", "question_hash"),
 )
@@ -85,7 +94,7 @@ def chosen_evidence(output: Location, manifest: Manifest, review: Review) -> dic
     wanted = {each.unit.document_id for each in review.sample}
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for name in manifest["files"].get(EVIDENCE_TABLE, []):
-        table = read_columns(output / name, columns=EVIDENCE_COLUMNS)
+        table = read_columns(output / name, columns=SHOWN_EVIDENCE_COLUMNS)
         chosen = table.filter(
             (pc.field("question_id") == review.record["question_id"])
             & (pc.field("sample") == 0)
@@ -111,19 +120,19 @@ def _role(unit: LabelledUnit) -> str | None:
 def _write_parts(output: Location, manifest: Manifest, review: Review, needed: Sequence[DrawnUnit]) -> int:
     """The parts of pages that are not there yet; returns how many texts are gone."""
     units = {unit.unit.document_id: unit for unit in needed}
-    there = {path.rpartition("/")[2] for path in (review.folder / DOCUMENTS_FOLDER).files()}
+    there = {path.rpartition("/")[2] for path in (review.folder / DOCUMENT_FRAMES_FOLDER).files()}
     new = {name: unit for name, unit in units.items() if f"{part_name(unit)}.html" not in there}
     wanted = {name: unit.unit.document_hash for name, unit in new.items()}
     if wanted:
         texts = DocumentTexts(output, manifest, wanted=wanted, without="--without-page")
         for document_id, text in texts.fetch(list(wanted)):
-            _place(review, DOCUMENTS_FOLDER, new.pop(document_id)).write_bytes(document_part(text))
+            _place(review, DOCUMENT_FRAMES_FOLDER, new.pop(document_id)).write_bytes(document_part(text))
     for unit in new.values():
-        _place(review, DOCUMENTS_FOLDER, unit).write_bytes(document_part(None))
+        _place(review, DOCUMENT_FRAMES_FOLDER, unit).write_bytes(document_part(None))
     evidence = chosen_evidence(output, manifest, review)
     rows = _answers(output, manifest, review, units)
     for name, unit in units.items():
-        _place(review, ANSWERS_FOLDER, unit).write_bytes(answer_part(rows.get(name), evidence.get(name, [])))
+        _place(review, ANSWER_FRAMES_FOLDER, unit).write_bytes(answer_part(rows.get(name), evidence.get(name, [])))
     return len(new)
 
 
@@ -131,7 +140,7 @@ def _answers(
     output: Location, manifest: Manifest, review: Review, units: Mapping[str, DrawnUnit]
 ) -> dict[str, dict[str, Any]]:
     found = {}
-    for table in answer_tables(output, manifest, columns=ANSWER_COLUMNS):
+    for table in answer_tables(output, manifest, columns=SHOWN_ANSWER_COLUMNS):
         mine = (pc.field("question_id") == review.record["question_id"]) & (pc.field("sample") == 0)
         asked = table.filter(mine)
         keep = [name in units for name in asked["document_id"].to_pylist()]

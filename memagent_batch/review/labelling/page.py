@@ -14,11 +14,11 @@ import jinja2
 
 from memagent_batch.evaluation.report.templates import page_bytes, page_environment
 from memagent_batch.evaluation.report.visible import visible
-from memagent_batch.review.labels.sheet import COLUMNS
+from memagent_batch.review.labels.sheet import SHEET_COLUMNS
 from memagent_batch.review.sample.draw import DrawnUnit
 from memagent_batch.review.sample.record import Review
 
-DOCUMENTS_FOLDER, ANSWERS_FOLDER = "documents", "answers"
+DOCUMENT_FRAMES_FOLDER, ANSWER_FRAMES_FOLDER = "documents", "answers"
 """Folders of the parts, beside the page."""
 NAME_DIGITS = 20
 """Digits of the permanent random number that name a part's file: they say nothing of the stratum."""
@@ -49,7 +49,7 @@ def label_page(review: Review, units: Sequence[DrawnUnit], *, role: str) -> byte
         "review_id": record["review_id"],
         "choices": record["choices"],
         "role": role,
-        "columns": list(COLUMNS),
+        "columns": list(SHEET_COLUMNS),
         "items": items,
     }
     return _render("label.html", {"review": values}, script="label.js", style=style + _source("label.css"))

@@ -12,12 +12,12 @@ from memagent_batch.review.labels.table import LabelRow
 from memagent_batch.review.sample.draw import DrawnUnit
 from memagent_batch.review.sample.record import NO, YES, Review
 
-COLUMNS = (
+SHEET_COLUMNS = (
     *("document_id", "label", "comment", "question", "reviewer", "labelled_at", "blind", "char_start", "char_end"),
     *("review_id", "document_hash", "question_hash"),
 )
 """What a person fills in stands in front, next to the document's id."""
-REQUIRED = ("label", "review_id", "document_hash", "question_hash")
+REQUIRED_CELLS = ("label", "review_id", "document_hash", "question_hash")
 """Columns without which a label can't be taken."""
 TRUTHS = {"": True, "true": True, "false": False, "1": True, "0": False}
 """How `blind` may be written. A sheet shows no answer, so that an empty cell is blind."""
@@ -27,7 +27,7 @@ def sheet_bytes(units: Sequence[DrawnUnit], *, review: Review) -> bytes:
     """A sheet with a row for each of the readings, without labels; with a byte order mark, which Excel needs."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink)
-    writer.writerow(COLUMNS)
+    writer.writerow(SHEET_COLUMNS)
     for each in units:
         cells = {
             "document_id": each.unit.document_id,
@@ -36,7 +36,7 @@ def sheet_bytes(units: Sequence[DrawnUnit], *, review: Review) -> bytes:
             "document_hash": each.unit.document_hash,
             "question_hash": each.unit.question_hash,
         }
-        writer.writerow([quoted(cells.get(name, "")) for name in COLUMNS])
+        writer.writerow([quoted(cells.get(name, "")) for name in SHEET_COLUMNS])
     return sink.getvalue().encode("utf-8-sig", errors="backslashreplace")
 
 
@@ -58,7 +58,7 @@ def parse_sheet(data: bytes, *, name: str, reviews: Mapping[str, Review], review
         raise InputError(f"{name} is not UTF-8; save it as CSV UTF-8") from error
     head = text.split("\n", 1)[0]
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=";" if head.count(";") > head.count(",") else ",")
-    missing = [column for column in REQUIRED if column not in (reader.fieldnames or [])]
+    missing = [column for column in REQUIRED_CELLS if column not in (reader.fieldnames or [])]
     if missing:
         raise InputError(f"{name} has no column {missing[0]!r}; keep the columns of the labels.csv that was written")
     units = {

@@ -28,7 +28,7 @@ _LIST = re.compile(rf"\(\s*({_TEXT.pattern}(?:\s*,\s*{_TEXT.pattern})*)\s*\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class ColumnCondition:
     """One column, one operator, one value or several."""
 
     text: str
@@ -66,7 +66,7 @@ class Condition:
         return pc.fill_null(compared, False)
 
 
-def parse_condition(text: str) -> Condition:
+def parse_condition(text: str) -> ColumnCondition:
     """A condition as users write it.
 
     Raises:
@@ -76,7 +76,9 @@ def parse_condition(text: str) -> Condition:
     if found is None:
         raise SettingsError(f"--flagged: {text!r} is not a condition; write one as {EXAMPLES}")
     column, operator, written = found.groups()
-    return Condition(text=text.strip(), column=column, operator=operator, value=_value(written, operator, text=text))
+    return ColumnCondition(
+        text=text.strip(), column=column, operator=operator, value=_value(written, operator, text=text)
+    )
 
 
 def _value(written: str, operator: str, *, text: str) -> Any:

@@ -14,7 +14,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
-from memagent_batch.review.sample.conditions import Condition
+from memagent_batch.review.sample.conditions import ColumnCondition
 from memagent_batch.review.sample.draw import Unit
 from memagent_batch.review.sample.strata import UNANSWERED, VALUE_PREFIX, Stratum
 from memagent_batch.runs.manifest import Manifest
@@ -33,7 +33,7 @@ TYPED_COLUMNS = ("answer", "value_status", "confidence")
 class StratumRule:
     """How the scan's output divides a population: by a condition, or by the values of a column."""
 
-    flagged: Condition | None = None
+    flagged: ColumnCondition | None = None
     """What is flagged; None for a review by values."""
     by: str | None = None
     """Column whose values are the strata; None for a review by a condition."""

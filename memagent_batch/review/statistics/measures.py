@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from memagent_batch.review.statistics.counts import StratumCounts
 from memagent_batch.review.statistics.totals import Totals
 
-ENDS = (0.025, 0.975)
+INTERVAL_ENDS = (0.025, 0.975)
 """Quantiles of the draws between which 95 % of them lie."""
 
 Numbers = NDArray[np.float64]
@@ -34,7 +34,7 @@ class Measure(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class MeasureEstimate:
     """A measure with its interval."""
 
     value: float | None
@@ -47,7 +47,7 @@ class Estimate:
 
 def estimate_measures(
     strata: Sequence[StratumCounts], draws: Totals, *, is_point_of_draws: bool = False
-) -> dict[Measure, Estimate]:
+) -> dict[Measure, MeasureEstimate]:
     """All measures but the error rate.
 
     Args:
@@ -71,7 +71,7 @@ def estimate_measures(
     return {name: _estimate(formula(points), formula(totals)) for name, formula in formulas.items()}
 
 
-def estimate_error_rate(strata: Sequence[StratumCounts], draws: Totals, *, num_unanswered: int) -> Estimate:
+def estimate_error_rate(strata: Sequence[StratumCounts], draws: Totals, *, num_unanswered: int) -> MeasureEstimate:
     """Share of wrong or missing answers.
 
     Args:
@@ -92,21 +92,21 @@ def _ratio(upper: Numbers, lower: Numbers | float) -> Numbers:
     return quotient
 
 
-def _estimate(point: Numbers, draws: Numbers) -> Estimate:
+def _estimate(point: Numbers, draws: Numbers) -> MeasureEstimate:
     """The middle of the draws. It holds the estimate: no wrong label among few leaves zero wrong ones possible."""
     value = None if np.isnan(point[0]) else float(point[0])
     draws = draws[~np.isnan(draws)]
     if not len(draws):
-        return Estimate(value=value, low=0.0, high=1.0)
-    low, high = (float(end) for end in np.quantile(draws, ENDS))
+        return MeasureEstimate(value=value, low=0.0, high=1.0)
+    low, high = (float(end) for end in np.quantile(draws, INTERVAL_ENDS))
     if value is None:
-        return Estimate(value=None, low=low, high=high)
-    return Estimate(value=value, low=min(low, value), high=max(high, value))
+        return MeasureEstimate(value=None, low=low, high=high)
+    return MeasureEstimate(value=value, low=min(low, value), high=max(high, value))
 
 
-def _of_draws(draws: Numbers) -> Estimate:
+def _of_draws(draws: Numbers) -> MeasureEstimate:
     draws = draws[~np.isnan(draws)]
     if not len(draws):
-        return Estimate(value=None, low=0.0, high=1.0)
-    low, middle, high = (float(end) for end in np.quantile(draws, (ENDS[0], 0.5, ENDS[1])))
-    return Estimate(value=middle, low=low, high=high)
+        return MeasureEstimate(value=None, low=0.0, high=1.0)
+    low, middle, high = (float(end) for end in np.quantile(draws, (INTERVAL_ENDS[0], 0.5, INTERVAL_ENDS[1])))
+    return MeasureEstimate(value=middle, low=low, high=high)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from memagent_batch.review.statistics.counts import StratumCounts
-from memagent_batch.review.statistics.measures import Estimate, Measure
+from memagent_batch.review.statistics.measures import Measure, MeasureEstimate
 from memagent_batch.review.statistics.totals import HALF
 
 ALPHA = 0.05
@@ -27,9 +27,9 @@ class TotalBounds:
     """Most, in readings."""
 
 
-def sequence_measures(strata: Sequence[StratumCounts], *, alpha: float = ALPHA) -> dict[Measure, Estimate]:
+def sequence_measures(strata: Sequence[StratumCounts], *, alpha: float = ALPHA) -> dict[Measure, MeasureEstimate]:
     """All measures but the error rate, with confidence sequences: each stratum gets its share of `alpha`."""
-    bounds = {stratum.name: bounds_of(stratum, alpha=alpha / len(strata)) for stratum in strata}
+    bounds = {stratum.name: total_bounds(stratum, alpha=alpha / len(strata)) for stratum in strata}
     sides = (False, True)
     sizes = {side: sum(each.num_readings for each in strata if each.is_found is side) for side in sides}
     ends = []
@@ -40,12 +40,12 @@ def sequence_measures(strata: Sequence[StratumCounts], *, alpha: float = ALPHA) 
     missed_total, found_total = (sum(each.total for each in strata if each.is_found is side) for side in sides)
     points = _measures(found_total, missed_total, sizes=sizes)
     return {
-        name: Estimate(value=point, low=_end(ends, name, is_upper=False), high=_end(ends, name, is_upper=True))
+        name: MeasureEstimate(value=point, low=_end(ends, name, is_upper=False), high=_end(ends, name, is_upper=True))
         for name, point in points.items()
     }
 
 
-def bounds_of(stratum: StratumCounts, *, alpha: float) -> TotalBounds:
+def total_bounds(stratum: StratumCounts, *, alpha: float) -> TotalBounds:
     """The totals that a sequence of draws without replacement does not rule out.
 
     The ratio of prior to posterior of a total is a martingale under that total (Waudby-Smith and Ramdas, Confidence
