@@ -63,10 +63,10 @@ def _plan(arguments: Sequence[str]) -> None:
     asked = Asked(question_id=options.question, rule=rule, labels=options.labels, seed=options.seed)
     output = Location(uri=options.output, storage_options=options.storage_options)
     plan = plan_review(output, asked, precision=options.precision, width=options.width)
-    print(json.dumps(asdict(plan), indent=2) if options.json else "\n".join(_lines(plan, width=options.width)))
+    print(json.dumps(asdict(plan), indent=2) if options.json else "\n".join(_plan_lines(plan, width=options.width)))
 
 
-def _lines(plan: "ReviewPlan", *, width: float) -> Iterator[str]:
+def _plan_lines(plan: "ReviewPlan", *, width: float) -> Iterator[str]:
     from memagent_batch.review.estimates.markdown import share_text
     from memagent_batch.review.sample.plan import POOR_RICHNESS, TRIED_LABELS
 

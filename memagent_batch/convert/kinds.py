@@ -94,7 +94,7 @@ def recognise(file: Path, *, name: str, own_endings: Collection[str] = ()) -> st
     ending = ending_of(name)
     if ending in own_endings:
         return ending
-    head, tail = _ends(file)
+    head, tail = _head_and_tail(file)
     found = _by_content(head, tail, ending=ending)
     if found is not None:
         return found
@@ -106,7 +106,7 @@ def recognise(file: Path, *, name: str, own_endings: Collection[str] = ()) -> st
     return _skipped(f"files that end with {ending!r} have no converter; name one with --converter {ending}=NAME")
 
 
-def _ends(file: Path) -> tuple[bytes, bytes]:
+def _head_and_tail(file: Path) -> tuple[bytes, bytes]:
     with file.open("rb") as stream:
         head = stream.read(HEAD_BYTES)
         stream.seek(max(0, file.stat().st_size - TAIL_BYTES))

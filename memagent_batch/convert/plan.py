@@ -139,7 +139,7 @@ def plan_batches(files: Sequence[InputFile], held: HeldTable, *, num_cpus: int) 
             batches.append(Batch(number=len(batches), works=tuple(own), kept=kept))
     rest = [work for name, work in works.items() if name not in taken]
     most = max(LEAST_FILES, min(BATCH_FILES, len(rest) // (TASKS_PER_CPU * max(1, num_cpus))))
-    for group in _grouped(rest, most=most):
+    for group in _works_in_batches(rest, most=most):
         batches.append(Batch(number=len(batches), works=tuple(group)))
     return batches
 
@@ -151,7 +151,7 @@ def _to_keep(files: Mapping[str, list[SourceReport]]) -> dict[str, list[SourceRe
     return {name: sources for name, sources in files.items() if name not in dissolved}
 
 
-def _grouped(works: Sequence[Work], *, most: int) -> Iterator[list[Work]]:
+def _works_in_batches(works: Sequence[Work], *, most: int) -> Iterator[list[Work]]:
     group, num_bytes = list[Work](), 0
     for work in works:
         if group and (len(group) >= most or num_bytes + work.size_bytes > BATCH_BYTES):

@@ -62,7 +62,7 @@ def closing_scores(
         evidence: Its evidence.
         has_values: Whether any row of the answers has a value; where none has, answers are read as values.
     """
-    value, references = _value(question, answer, has_values=has_values)
+    value, references = _value_and_references(question, answer, has_values=has_values)
     is_right = None if references is None else value is not None and any(is_same(value, each) for each in references)
     if value is not None:
         abstained = value.status is ValueStatus.NOT_STATED
@@ -88,7 +88,7 @@ class _EvidenceColumns(TypedDict):
     evidence_hit: bool | None
 
 
-def _value(
+def _value_and_references(
     question: TableRow, answer: TableRow, *, has_values: bool
 ) -> tuple[TypedValue | None, list[TypedValue] | None]:
     """The value of a reading, and the right ones; None where there is none, or none was asked for."""

@@ -103,10 +103,10 @@ def _events(lines: "_Lines") -> Iterator[tuple[str, Any]]:
     It is exact: those in C read half of a surrogate pair as `?`, and refuse integers of more than 64 bits.
     """
     pipeline: list[tuple[Any, ...]] = [(stage, (), {}) for stage in (_Lexemes, exact.Lexer, exact.utf8_encoder)]
-    yield from ijson.utils.coros2gen(_blocks(lines), *pipeline)
+    yield from ijson.utils.coros2gen(_parser_blocks(lines), *pipeline)
 
 
-def _blocks(lines: "_Lines") -> Iterator[bytes]:
+def _parser_blocks(lines: "_Lines") -> Iterator[bytes]:
     """The file in blocks, then an empty one, which ends the parser."""
     yield from iter(partial(lines.read, _PARSED_BYTES), b"")
     yield b""

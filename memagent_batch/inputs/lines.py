@@ -101,7 +101,7 @@ class JsonlReader:
     ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
         """See `RecordReader`."""
         for place, lines in _fetch_lines(location, places=places):
-            yield place, _json_line(lines, columns=columns)
+            yield place, _line_values(lines, columns=columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class CsvReader:
     ) -> Iterator[Record]:
         """See `RecordReader`. A place is (first byte, byte after the last). Malformed CSV ends the file."""
         with open_lines(location) as lines:
-            header = _header(lines)
+            header = _csv_header(lines)
             fields = [_field(header, column=column, path=location.uri) for column in columns]
             for row in _placed_rows(lines):
                 where = f"{location.uri}, line {row.line}"
@@ -125,7 +125,7 @@ class CsvReader:
     ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
         """See `RecordReader`."""
         with open_lines(location) as lines:
-            header = _header(lines)
+            header = _csv_header(lines)
         fields = [_field(header, column=column, path=location.uri) for column in columns]
         for place, lines in _fetch_lines(location, places=places):
             yield place, _csv_line(lines, header=header, fields=fields, columns=columns)
@@ -203,7 +203,7 @@ def json_object(line: str, *, where: str) -> dict[str, JsonValue]:
     return item
 
 
-def _json_line(lines: ByteLines, *, columns: Sequence[Column]) -> tuple[Value, ...]:
+def _line_values(lines: ByteLines, *, columns: Sequence[Column]) -> tuple[Value, ...]:
     """The values of the one line that is left; a line that is no record any more concerns this one only."""
     try:
         return _item_values(json_object(next(lines, ""), where="its line"), columns=columns, where="its line")
@@ -240,7 +240,7 @@ def _placed_rows(lines: ByteLines) -> Iterator[_CsvRow]:
         ) from error
 
 
-def _header(lines: ByteLines) -> list[str]:
+def _csv_header(lines: ByteLines) -> list[str]:
     for row in _placed_rows(lines):
         return row.cells
     raise InputError(f"{lines.path} is empty; a CSV file needs a header row with the column names")
@@ -283,12 +283,12 @@ def _csv_values(
 ) -> tuple[Value, ...]:
     _require_width(row, header=header, where=where)
     return tuple(
-        column_value(_csv_cell(row, field=field, column=column), column=column, where=where)
+        column_value(_csv_value(row, field=field, column=column), column=column, where=where)
         for field, column in zip(fields, columns, strict=True)
     )
 
 
-def _csv_cell(row: Sequence[str], *, field: int | None, column: Column) -> str | int | list[Any] | None:
+def _csv_value(row: Sequence[str], *, field: int | None, column: Column) -> str | int | list[Any] | None:
     """A field's value. CSV has no null, so an empty field of an optional column is one; a JSON list may be a value."""
     value = column.substitute if field is None else row[field]
     if value == "" and column.presence is Presence.OPTIONAL:

@@ -102,7 +102,7 @@ def read_questions(location: Location | None, *, ask: Sequence[str | Mapping[str
         InputError: a file, column or row can't be read, the list is empty, or a question is there twice.
         ValueTypeError: a question asks for a type that can't be; names the row and the column.
     """
-    questions = _question_table(_asked_rows(location, ask=ask))
+    questions = _question_table(_placed_questions(location, ask=ask))
     if location is not None and not questions.num_rows:
         raise InputError(f"{location.uri} holds no questions; write at least one")
     return questions
@@ -233,7 +233,7 @@ def missing_documents(questions: pa.Table, index: pa.Table) -> list[str]:
     return names
 
 
-def _asked_rows(
+def _placed_questions(
     location: Location | None, *, ask: Sequence[str | Mapping[str, object]]
 ) -> Iterator[tuple[str, QuestionRow]]:
     """All questions with their places, for a person."""

@@ -30,7 +30,7 @@ from memagent_batch.inputs.row_texts import joined_hash
 
 _INDEX_ROWS = 1024
 """Most rows of an index table."""
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_JSON_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 
 
 def group_rows(rows: pa.Table, *, documents: Location, settings: InputConfig) -> Iterator[pa.Table]:
@@ -49,7 +49,7 @@ def group_rows(rows: pa.Table, *, documents: Location, settings: InputConfig) ->
     keys = ["document_id", "path", "start", "stop"]
     listed = rows.sort_by([(key, "ascending") for key in keys]).to_pylist() if rows.num_rows else []
     for _, found in groupby(listed, key=itemgetter("document_id")):
-        group.extend(_documents(list(found), documents=documents, settings=settings))
+        group.extend(_documents_of_id(list(found), documents=documents, settings=settings))
         if len(group) >= _INDEX_ROWS:
             yield index_table(group, schema=schema)
             group, num_tables = [], num_tables + 1
@@ -57,7 +57,7 @@ def group_rows(rows: pa.Table, *, documents: Location, settings: InputConfig) ->
         yield index_table(group, schema=schema)
 
 
-def _documents(rows: list[dict[str, Any]], *, documents: Location, settings: InputConfig) -> Iterator[IndexRow]:
+def _documents_of_id(rows: list[dict[str, Any]], *, documents: Location, settings: InputConfig) -> Iterator[IndexRow]:
     """The document of some rows of one id; files and lines that can't be read stand for themselves."""
     readable = [row for row in rows if row["error_type"] != BAD_FILE]
     yield from (_bad(row) for row in rows if row["error_type"] == BAD_FILE)
@@ -71,10 +71,10 @@ def _documents(rows: list[dict[str, Any]], *, documents: Location, settings: Inp
         if settings.on_bad_file == OnBadFile.FAIL:
             raise
         error = str(fault)
-    yield _document(readable, error=error, settings=settings)
+    yield _joined_document(readable, error=error, settings=settings)
 
 
-def _document(rows: Sequence[dict[str, Any]], *, error: str | None, settings: InputConfig) -> IndexRow:
+def _joined_document(rows: Sequence[dict[str, Any]], *, error: str | None, settings: InputConfig) -> IndexRow:
     first = rows[0]
     error = error or next((row["error"] for row in rows if row["error"] is not None), None)
     separators = (len(rows) - 1) * len(settings.separator.encode())
@@ -88,11 +88,11 @@ def _document(rows: Sequence[dict[str, Any]], *, error: str | None, settings: In
         question=first["question"],
         error=error,
         carried={name: first[CARRY_PREFIX + name] for name in settings.carry_columns},
-        rows=_places(rows),
+        rows=_row_places(rows),
     )
 
 
-def _places(rows: Sequence[dict[str, Any]]) -> RowPlaces:
+def _row_places(rows: Sequence[dict[str, Any]]) -> RowPlaces:
     files = {(row["path"], row["format"]): None for row in rows}
     numbers = {file: number for number, file in enumerate(files)}
     return {
@@ -132,7 +132,7 @@ def _in_order(rows: Sequence[dict[str, Any]], *, documents: Location, settings: 
 
 
 def _ordered(values: Sequence[str]) -> Sequence[Any]:
-    return [Decimal(value) for value in values] if all(map(_NUMBER.fullmatch, values)) else values
+    return [Decimal(value) for value in values] if all(map(_JSON_NUMBER.fullmatch, values)) else values
 
 
 def _require_one_question(rows: Sequence[dict[str, Any]], *, documents: Location) -> None:

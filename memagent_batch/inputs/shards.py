@@ -118,7 +118,7 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     shards = [
         shard
         for format_, files in sorted(found.items())
-        for shard in _cut(place, files, format_=format_, settings=settings)
+        for shard in _shards_of_files(place, files, format_=format_, settings=settings)
     ]
     commits = {uri: pinned.commit for uri, pinned in pins.items()}
     return FoundShards(shards=shards, left_out=tuple(file.name for file in left_out), commits=commits)
@@ -143,7 +143,7 @@ def _table_shards(table: Table, documents: Location, *, where: Condition | None,
     ]
     shards = [
         replace(shard, table_files={path: files[path] for path in shard.paths}, table_columns=table.columns)
-        for shard in _cut(documents, listed, format_=Format.TABLE, settings=settings)
+        for shard in _shards_of_files(documents, listed, format_=Format.TABLE, settings=settings)
     ]
     return FoundShards(shards=shards, table=replace(table, files=tuple(files.values())))
 
@@ -165,7 +165,9 @@ def _require_filtered(found: Mapping[Format, Sequence[InputFile]], *, where: fro
                 )
 
 
-def _cut(place: Location, files: Sequence[InputFile], *, format_: Format, settings: InputConfig) -> Iterator[Shard]:
+def _shards_of_files(
+    place: Location, files: Sequence[InputFile], *, format_: Format, settings: InputConfig
+) -> Iterator[Shard]:
     """Shards of files of one format: row groups of large ones, small ones together."""
     large = [file for file in files if _is_large(file, format_=format_)]
     with ThreadPoolExecutor(_FOOTER_THREADS) as threads:

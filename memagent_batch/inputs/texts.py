@@ -76,7 +76,7 @@ _RowPlace = tuple[int, str, str, Place]
 
 def _row_places(table: pa.Table) -> Iterator[_RowPlace]:
     """Where the texts of an index lie; of a document of many rows all its rows, in order."""
-    places = map(_place, table["start"].to_pylist(), table["stop"].to_pylist())
+    places = map(_text_place, table["start"].to_pylist(), table["stop"].to_pylist())
     listed = zip(table["path"].to_pylist(), table["format"].to_pylist(), places, strict=True)
     if table[ROWS_COLUMN].null_count == table.num_rows:
         yield from ((row, *found) for row, found in enumerate(listed))
@@ -89,7 +89,7 @@ def _row_places(table: pa.Table) -> Iterator[_RowPlace]:
             yield row, rows["paths"][file], rows["formats"][file], Place(start=start, stop=stop)
 
 
-def _place(start: int, stop: int) -> Place:
+def _text_place(start: int, stop: int) -> Place:
     return Place(start=start, stop=stop)
 
 
@@ -187,7 +187,7 @@ def _fetch_file(
     left = set(file.rows)
     reason = "its row is gone"
     try:
-        columns = _columns(file, documents=documents, settings=settings)
+        columns = _text_columns(file, documents=documents, settings=settings)
         for place, values in READERS[file.format].fetch(file.place, columns=columns, places=sorted(file.rows)):
             left.remove(place)
             yield place, values
@@ -197,7 +197,7 @@ def _fetch_file(
         yield place, (Unreadable(reason=reason),)
 
 
-def _columns(file: _Wanted, *, documents: Location, settings: InputConfig) -> list[Column]:
+def _text_columns(file: _Wanted, *, documents: Location, settings: InputConfig) -> list[Column]:
     """The columns of a text: the text's own, and those that its row shows."""
     shown = shown_columns(settings)
     columns = [text_column(settings), *shown]

@@ -116,14 +116,14 @@ def _write(converter: Converter, *, file: Path, folder: Path, limits: Limits) ->
                 place = folder / f"attachment-{num_attachments}{ending_of(item.name)}"
                 record, size = _attachment(item, place), len(item.data)
             else:
-                record, size = _part(item), len(item.text)
+                record, size = _part_message(item), len(item.text)
             num_bytes += size
             if num_bytes > limits.output_bytes or num_attachments > MAX_ATTACHMENTS:
                 raise OSError(errno.EFBIG, "more than is allowed")
             print(json.dumps(record), file=lines)
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part_message(part: Part) -> dict[str, Any]:
     return {"locator": part.locator, "text": part.text, "status": part.status, "reason": part.reason}
 
 

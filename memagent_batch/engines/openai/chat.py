@@ -149,7 +149,7 @@ class ChatApi:
         if prompt.guide is None:
             text, reason = self._fitted(choice.message, prompt=prompt, reason=reason)
         else:
-            text, spans = _value(text, prompt.guide, form=form, reason=reason, turn=turn), choice.tokens()
+            text, spans = _guided_value(text, prompt.guide, form=form, reason=reason, turn=turn), choice.tokens()
         token_ids = self._tokenizer.encode(text)
         is_masked = form is GuideForm.STRUCTURED_OUTPUTS
         return Completion(
@@ -277,7 +277,7 @@ def _finish_reason(choice: ChatChoice, *, turn: str) -> FinishReason:
     return FinishReason(choice.finish_reason or "")
 
 
-def _value(text: str, guide: Guide, *, form: GuideForm | None, reason: FinishReason, turn: str) -> str:
+def _guided_value(text: str, guide: Guide, *, form: GuideForm | None, reason: FinishReason, turn: str) -> str:
     """What a guided turn wrote, without the object around it. One that was cut stays as it is."""
     if form is not GuideForm.RESPONSE_OBJECT or reason is FinishReason.LENGTH:
         return text

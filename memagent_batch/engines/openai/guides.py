@@ -104,7 +104,7 @@ def value_text(text: str, *, guide: Guide) -> str:
     Raises:
         ValueError: it is no such object.
     """
-    if _is_object(guide):
+    if _is_json_object(guide):
         return text
     found = TypeAdapter(dict[str, JsonValue]).validate_json(text)
     value = found.get(VALUE_PROPERTY)
@@ -113,13 +113,13 @@ def value_text(text: str, *, guide: Guide) -> str:
     return TypeAdapter(str).validate_python(value)
 
 
-def _is_object(guide: Guide) -> bool:
+def _is_json_object(guide: Guide) -> bool:
     return guide.kind is GuideKind.JSON and guide.sent_json_schema().get("type") == "object"
 
 
 def _object_schema(guide: Guide) -> JsonValue:
     """The schema of an object that holds what the guide allows, and nothing else."""
-    if _is_object(guide):
+    if _is_json_object(guide):
         return guide.sent_json_schema()
     match guide.kind:
         case GuideKind.CHOICE:

@@ -17,7 +17,7 @@ from memagent_batch.evaluation.report.lengths import length_label
 
 NUM_BANDS = 10
 """Bands of depth from 0 to 1, each a tenth of the document."""
-PICTURES_A_ROW = 3
+MAPS_A_ROW = 3
 """Pictures beside each other."""
 COLOUR_MAP = LinearSegmentedColormap.from_list("score", ["#7a1f00", "#d9641a", "#f6c98f", "#fdf3e4", "#f4f8fb"])
 """Dark where a needle was overlooked: what is wrong stands out, also in grey."""
@@ -62,7 +62,7 @@ def draw_places(scores: pa.Table, *, place: DepthAxis, variants: Sequence[str]) 
     if not scores.num_rows:
         return None
     lengths = sorted(set(scores["length_tokens"].to_pylist()))
-    columns = min(PICTURES_A_ROW, len(variants))
+    columns = min(MAPS_A_ROW, len(variants))
     rows = math.ceil(len(variants) / columns)
     width = min(9.6, columns * max(2.6, 0.8 + 0.55 * len(lengths)) + 1.1)
     with canvas(width=width, height=0.5 + 3.0 * rows) as figure:

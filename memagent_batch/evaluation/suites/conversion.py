@@ -49,7 +49,7 @@ def convert_suite(suite: Location, *, target: Location, foreign_format: ForeignF
         InputError: the suite is empty, or a record is malformed.
         StorageError: the target can't be written.
     """
-    source = _source(suite, foreign_format=foreign_format)
+    source = _converted_source(suite, foreign_format=foreign_format)
     there = read_json(target / SUITE_FILE)
     if there is not None and there.get("source") == source:
         return target
@@ -98,7 +98,7 @@ class ConvertedSource(TypedDict):
     files: list[SourceFile]
 
 
-def _source(suite: Location, *, foreign_format: ForeignFormat) -> ConvertedSource:
+def _converted_source(suite: Location, *, foreign_format: ForeignFormat) -> ConvertedSource:
     """What was converted, so that a changed file is converted again."""
     files = [
         SourceFile(

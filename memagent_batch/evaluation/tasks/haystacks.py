@@ -153,7 +153,7 @@ def _join(units: Sequence[str], last: str, needles: Sequence[str], depths: Seque
     parts: list[str] = []
     used = length = 0
     for index in order:
-        place = _nearest(borders, depths[index] * (borders[-1] + len(last)))
+        place = _nearest_border(borders, depths[index] * (borders[-1] + len(last)))
         parts += [*units[used:place], needles[index]]
         length += borders[place] - borders[used]
         starts[index] = length + len(needles[index]) - len(needles[index].lstrip())
@@ -164,7 +164,7 @@ def _join(units: Sequence[str], last: str, needles: Sequence[str], depths: Seque
     return Draft(text=text.strip(), starts=tuple(start - lead for start in starts))
 
 
-def _nearest(borders: Sequence[int], place: float) -> int:
+def _nearest_border(borders: Sequence[int], place: float) -> int:
     after = min(bisect_left(borders, place), len(borders) - 1)
     before = max(after - 1, 0)
     return before if place - borders[before] < borders[after] - place else after

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median_low
 from typing import TypedDict
@@ -18,6 +18,7 @@ from memagent_batch.evaluation.suites.schemas import (
 from memagent_batch.evaluation.suites.typed import span_rows
 from memagent_batch.evaluation.suites.writer import (
     ASKED_ENTRY,
+    Say,
     claim_suite,
     delete_unfinished,
     write_suite_record,
@@ -35,9 +36,6 @@ GENERATOR = 3
 
 PROGRESS_SECONDS = 15.0
 """Pause between lines of progress within a cell."""
-
-Say = Callable[[str], None]
-"""Shows a line of progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,11 +23,10 @@ from memagent_batch.review.sample.draw import DrawnUnit
 from memagent_batch.review.sample.population import answer_tables, read_columns
 from memagent_batch.review.sample.record import Review
 from memagent_batch.runs.document_texts import DocumentTexts
+from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest
 
 EVIDENCE_TABLE = "evidence"
-CHOSEN = "chosen"
-"""`how` of evidence that the model pointed at."""
 SHOWN_ANSWER_COLUMNS = (
     "document_id",
     "question_id",
@@ -98,7 +97,7 @@ def chosen_evidence(output: Location, manifest: Manifest, review: Review) -> dic
         chosen = table.filter(
             (pc.field("question_id") == review.record["question_id"])
             & (pc.field("sample") == 0)
-            & (pc.field("how") == CHOSEN)
+            & (pc.field("how") == How.CHOSEN.value)
         )
         for row in chosen.to_pylist():
             if row["document_id"] in wanted:
@@ -126,17 +125,19 @@ def _write_parts(output: Location, manifest: Manifest, review: Review, needed: S
     if wanted:
         texts = DocumentTexts(output, manifest, wanted=wanted, without="--without-page")
         for document_id, text in texts.fetch(list(wanted)):
-            _place(review, DOCUMENT_FRAMES_FOLDER, new.pop(document_id)).write_bytes(document_part(text))
+            _frame_place(review, DOCUMENT_FRAMES_FOLDER, new.pop(document_id)).write_bytes(document_part(text))
     for unit in new.values():
-        _place(review, DOCUMENT_FRAMES_FOLDER, unit).write_bytes(document_part(None))
+        _frame_place(review, DOCUMENT_FRAMES_FOLDER, unit).write_bytes(document_part(None))
     evidence = chosen_evidence(output, manifest, review)
-    rows = _answers(output, manifest, review, units)
+    rows = _answers_by_unit(output, manifest, review, units)
     for name, unit in units.items():
-        _place(review, ANSWER_FRAMES_FOLDER, unit).write_bytes(answer_part(rows.get(name), evidence.get(name, [])))
+        _frame_place(review, ANSWER_FRAMES_FOLDER, unit).write_bytes(
+            answer_part(rows.get(name), evidence.get(name, []))
+        )
     return len(new)
 
 
-def _answers(
+def _answers_by_unit(
     output: Location, manifest: Manifest, review: Review, units: Mapping[str, DrawnUnit]
 ) -> dict[str, dict[str, Any]]:
     found = {}
@@ -148,5 +149,5 @@ def _answers(
     return found
 
 
-def _place(review: Review, folder: str, unit: DrawnUnit) -> Location:
+def _frame_place(review: Review, folder: str, unit: DrawnUnit) -> Location:
     return review.folder / f"{folder}/{part_name(unit)}.html"

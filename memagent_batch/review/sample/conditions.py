@@ -23,8 +23,8 @@ COMPARISONS = {
 """Functions of the operators. `~` is an RE2 expression that is found anywhere in a text, in linear time."""
 
 _CONDITION = re.compile(r"\s*(\w+)\s*(!=|<=|>=|=|<|>|~|\bin\b)\s*(.+?)\s*", re.DOTALL)
-_TEXT = re.compile(r"'((?:[^']|'')*)'")
-_LIST = re.compile(rf"\(\s*({_TEXT.pattern}(?:\s*,\s*{_TEXT.pattern})*)\s*\)")
+_QUOTED_TEXT = re.compile(r"'((?:[^']|'')*)'")
+_LIST = re.compile(rf"\(\s*({_QUOTED_TEXT.pattern}(?:\s*,\s*{_QUOTED_TEXT.pattern})*)\s*\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +77,15 @@ def parse_condition(text: str) -> ColumnCondition:
         raise SettingsError(f"--flagged: {text!r} is not a condition; write one as {EXAMPLES}")
     column, operator, written = found.groups()
     return ColumnCondition(
-        text=text.strip(), column=column, operator=operator, value=_value(written, operator, text=text)
+        text=text.strip(), column=column, operator=operator, value=_compared_value(written, operator, text=text)
     )
 
 
-def _value(written: str, operator: str, *, text: str) -> Any:
+def _compared_value(written: str, operator: str, *, text: str) -> Any:
     if operator == "in":
         if _LIST.fullmatch(written):
-            return [each.replace("''", "'") for each in _TEXT.findall(written)]
-    elif quoted := _TEXT.fullmatch(written):
+            return [each.replace("''", "'") for each in _QUOTED_TEXT.findall(written)]
+    elif quoted := _QUOTED_TEXT.fullmatch(written):
         return quoted[1].replace("''", "'")
     elif operator != "~" and written.lower() in {"true", "false"}:
         return written.lower() == "true"

@@ -20,7 +20,7 @@ from memagent_batch.review.sample.strata import UNANSWERED, VALUE_PREFIX, Stratu
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER
 
-REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
+MOVED_TABLES_REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
 """What to do about a table file that is gone."""
 MAX_VALUES = 50
 """Most values of a review by values: each is a stratum that needs labels of its own."""
@@ -97,7 +97,7 @@ def read_population(output: Location, manifest: Manifest, *, question_id: str, r
             f"--flagged: no reading of question {question_id!r} has a value in the column {rule.column!r}; flag a "
             "question without a type by its answer: answer ~ 'yes'"
         )
-    population = Population(units=_numbered(units), question=question, num_unreadable=num_unreadable)
+    population = Population(units=_with_numbers(units), question=question, num_unreadable=num_unreadable)
     if len(population.values) > MAX_VALUES:
         raise SettingsError(
             f"--by: {rule.by} has {len(population.values)} values, more than {MAX_VALUES}; say with --flagged which "
@@ -150,7 +150,7 @@ def read_columns(place: Location, *, columns: Sequence[str]) -> pa.Table:
     Raises:
         OutputError: it is gone or can't be read.
     """
-    with table_errors(place.uri, remedy=REMEDY), place.open() as stream:
+    with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY), place.open() as stream:
         if not place.path.endswith(".parquet"):
             table = pa.ipc.open_file(stream).read_all()
             return table.select([name for name in dict.fromkeys(columns) if name in table.schema.names])
@@ -172,7 +172,7 @@ def require_same(population: Population, sizes: dict[str, int], *, run_id: str) 
         )
 
 
-def _numbered(units: list[Unit]) -> list[Unit]:
+def _with_numbers(units: list[Unit]) -> list[Unit]:
     """In the order of their ids; documents of the same text with their places among these."""
     seen: Counter[tuple[str, str]] = Counter()
     numbered = []

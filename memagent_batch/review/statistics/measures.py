@@ -5,15 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from memagent_batch.review.statistics.counts import StratumCounts
-from memagent_batch.review.statistics.totals import Totals
+from memagent_batch.review.statistics.totals import Numbers, Totals
 
 INTERVAL_ENDS = (0.025, 0.975)
 """Quantiles of the draws between which 95 % of them lie."""
-
-Numbers = NDArray[np.float64]
 
 
 class Measure(StrEnum):
@@ -68,7 +65,7 @@ def estimate_measures(
     totals = draws.astype(float)
     if is_point_of_draws:
         return {name: _of_draws(formula(totals)) for name, formula in formulas.items()}
-    return {name: _estimate(formula(points), formula(totals)) for name, formula in formulas.items()}
+    return {name: _estimate_of_draws(formula(points), formula(totals)) for name, formula in formulas.items()}
 
 
 def estimate_error_rate(strata: Sequence[StratumCounts], draws: Totals, *, num_unanswered: int) -> MeasureEstimate:
@@ -82,7 +79,7 @@ def estimate_error_rate(strata: Sequence[StratumCounts], draws: Totals, *, num_u
     size = sum(stratum.num_readings for stratum in strata) + num_unanswered
     points = np.array([[stratum.total] for stratum in strata], float).reshape(len(strata), 1)
     wrong = [_ratio(size - totals.sum(0), size) for totals in (points, draws.astype(float))]
-    return _estimate(*wrong)
+    return _estimate_of_draws(*wrong)
 
 
 def _ratio(upper: Numbers, lower: Numbers | float) -> Numbers:
@@ -92,7 +89,7 @@ def _ratio(upper: Numbers, lower: Numbers | float) -> Numbers:
     return quotient
 
 
-def _estimate(point: Numbers, draws: Numbers) -> MeasureEstimate:
+def _estimate_of_draws(point: Numbers, draws: Numbers) -> MeasureEstimate:
     """The middle of the draws. It holds the estimate: no wrong label among few leaves zero wrong ones possible."""
     value = None if np.isnan(point[0]) else float(point[0])
     draws = draws[~np.isnan(draws)]

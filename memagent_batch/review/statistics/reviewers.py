@@ -7,13 +7,12 @@ the error rates of diagnostic tests, Biometrics 36, 1980). It is drawn from by G
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memagent_batch.review.statistics.counts import StratumCounts
-from memagent_batch.review.statistics.totals import HALF, SEED, Totals
+from memagent_batch.review.statistics.totals import HALF, SEED, Numbers, Totals
 
 NUM_MARKOV_CHAINS = 400
 """Chains that are drawn side by side; each gives `NUM_KEPT` draws."""
@@ -29,8 +28,6 @@ SPECIFICITY_PRIOR = (19.0, 1.0)
 """Beta prior of how often a negative is labelled so: worth twenty labels."""
 EDGE = 1e-9
 """How near to 0 or 1 a probability may come, so that none is a certainty in a chain."""
-
-Numbers = NDArray[Any]
 
 
 def draw_true_totals(strata: Sequence[StratumCounts], *, seed: int = SEED) -> Totals:

@@ -36,9 +36,9 @@ def sequence_measures(strata: Sequence[StratumCounts], *, alpha: float = ALPHA) 
     for found_end, missed_end in (("low", "high"), ("high", "low"), ("low", "low"), ("high", "high")):
         found = sum(getattr(bounds[each.name], found_end) for each in strata if each.is_found)
         missed = sum(getattr(bounds[each.name], missed_end) for each in strata if not each.is_found)
-        ends.append(_measures(found, missed, sizes=sizes))
+        ends.append(_measures_of_total(found, missed, sizes=sizes))
     missed_total, found_total = (sum(each.total for each in strata if each.is_found is side) for side in sides)
-    points = _measures(found_total, missed_total, sizes=sizes)
+    points = _measures_of_total(found_total, missed_total, sizes=sizes)
     return {
         name: MeasureEstimate(value=point, low=_end(ends, name, is_upper=False), high=_end(ends, name, is_upper=True))
         for name, point in points.items()
@@ -96,17 +96,17 @@ def _log_beta(first: float, second: float) -> float:
     return math.lgamma(first) + math.lgamma(second) - math.lgamma(first + second)
 
 
-def _measures(found: float, missed: float, *, sizes: Mapping[bool, int]) -> dict[Measure, float | None]:
+def _measures_of_total(found: float, missed: float, *, sizes: Mapping[bool, int]) -> dict[Measure, float | None]:
     return {
-        Measure.PRECISION: _share(found, sizes[True]),
-        Measure.RECALL: _share(found, found + missed),
-        Measure.F1: _share(2 * found, found + missed + sizes[True]),
-        Measure.ELUSION: _share(missed, sizes[False]),
-        Measure.RICHNESS: _share(found + missed, sizes[False] + sizes[True]),
+        Measure.PRECISION: _ratio_or_none(found, sizes[True]),
+        Measure.RECALL: _ratio_or_none(found, found + missed),
+        Measure.F1: _ratio_or_none(2 * found, found + missed + sizes[True]),
+        Measure.ELUSION: _ratio_or_none(missed, sizes[False]),
+        Measure.RICHNESS: _ratio_or_none(found + missed, sizes[False] + sizes[True]),
     }
 
 
-def _share(upper: float, lower: float) -> float | None:
+def _ratio_or_none(upper: float, lower: float) -> float | None:
     return upper / lower if lower else None
 
 
