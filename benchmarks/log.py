@@ -37,8 +37,9 @@ from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.documents import INDEX_SCHEMA
 from memagent_batch.inputs.questions import QUESTION_SCHEMA
-from memagent_batch.log.index import read_turns, scan_log
+from memagent_batch.log.index import scan_log
 from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG, ResultRow
+from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWriter, new_run_id
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.tables import Projection, project
