@@ -16,7 +16,8 @@ from memagent_batch.inputs.lake.table import TableFile, stored_columns
 from memagent_batch.inputs.records import Column, Kind, Presence, Record, Value, column_value
 from memagent_batch.inputs.selection import Selection, read_selected
 from memagent_batch.inputs.shards import Shard
-from memagent_batch.inputs.where import Condition, columns_of, parse_where
+from memagent_batch.inputs.where.conditions import Condition, columns_of
+from memagent_batch.inputs.where.parser import parse_where
 
 _GROUPED = frozenset({Format.PARQUET, Format.ARROW, Format.TABLE})
 

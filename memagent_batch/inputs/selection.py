@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.columnar import GroupedFile, group_records, open_grouped, present_columns, stored_name
 from memagent_batch.inputs.records import Column, Record, refuse_missing
-from memagent_batch.inputs.where import Condition, row_expression
+from memagent_batch.inputs.where.conditions import Condition
+from memagent_batch.inputs.where.truth import row_expression
 
 _ROW_NUMBER = "row number"
 """Name of a column beside those of the filter."""

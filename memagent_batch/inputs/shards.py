@@ -20,7 +20,9 @@ from memagent_batch.inputs.lake.names import table_name
 from memagent_batch.inputs.lake.table import Table, TableColumns, TableFile
 from memagent_batch.inputs.lake.tables import find_table
 from memagent_batch.inputs.listing import InputFile, list_places
-from memagent_batch.inputs.where import Condition, columns_of, may_hold, parse_where
+from memagent_batch.inputs.where.conditions import Condition, columns_of
+from memagent_batch.inputs.where.parser import parse_where
+from memagent_batch.inputs.where.truth import may_hold
 
 _SHARD_BYTES = 128 * 1024 * 1024
 """Size that a shard is aimed at, bytes: a second or two of reading and hashing."""

@@ -13,7 +13,8 @@ from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs import columnar
 from memagent_batch.inputs.shards import list_shards
-from memagent_batch.inputs.where import may_hold, parse_where
+from memagent_batch.inputs.where.parser import parse_where
+from memagent_batch.inputs.where.truth import may_hold
 from tests.inputs.lake.forms import read
 
 ROWS = pa.table(
