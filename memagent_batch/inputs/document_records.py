@@ -10,10 +10,10 @@ import pyarrow as pa
 from memagent_batch.config import InputConfig, OnBadFile
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats import READERS, Format
+from memagent_batch.inputs.formats.formats import READERS, Format
+from memagent_batch.inputs.formats.records import Column, Kind, Presence, Record, Value, column_value
 from memagent_batch.inputs.lake.hive import partition_values, with_partition
 from memagent_batch.inputs.lake.table import TableFile, stored_columns
-from memagent_batch.inputs.records import Column, Kind, Presence, Record, Value, column_value
 from memagent_batch.inputs.selection import Selection, read_selected
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.inputs.where.conditions import Condition, columns_of

@@ -12,9 +12,9 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.closing.answer_types import ValueType, parse_value_type
 from memagent_batch.errors import InputError, ValueTypeError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats import READERS, Format, format_of
+from memagent_batch.inputs.formats.formats import READERS, Format, format_of
+from memagent_batch.inputs.formats.records import Column, Kind, Presence, Unreadable, Value, column_value
 from memagent_batch.inputs.listing import list_files
-from memagent_batch.inputs.records import Column, Kind, Presence, Unreadable, Value, column_value
 
 QUESTION_SCHEMA = pa.schema(
     [

@@ -8,7 +8,7 @@ from memagent_batch.config import InputConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.locators import LocatedRow
 from memagent_batch.inputs.document_records import template_columns
-from memagent_batch.inputs.records import Value
+from memagent_batch.inputs.formats.records import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,8 @@ from memagent_batch.inputs.documents import (
     index_table,
     place_of,
 )
-from memagent_batch.inputs.formats import Format
-from memagent_batch.inputs.records import Place
+from memagent_batch.inputs.formats.formats import Format
+from memagent_batch.inputs.formats.records import Place
 from memagent_batch.inputs.row_texts import joined_hash
 
 _INDEX_ROWS = 1024

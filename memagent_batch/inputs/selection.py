@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.columnar import GroupedFile, group_records, open_grouped, present_columns, stored_name
-from memagent_batch.inputs.records import Column, Record, refuse_missing
+from memagent_batch.inputs.formats.columnar import group_records, present_columns, stored_name
+from memagent_batch.inputs.formats.grouped import GroupedFile, open_grouped
+from memagent_batch.inputs.formats.records import Column, Record, refuse_missing
 from memagent_batch.inputs.where.conditions import Condition
 from memagent_batch.inputs.where.truth import row_expression
 

@@ -12,8 +12,8 @@ from fsspec.utils import glob_translate
 from memagent_batch.config import InputConfig, OnBadFile
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.columnar import open_grouped
-from memagent_batch.inputs.formats import UNKNOWN_REMEDY, Format, format_ending, format_of, is_named_text
+from memagent_batch.inputs.formats.formats import UNKNOWN_REMEDY, Format, format_ending, format_of, is_named_text
+from memagent_batch.inputs.formats.grouped import open_grouped
 from memagent_batch.inputs.lake.hive import partition_values
 from memagent_batch.inputs.lake.hub import pin
 from memagent_batch.inputs.lake.names import table_name

@@ -16,11 +16,11 @@ from memagent_batch.errors import DocumentError, InputError, TextUnavailableErro
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_records import shown_columns, text_column
 from memagent_batch.inputs.documents import ROWS_COLUMN, TEXT_THREADS
-from memagent_batch.inputs.formats import READERS, Format
+from memagent_batch.inputs.formats.formats import READERS, Format
+from memagent_batch.inputs.formats.records import Column, Place, Unreadable, Value
 from memagent_batch.inputs.lake.hive import partition_values, with_partition
 from memagent_batch.inputs.lake.table import stored_columns
 from memagent_batch.inputs.lake.tables import partition_in_table, table_columns
-from memagent_batch.inputs.records import Column, Place, Unreadable, Value
 from memagent_batch.inputs.row_texts import RowText, joined_hash, joined_text, row_text
 
 _WINDOW_BYTES = 1024 * 1024

@@ -16,9 +16,9 @@ from memagent_batch.evaluation.suites.annotated import first_key, read_contract_
 from memagent_batch.evaluation.suites.foreign_question import ForeignQuestion
 from memagent_batch.evaluation.suites.ruler import Separation, split_prompt
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.json_objects import JsonObject, read_objects
+from memagent_batch.inputs.formats.json_objects import JsonObject, read_objects
+from memagent_batch.inputs.formats.records import Column, Kind, Presence, column_value, refuse_missing
 from memagent_batch.inputs.listing import InputFile, list_files
-from memagent_batch.inputs.records import Column, Kind, Presence, column_value, refuse_missing
 
 SUITE_ENDINGS = (".jsonl", ".json", ".ndjson")
 """Files that are taken from a folder; a file that is named itself may end as it likes."""

@@ -1,7 +1,7 @@
 import pytest
 
 from memagent_batch.errors import InputError
-from memagent_batch.inputs.formats import Format, format_of
+from memagent_batch.inputs.formats.formats import Format, format_of
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs import json_objects
-from memagent_batch.inputs.json_objects import read_objects
+from memagent_batch.inputs.formats.json_objects import read_objects
 
 OBJECTS = st.lists(
     st.dictionaries(st.text(max_size=5), st.text(max_size=20) | st.integers() | st.lists(st.text(max_size=5))),

@@ -1,7 +1,7 @@
 import pytest
 
 from memagent_batch.errors import InputError
-from memagent_batch.inputs.records import Column, Kind, Presence, Unreadable, column_value, decode
+from memagent_batch.inputs.formats.records import Column, Kind, Presence, Unreadable, column_value, decode
 
 
 def _column(kind: Kind, presence: Presence = Presence.SOME) -> Column:

@@ -8,10 +8,11 @@ from enum import StrEnum
 from memagent_batch.errors import InputError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.columnar import ColumnarReader
-from memagent_batch.inputs.lines import CsvReader, JsonlReader
-from memagent_batch.inputs.packed import COMPRESSIONS, is_compressed, open_stream
-from memagent_batch.inputs.records import (
+from memagent_batch.inputs.formats.columnar import ColumnarReader
+from memagent_batch.inputs.formats.csv_rows import CsvReader
+from memagent_batch.inputs.formats.jsonl import JsonlReader
+from memagent_batch.inputs.formats.packed import COMPRESSIONS, is_compressed, open_stream
+from memagent_batch.inputs.formats.records import (
     BOM,
     Column,
     Place,

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs import lines
-from memagent_batch.inputs.lines import ByteLines, CsvReader, JsonlReader, line_at
-from memagent_batch.inputs.records import Column, Kind, Place, Presence, Record, RecordReader, Unreadable
+from memagent_batch.inputs.formats.byte_lines import ByteLines, line_at
+from memagent_batch.inputs.formats.csv_rows import CsvReader
+from memagent_batch.inputs.formats.jsonl import JsonlReader
+from memagent_batch.inputs.formats.records import Column, Kind, Place, Presence, Record, RecordReader, Unreadable
 
 TEXT = Column(name="text", kind=Kind.DOCUMENT, presence=Presence.SOME, knob="input.text_column")
 ID = Column(name="document_id", kind=Kind.IDENTIFIER, presence=Presence.EVERY, knob="input.document_id_column")

@@ -16,8 +16,9 @@ from pydantic import JsonValue
 from memagent_batch.errors import InputError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.lines import json_object, open_lines
-from memagent_batch.inputs.records import BOM
+from memagent_batch.inputs.formats.byte_lines import open_lines
+from memagent_batch.inputs.formats.jsonl import json_object
+from memagent_batch.inputs.formats.records import BOM
 
 _PARSED_BYTES = 1024 * 1024
 """Most of a line that is parsed at once, where no text is longer."""
