@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.review_intervals import Cell, error_figures, fixed_figures, sequence_figures
+from benchmarks.reviews.intervals import Cell, error_figures, fixed_figures, sequence_figures
 from memagent_batch.review.statistics.agreement import agreement_of
 from memagent_batch.review.statistics.counts import StratumCounts
 from memagent_batch.review.statistics.measures import Measure, estimate_error_rate, estimate_measures

@@ -40,7 +40,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         _corpus(Path(folder), documents=arguments.documents, pages=arguments.pages, characters=arguments.characters)
         for form in ("documents", "pages"):
-            command = [sys.executable, "-m", "benchmarks.rows", f"{folder}/{form}", form]
+            command = [sys.executable, "-m", "benchmarks.planning.rows", f"{folder}/{form}", form]
             figures = json.loads(subprocess.run(command, check=True, capture_output=True).stdout.splitlines()[-1])
             yield {"form": form, "pages_each": arguments.pages, "characters_each": arguments.characters, **figures}
 

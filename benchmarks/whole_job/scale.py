@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.simulated_job import ReadingTime, simulated_settings, time_reading, write_corpus
 from benchmarks.spread import spread
+from benchmarks.whole_job.simulated_job import ReadingTime, simulated_settings, time_reading, write_corpus
 from memagent_batch.config import PoolConfig, SimulatedConfig
 from memagent_batch.ray_data.session import ray_session
 

@@ -17,11 +17,11 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.tiny_job import CONFIG
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.wiring import TINY_MODEL
 
-CONFIG = Path(__file__).parent.parent / "jobs" / "configs" / "tiny.yaml"
 SAMPLE_SECONDS = 0.5
 ROLES = ("driver", "actor", "engine")
 KINDS = ("uss", "rss")

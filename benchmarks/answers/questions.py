@@ -20,12 +20,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.tiny_job import CONFIG
 from memagent_batch.domain.scores import Metric, score
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.wiring import TINY_MODEL
 
-CONFIG = Path(__file__).parent.parent / "jobs" / "configs" / "tiny.yaml"
 WAYS = {
     "published": (),
     "section-first": ("--prompt-set", "section-first"),

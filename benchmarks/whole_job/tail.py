@@ -18,8 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.simulated_job import ReadingTime, simulated_settings, time_reading, write_corpus
 from benchmarks.spread import spread
+from benchmarks.whole_job.simulated_job import ReadingTime, simulated_settings, time_reading, write_corpus
 from memagent_batch.config import JobConfig, PoolConfig, SimulatedConfig
 from memagent_batch.ray_data.session import ray_session
 

@@ -28,10 +28,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from benchmarks.needle_corpus import make_tasks, write_corpus
+from benchmarks.answers.needle_corpus import make_tasks, write_corpus
 from benchmarks.spread import spread
-
-CONFIG = Path(__file__).parent.parent / "jobs" / "configs" / "tiny.yaml"
+from benchmarks.tiny_job import CONFIG, ROOT
 
 _CHILD = (
     "import json, sys, time\n"
@@ -61,7 +60,7 @@ WARM_UP_LINE = re.compile(r"init engine .* took ([\d.]+) s")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--messages", action="store_true", help="the first message, and runs that are refused")
-    parser.add_argument("--checkout", type=Path, default=Path(__file__).parent.parent, help="code under --messages")
+    parser.add_argument("--checkout", type=Path, default=ROOT, help="code under --messages")
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:

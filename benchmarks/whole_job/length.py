@@ -18,8 +18,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.memory import CONFIG, watch
-from benchmarks.simulated_job import SENTENCE
+from benchmarks.tiny_job import CONFIG
+from benchmarks.whole_job.memory import watch
+from benchmarks.whole_job.simulated_job import SENTENCE
 from jobs.settings import job_of
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.files.location import Location

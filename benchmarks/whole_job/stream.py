@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks import mindful_engine
-from benchmarks.simulated_job import simulated_settings, write_corpus
+from benchmarks.whole_job import mindful_engine
+from benchmarks.whole_job.simulated_job import simulated_settings, write_corpus
 from memagent_batch.config import JobConfig, LogConfig, PoolConfig
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.log.writer import TURNS_FOLDER

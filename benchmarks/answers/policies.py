@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from benchmarks.tiny_job import CONFIG
 from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, summarise
 
-CONFIG = Path(__file__).parent.parent / "jobs" / "configs" / "tiny.yaml"
 POLICIES: dict[str, dict[str, Any]] = {
     "overwrite": {"kind": "overwrite"},
     "gated": {"kind": "gated"},
