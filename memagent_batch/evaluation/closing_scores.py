@@ -1,7 +1,7 @@
 """Scores of what was asked after the answer: the typed value, `not stated`, the evidence."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,9 +11,8 @@ from memagent_batch.domain.measures import Span, span_scores
 from memagent_batch.evaluation.suites.schemas import GoldSpanRow
 from memagent_batch.evaluation.suites.typed import says_not_stated, written_value
 from memagent_batch.inputs.questions import value_type_of
+from memagent_batch.log.index import Row
 from memagent_batch.runs.evidence import How
-
-TableRow = Mapping[str, Any]
 
 EvidenceSpans = Mapping[tuple[str, str, int], Sequence[Span]]
 """Spans of the evidence by reading; a reading without any is left out."""
@@ -51,9 +50,7 @@ SPAN_COLUMNS = ["document_id", "question_id", "sample", "char_start", "char_end"
 """Columns of `evidence` that are scored, beside `how`."""
 
 
-def closing_scores(
-    question: TableRow, answer: TableRow, *, evidence: Sequence[Span], has_values: bool
-) -> ClosingScoresRow:
+def closing_scores(question: Row, answer: Row, *, evidence: Sequence[Span], has_values: bool) -> ClosingScoresRow:
     """Scores of what was asked after one answer.
 
     Args:
@@ -89,7 +86,7 @@ class _EvidenceColumns(TypedDict):
 
 
 def _value_and_references(
-    question: TableRow, answer: TableRow, *, has_values: bool
+    question: Row, answer: Row, *, has_values: bool
 ) -> tuple[TypedValue | None, list[TypedValue] | None]:
     """The value of a reading, and the right ones; None where there is none, or none was asked for."""
     value_type = value_type_of(question)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import numpy as np
@@ -121,7 +121,7 @@ def _path(location: Location, path: str) -> str:
 
 def _store_options(options: Options) -> dict[str, str] | None:
     """Arguments of fsspec's S3 in deltalake's words; others are texts that pass as they are."""
-    given: dict[str, Any] = {**options}
+    given = {**options}
     given |= given.pop("client_kwargs", {})
     named = {_S3_OPTIONS.get(name, name): str(value) for name, value in given.items() if isinstance(value, str)}
     if str(named.get("AWS_ENDPOINT_URL", "")).startswith("http://"):

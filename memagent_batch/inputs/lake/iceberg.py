@@ -180,8 +180,8 @@ def _positions(table: "IcebergTable", delete: "DataFile") -> dict[str, pa.Chunke
     return positions
 
 
-def _vended(properties: Mapping[str, Any]) -> dict[str, Any]:
-    options: dict[str, Any] = {ours: properties[name] for name, ours in _VENDED.items() if name in properties}
+def _vended(properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    options = {ours: properties[name] for name, ours in _VENDED.items() if name in properties}
     if endpoint := properties.get("s3.endpoint"):
         options["endpoint_url"] = endpoint
     if region := properties.get("s3.region"):

@@ -3,11 +3,11 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow.compute as pc
 
 from memagent_batch.files.location import Location
+from memagent_batch.log.index import Row
 from memagent_batch.review.estimates.counting import contradicts
 from memagent_batch.review.estimates.standing_labels import CountedLabels, LabelledUnit
 from memagent_batch.review.labelling.page import (
@@ -88,10 +88,10 @@ def write_labelling(
     return WrittenLabelling(left={role: len(units) for role, units in left.items()}, num_gone=num_gone)
 
 
-def chosen_evidence(output: Location, manifest: Manifest, review: Review) -> dict[str, list[dict[str, Any]]]:
+def chosen_evidence(output: Location, manifest: Manifest, review: Review) -> dict[str, list[Row]]:
     """The sentences that the answers of a sample rest on, by document_id, the best first."""
     wanted = {each.unit.document_id for each in review.sample}
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    found: dict[str, list[Row]] = defaultdict(list)
     for name in manifest["files"].get(EVIDENCE_TABLE, []):
         table = read_columns(output / name, columns=SHOWN_EVIDENCE_COLUMNS)
         chosen = table.filter(
@@ -139,7 +139,7 @@ def _write_parts(output: Location, manifest: Manifest, review: Review, needed: S
 
 def _answers_by_unit(
     output: Location, manifest: Manifest, review: Review, units: Mapping[str, DrawnUnit]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Row]:
     found = {}
     for table in answer_tables(output, manifest, columns=SHOWN_ANSWER_COLUMNS):
         mine = (pc.field("question_id") == review.record["question_id"]) & (pc.field("sample") == 0)

@@ -1,7 +1,7 @@
 """The population of a review: the readings of the last finished run for one question, each in its stratum."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -118,7 +118,7 @@ def strata_of(answers: pa.Table, *, rule: StratumRule) -> list[str]:
     ]
 
 
-def _stratum(row: dict[str, Any], *, is_flagged: bool, rule: StratumRule) -> str:
+def _stratum(row: Mapping[str, Any], *, is_flagged: bool, rule: StratumRule) -> str:
     if row["status"] != Status.OK:
         return Stratum.FAILED
     status, value = row.get("value_status"), row[rule.column]

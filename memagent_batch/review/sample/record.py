@@ -190,7 +190,7 @@ def find_reviews(output: Location) -> list[str]:
     return sorted(place.removesuffix(suffix).rpartition("/")[2] for place in places if place.endswith(suffix))
 
 
-def _drawn(row: dict[str, Any]) -> DrawnUnit:
+def _drawn(row: Mapping[str, Any]) -> DrawnUnit:
     names = ("document_id", "document_hash", "question_hash", "question", "stratum", "copy")
     unit = Unit(**{name: row[name] for name in names})
     return DrawnUnit(unit=unit, number=row["number"], rank=row["rank"], is_second=row["is_second"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs import lines
+from memagent_batch.inputs.formats import byte_lines
 from memagent_batch.inputs.formats.byte_lines import ByteLines, line_at
 from memagent_batch.inputs.formats.csv_rows import CsvReader
 from memagent_batch.inputs.formats.jsonl import JsonlReader
@@ -166,8 +166,8 @@ def test_fetch_bytes_that_are_no_record_any_more_concern_that_record_only(reader
 
 
 def test_fetch_records_far_apart_are_all_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "_SPAN_BYTES", 1000)
-    monkeypatch.setattr(lines, "_GAP_BYTES", 100)
+    monkeypatch.setattr(byte_lines, "_SPAN_BYTES", 1000)
+    monkeypatch.setattr(byte_lines, "_GAP_BYTES", 100)
     texts = ["a", "b" * 2000, "c", "d" * 200, "e"]
     with (tmp_path / "f").open("w", newline="") as stream:
         csv.writer(stream).writerows([["text"], *([text] for text in texts)])
@@ -179,7 +179,7 @@ def test_fetch_records_far_apart_are_all_found(tmp_path: Path, monkeypatch: pyte
 
 
 def test_line_at_any_byte_is_its_line_from_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "_SPAN_BYTES", 3)
+    monkeypatch.setattr(byte_lines, "_SPAN_BYTES", 3)
     data = b"a\n\nbcdefg\nh"
     (tmp_path / "f").write_bytes(data)
     found = [line_at(Location(uri=str(tmp_path / "f")), position) for position in range(len(data))]

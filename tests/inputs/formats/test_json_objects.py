@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs import json_objects
+from memagent_batch.inputs.formats import json_objects
 from memagent_batch.inputs.formats.json_objects import read_objects
 
 OBJECTS = st.lists(
