@@ -77,7 +77,7 @@ def _parser() -> OptionParser:
     parser.add_argument("--retry-failed", action="store_true", help="convert files again that failed before")
     parser.add_argument(
         "--max-failed-share",
-        type=_share,
+        type=_share_argument,
         default=1.0,
         metavar="NUMBER",
         help="end with exit code 4 where a larger share of the files failed, from 0 to 1 (default: 1)",
@@ -107,7 +107,7 @@ def _above_zero(text: str, *, kind: type) -> float:
     return value
 
 
-def _share(text: str) -> float:
+def _share_argument(text: str) -> float:
     try:
         value = float(text)
     except ValueError:

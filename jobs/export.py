@@ -21,7 +21,7 @@ MANUAL = Manual(
     ),
     page="docs/how-to/training.md",
 )
-ANSWERS = Manual(
+ANSWERS_MANUAL = Manual(
     command="memagent export answers",
     about="Writes the answers of the last finished run as CSV or XLSX, one row a reading. Text that a spreadsheet\n"
     "program would run as a formula is quoted. XLSX holds 1,048,575 answers, and 32,767 characters a cell: more\n"
@@ -59,7 +59,7 @@ def _export_answers(arguments: Sequence[str]) -> None:
     from memagent_batch.pages.spreadsheets import SpreadsheetFormat
     from pipelines.export_answers import export_answers
 
-    parser = OptionParser(ANSWERS)
+    parser = OptionParser(ANSWERS_MANUAL)
     parser.add_argument("run", metavar="OUTPUT", help="the output of `memagent answer`: a folder or any fsspec URL")
     parser.add_argument("--to", required=True, choices=list(SpreadsheetFormat), help="the format")
     parser.add_argument("--output", metavar="FILE", help="file to write (default: OUTPUT/export/answers.csv or .xlsx)")

@@ -20,7 +20,7 @@ from pydantic_core import PydanticUndefined
 
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.options import StorageOptions
-from memagent_batch.plugins import ENGINES, LIKENESS, POLICIES, REWARDS
+from memagent_batch.plugins import ENGINES, NAME_LIKENESS, POLICIES, REWARDS
 
 HELP = frozenset({"-h", "--help"})
 HELP_ALL = "--help-all"
@@ -171,11 +171,11 @@ class OptionParser(argparse.ArgumentParser):
         """`--config` and every knob, the common ones first."""
         knobs = {knob.name: knob for knob in knobs_of(kind)}
         for name in self.manual.common:
-            _add(self, knobs.pop(name), self.manual)
+            _add_knob(self, knobs.pop(name), self.manual)
         self.add_argument("--config", metavar="FILE", help=CONFIG_HELP)
         others = self.add_argument_group("all other options")
         for knob in knobs.values():
-            self._hidden.append(_add(others, knob, self.manual))
+            self._hidden.append(_add_knob(others, knob, self.manual))
 
     def _print_help(self, *, is_whole: bool) -> None:
         for action in [] if is_whole else self._hidden:
@@ -204,7 +204,7 @@ def knob_values(kind: type[BaseModel], options: argparse.Namespace) -> dict[str,
         inner = values
         for group in groups:
             inner = inner.setdefault(group, {})
-        inner[name] = _value(knob, getattr(options, knob.name))
+        inner[name] = _parsed_value(knob, getattr(options, knob.name))
     return values
 
 
@@ -251,7 +251,7 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
     below = [other for other in others if other.rpartition(".")[2] == name.lstrip("-").rpartition(".")[2]]
     if len(below) == 1:
         return below[0]
-    return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=LIKENESS)), None)
+    return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=NAME_LIKENESS)), None)
 
 
 def wants_help(arguments: Sequence[str]) -> bool:
@@ -259,7 +259,7 @@ def wants_help(arguments: Sequence[str]) -> bool:
     return not {*HELP, HELP_ALL}.isdisjoint(arguments)
 
 
-def _add(parser: Any, knob: Knob, manual: Manual) -> argparse.Action:
+def _add_knob(parser: Any, knob: Knob, manual: Manual) -> argparse.Action:
     names = [manual.short[knob.name], knob.option] if knob.name in manual.short else [knob.option]
     text = argparse.SUPPRESS if _is_below(knob, manual.unused) else _help(knob)
     shared: dict[str, Any] = {"dest": knob.name, "default": argparse.SUPPRESS, "help": text}
@@ -286,7 +286,7 @@ def _shown_default(knob: Knob) -> str:
     default = knob.info.default
     if knob.info.is_required():
         return " (required)"
-    if knob.kind is bool or _is_object(knob) or default in (None, PydanticUndefined, "", ()):
+    if knob.kind is bool or _takes_object(knob) or default in (None, PydanticUndefined, "", ()):
         return ""
     shown = ",".join(f"{part:g}" for part in default) if isinstance(default, tuple) else default
     return f" (default: {shown})"
@@ -303,12 +303,12 @@ def _metavar(knob: Knob) -> str:
         return "|".join(knob.kind)
     if knob.is_list:
         return "TEXT" if knob.name == "ask" else "A,B"
-    return {int: "N", float: "NUMBER", SecretStr: "SECRET"}.get(knob.kind, "JSON" if _is_object(knob) else "TEXT")
+    return {int: "N", float: "NUMBER", SecretStr: "SECRET"}.get(knob.kind, "JSON" if _takes_object(knob) else "TEXT")
 
 
-def _value(knob: Knob, text: Any) -> Any:
+def _parsed_value(knob: Knob, text: Any) -> Any:
     """What the settings are made of: text stays text, which they read themselves; lists and objects are parsed."""
-    if not isinstance(text, str) or not (knob.is_list or _is_object(knob)):
+    if not isinstance(text, str) or not (knob.is_list or _takes_object(knob)):
         return text
     if knob.is_list and not text.startswith("["):
         return text.split(",")
@@ -319,7 +319,7 @@ def _value(knob: Knob, text: Any) -> Any:
         raise SettingsError(f"{knob.option} is not JSON ({error}); write it as {example}") from error
 
 
-def _is_object(knob: Knob) -> bool:
+def _takes_object(knob: Knob) -> bool:
     return get_origin(knob.kind) is dict
 
 

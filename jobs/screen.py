@@ -56,12 +56,12 @@ def ending(output: Location, manifest: Mapping[str, Any], *, num_columns: int) -
             f"  manifest  {folder}/manifest.json",
             "",
             "next:",
-            *_commands(folder, manifest),
+            *_next_commands(folder, manifest),
         ]
     )
 
 
-def _commands(folder: str, manifest: Mapping[str, Any]) -> Iterator[str]:
+def _next_commands(folder: str, manifest: Mapping[str, Any]) -> Iterator[str]:
     yield f"  memagent status --output {folder}"
     if manifest["changes"]["since"]:
         yield f"  memagent diff --output {folder}      # what changed since the run before"

@@ -34,7 +34,7 @@ LABEL_WIDTH = 12
 """Columns of the screen that hold names."""
 SHOWN_TURNS = 8
 """Turns of a trace that changed the memory, and are shown without `--full`: the first and the last ones."""
-SHOWN_CHARACTERS = 400
+TEXT_CHARACTERS = 400
 """Of a memory, response or sentence, characters that are shown without `--full`."""
 
 
@@ -62,11 +62,11 @@ def _show(arguments: Sequence[str]) -> None:
             print(json.dumps(row, ensure_ascii=False, default=str))
         return
     width = get_terminal_size().columns
-    pages = ("\n".join(_lines(reading, is_full=options.full, width=width)) for reading in readings)
+    pages = ("\n".join(_reading_lines(reading, is_full=options.full, width=width)) for reading in readings)
     print("\n\n".join(pages))
 
 
-def _lines(reading: RunReading, *, is_full: bool, width: int) -> Iterator[str]:
+def _reading_lines(reading: RunReading, *, is_full: bool, width: int) -> Iterator[str]:
     """A reading for a screen of so many columns."""
     row = reading.answer
     sample = f", sample {row['sample']}" if row["sample"] else ""
@@ -76,15 +76,15 @@ def _lines(reading: RunReading, *, is_full: bool, width: int) -> Iterator[str]:
         "answer": shown_value(row),
         "said": row["answer"] if row["answer"] not in {None, shown_value(row)} else None,
         "signs": _signs(row),
-        "why" if row["status"] != Status.OK else "problem": _problem(row),
+        "why" if row["status"] != Status.OK else "problem": _row_problem(row),
         "response": row["response"] if row["answer"] is None else None,
     }
     for label, text in texts.items():
         if text:
-            yield from _labelled(label, text, is_full=is_full, width=width)
+            yield from _labelled_text(label, text, is_full=is_full, width=width)
     for number, item in enumerate(sorted(reading.evidence, key=_evidence_order)):
         label = "" if number else "evidence"
-        yield from _labelled(label, _evidence_line(item), is_full=is_full, width=width)
+        yield from _labelled_text(label, _evidence_line(item), is_full=is_full, width=width)
     yield from _trace_lines(reading.turns, is_full=is_full, width=width)
 
 
@@ -99,7 +99,7 @@ def _signs(row: Row) -> str:
     return ", ".join(f"{name} {sign}" for name, sign in shown.items())
 
 
-def _problem(row: Row) -> str | None:
+def _row_problem(row: Row) -> str | None:
     if row["error_message"] is not None:
         return f"{row['error_type']}: {row['error_message']}"
     problem: str | None = row.get("closing_error")
@@ -125,26 +125,26 @@ def _trace_lines(turns: Sequence[Row], *, is_full: bool, width: int) -> Iterator
     changed = [row for row in turns if row["changed"]]
     ends = SHOWN_TURNS // 2
     left_out = range(0) if is_full else range(ends, len(changed) - ends)
-    yield from _labelled("memory", f"{len(turns)} turns, {len(changed)} changed it", is_full=True, width=width)
+    yield from _labelled_text("memory", f"{len(turns)} turns, {len(changed)} changed it", is_full=True, width=width)
     for number, row in enumerate(changed):
         if number not in left_out:
-            text = f"{_place(row)}{row['memory']}"
-            yield from _labelled(f"  turn {row['turn']}", text, is_full=is_full, width=width)
+            text = f"{_turn_place(row)}{row['memory']}"
+            yield from _labelled_text(f"  turn {row['turn']}", text, is_full=is_full, width=width)
         elif number == left_out.start:
             yield f"{'':<{LABEL_WIDTH}}… {len(left_out)} more turns changed it; --full shows them"
 
 
-def _place(row: Row) -> str:
+def _turn_place(row: Row) -> str:
     if row["char_start"] is None:
         return ""
     locator = "" if row.get("locator") is None else f", {row['locator']}"
     return f"[{row['kind']}, characters {row['char_start']:,} to {row['char_end']:,}{locator}] "
 
 
-def _labelled(label: str, text: str, *, is_full: bool, width: int) -> Iterator[str]:
+def _labelled_text(label: str, text: str, *, is_full: bool, width: int) -> Iterator[str]:
     """The text behind its label; no character of it steers the terminal."""
-    if not is_full and len(text) > SHOWN_CHARACTERS:
-        text = f"{text[:SHOWN_CHARACTERS]} … {len(text) - SHOWN_CHARACTERS:,} more characters; --full shows them"
+    if not is_full and len(text) > TEXT_CHARACTERS:
+        text = f"{text[:TEXT_CHARACTERS]} … {len(text) - TEXT_CHARACTERS:,} more characters; --full shows them"
     column = max(20, width - LABEL_WIDTH)
     lines = [line for part in visible(text).splitlines() for line in wrap(part, column) or [""]] or [""]
     for number, line in enumerate(lines):

@@ -43,7 +43,7 @@ def fitted(agent: AgentConfig) -> AgentConfig:
         SettingsError: what was given leaves no room for a chunk, or the model holds less than the given window.
     """
     make_tokenizer(agent)  # first, since it says best what is wrong with a model
-    agent = agent.model_copy(update={"window_tokens": _window(agent)})
+    agent = agent.model_copy(update={"window_tokens": _effective_window(agent)})
     if _excess(agent) <= 0:
         return agent
     given = agent.policy.model_fields_set
@@ -125,7 +125,7 @@ def _with_policy(agent: AgentConfig, changes: dict[str, int]) -> AgentConfig:
     return agent.model_copy(update={"policy": agent.policy.model_copy(update=changes)})
 
 
-def _window(agent: AgentConfig) -> int:
+def _effective_window(agent: AgentConfig) -> int:
     """The window as given, or the model's own where that is below the default."""
     window = agent.window_tokens
     is_given = "window_tokens" in agent.model_fields_set

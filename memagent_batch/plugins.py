@@ -18,7 +18,7 @@ from memagent_batch.domain.rewards import BUILT_IN_REWARDS
 from memagent_batch.engines.engine import EngineConfig
 from memagent_batch.errors import SettingsError
 
-LIKENESS = 0.6
+NAME_LIKENESS = 0.6
 """How alike, from 0 to 1, a name must be to the one that was written, to be offered in its place."""
 
 
@@ -58,9 +58,9 @@ class Seam:
         if kind in installed:
             return installed[kind]
         names = [*self.built_in, *sorted(installed)]
-        nearest = difflib.get_close_matches(kind, names, n=1, cutoff=LIKENESS)
+        nearest = difflib.get_close_matches(kind, names, n=1, cutoff=NAME_LIKENESS)
         advice = f"; did you mean {nearest[0]}?" if nearest else ""
-        raise SettingsError(f"{self.knob}: {kind!r} is none of {_listed(names)}{advice}")
+        raise SettingsError(f"{self.knob}: {kind!r} is none of {_listed_names(names)}{advice}")
 
     def find(self, kind: str) -> Any:
         """What a kind names, imported.
@@ -164,7 +164,7 @@ def _built(plugin: type, knobs: Mapping[str, Any], *, owner: str, knob: str) -> 
     try:
         return TypeAdapter(plugin).validate_python(knobs)
     except ValidationError as error:
-        problems = [_problem(problem, knob=knob) for problem in error.errors(include_input=False)]
+        problems = [_knob_problem(problem, knob=knob) for problem in error.errors(include_input=False)]
         raise SettingsError("; ".join(problems)) from None  # its text shows values, which may be secrets
 
 
@@ -173,12 +173,12 @@ def problem_message(problem: Any) -> str:
     return str(problem["msg"]).removeprefix("Value error, ")
 
 
-def _problem(problem: Any, *, knob: str) -> str:
+def _knob_problem(problem: Any, *, knob: str) -> str:
     place = ".".join([knob, *map(str, problem["loc"])])
     message = problem_message(problem)
     return message if message.startswith(f"{knob}.") else f"{place}: {message}"
 
 
-def _listed(names: Iterable[str]) -> str:
+def _listed_names(names: Iterable[str]) -> str:
     *others, last = [repr(name) for name in names]
     return f"{', '.join(others)} or {last}"

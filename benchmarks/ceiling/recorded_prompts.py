@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from benchmarks.needle_corpus import document_of
+from benchmarks.answers.needle_corpus import document_of
 from memagent_batch.config import AgentConfig, JobConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Question

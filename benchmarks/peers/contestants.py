@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from benchmarks.peers.corpus import MadeCorpus
 from benchmarks.peers.server import VllmServer
 from benchmarks.peers.text_loop import PeerResult, load_result
+from benchmarks.tiny_job import CONFIG, ROOT
 from jobs.answer import MANUAL
 from jobs.cli import parse_settings
 from jobs.settings import JobSettings
@@ -23,8 +24,6 @@ from memagent_batch.config import AgentConfig, JobConfig
 from memagent_batch.engines.vllm.start import GIB_BYTES, engine_arguments, engine_environment
 from memagent_batch.wiring import resolve_model
 
-ROOT = Path(__file__).parent.parent.parent
-CONFIG = ROOT / "jobs" / "configs" / "tiny.yaml"
 PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 """Environment of datatrove, made by `make bench-peers`."""
 

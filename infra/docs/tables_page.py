@@ -7,7 +7,7 @@ import pyarrow as pa
 from memagent_batch.convert.table import CONVERTED
 from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.review.labels.table import LABELS
-from memagent_batch.review.sample.record import SAMPLE
+from memagent_batch.review.sample.record import REVIEW_SAMPLE
 from memagent_batch.runs.schemas import ANSWERS, DIFFERENCES, EVIDENCE, MEMORIES, REMOVED, RUN_PLAN
 from memagent_batch.training.rollouts.table import ROLLOUTS
 
@@ -42,7 +42,7 @@ TABLES = (
     ),
     (
         "review/ID/sample.parquet",
-        SAMPLE,
+        REVIEW_SAMPLE,
         "By `memagent review make`: one row for each reading that people label.",
     ),
     ("log/turns/", TURN_LOG, "One row for each finished turn; a turn may be there twice, the first one stands."),

@@ -63,11 +63,11 @@ def _plan(arguments: Sequence[str]) -> None:
     asked = Asked(question_id=options.question, rule=rule, labels=options.labels, seed=options.seed)
     output = Location(uri=options.output, storage_options=options.storage_options)
     plan = plan_review(output, asked, precision=options.precision, width=options.width)
-    print(json.dumps(asdict(plan), indent=2) if options.json else "\n".join(_lines(plan, width=options.width)))
+    print(json.dumps(asdict(plan), indent=2) if options.json else "\n".join(_plan_lines(plan, width=options.width)))
 
 
-def _lines(plan: "ReviewPlan", *, width: float) -> Iterator[str]:
-    from memagent_batch.review.estimates.markdown import percent
+def _plan_lines(plan: "ReviewPlan", *, width: float) -> Iterator[str]:
+    from memagent_batch.review.estimates.markdown import share_text
     from memagent_batch.review.sample.plan import POOR_RICHNESS, TRIED_LABELS
 
     yield f"{'stratum':<24}{'readings':>12}{'labels':>10}"
@@ -82,16 +82,16 @@ def _lines(plan: "ReviewPlan", *, width: float) -> Iterator[str]:
         if row.value is not None and row.elusion == plan.rows[0].elusion:
             yield f"{row.value}:"
         cells = (
-            *(percent(row.elusion), percent(row.richness), percent(row.recall.value)),
-            *(f"{row.recall.width:.2f} wide", percent(row.recall.low), f"{row.precision.width:.2f} wide"),
+            *(share_text(row.elusion), share_text(row.richness), share_text(row.recall.value)),
+            *(f"{row.recall.width:.2f} wide", share_text(row.recall.low), f"{row.precision.width:.2f} wide"),
             f"{row.num_labels_needed:,}" if row.num_labels_needed else f"over {TRIED_LABELS[-1]:,}",
         )
         yield "".join(f"{cell:>15}" for cell in cells)
     if any(row.richness < POOR_RICHNESS or not row.helps for row in plan.rows):
         yield ""
         yield (
-            f"Where richness is below {percent(POOR_RICHNESS)}, or no number of labels is named, no sample that people "
-            "can read says much of recall: measure precision, and look for what was missed in other ways."
+            f"Where richness is below {share_text(POOR_RICHNESS)}, or no number of labels is named, no sample that "
+            "people can read says much of recall: measure precision, and look for what was missed in other ways."
         )
 
 

@@ -25,7 +25,7 @@ ROW_GROUP_BYTES = 32 * 1024 * 1024
 Documents: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]] | pa.Table | Dataset | Any
 """Paths or URIs, an Arrow table, a data frame that pyarrow reads, such as one of pandas, or a Ray Dataset."""
 
-_WRITTEN = pa.schema([pa.field("name", pa.string()), pa.field("first_id", pa.string())])
+_WRITTEN_FILE = pa.schema([pa.field("name", pa.string()), pa.field("first_id", pa.string())])
 """A block of a dataset whose file is written."""
 
 
@@ -96,10 +96,10 @@ def _write_dataset(dataset: Dataset, folder: Location, columns: Sequence[str]) -
 def _write_block(block: pa.Table, *, folder: Location, columns: Sequence[str]) -> pa.Table:
     """Ray Data UDF: a block in, its file written, the file's name and the first row's id out."""
     if not block.num_rows:
-        return _WRITTEN.empty_table()
+        return _WRITTEN_FILE.empty_table()
     table = _columns_of(block, columns)
     row = {"name": write_table(table, folder=folder), "first_id": str(table[columns[0]][0])}
-    return pa.Table.from_pylist([row], schema=_WRITTEN)
+    return pa.Table.from_pylist([row], schema=_WRITTEN_FILE)
 
 
 def _as_table(documents: Documents) -> pa.Table:

@@ -95,40 +95,43 @@ def read(
         cpus_per_replica=cpus_per_replica,
         gpus_per_replica=gpus_per_replica,
     )
-    options = StorageOptions(storage_options)
+    task = _checked_task(agent, questions, log=log, options=StorageOptions(storage_options), closing=closing, pool=pool)
+    task = replace(task, look_up=LookUp.ALL_BUT_FAILED if retry_failed else LookUp.ALL)
+    rows = _rows_of(task.load_questions())
+    data = with_long_loops(dataset)
+    calls = tokenised_rows(data, agent=task.agent, columns=columns, asked=rows, splits=closing.evidence)
+    return read_calls(calls, AnswerReader, task=task, pool=pool)
+
+
+def _checked_task(
+    agent: AgentConfig,
+    questions: GivenQuestions,
+    *,
+    log: str | PathLike[str] | None,
+    options: StorageOptions,
+    closing: ClosingConfig,
+    pool: PoolConfig,
+) -> ReaderTask:
+    """What each actor is given. Agent, questions and log are looked at here: nothing may start that can't be used."""
     listed = question_table(questions, storage_options=options)
     make_engine(agent)
     agent = fitted(agent)
     require_questions_fit(listed, agent)
-    types, fingerprint = value_types(listed), identify_reader(agent).fingerprint
-    closes = checked_closing(closing, agent, types=types, reader_fingerprint=fingerprint)
+    fingerprint = identify_reader(agent).fingerprint
+    closes = checked_closing(closing, agent, types=value_types(listed), reader_fingerprint=fingerprint)
     asked = with_hashes(listed, as_lists=make_policy(agent).reads_lists)
     place = None if log is None else checked_section(RunConfig, output=absolute(log), storage_options=options)
-    look_up = LookUp.ALL_BUT_FAILED if retry_failed else LookUp.ALL
-    task = _task(agent, asked, place=place, look_up=look_up, pool=pool)
-    if closes is not None:
-        task = replace(task, closing=closing)
-    calls = tokenised_rows(
-        with_long_loops(dataset), agent=agent, columns=columns, asked=_rows_of(asked), splits=closing.evidence
-    )
-    return read_calls(calls, AnswerReader, task=task, pool=pool)
-
-
-def _task(
-    agent: AgentConfig, asked: pa.Table, *, place: RunConfig | None, look_up: LookUp, pool: PoolConfig
-) -> ReaderTask:
-    """What each actor is given; the log is looked at first, since nothing may start where it can't be used."""
     before = last_run_id(require_log_place(make_output(place))) if place else ""
     return ReaderTask(
         agent=agent,
         pool=pool,
         run_id=new_run_id(after=before),
-        reader_fingerprint=identify_reader(agent).fingerprint,
+        reader_fingerprint=fingerprint,
         board=start_board(),
         place=place,
         log=LogConfig(),
         load_questions=partial(_same, asked),
-        look_up=look_up,
+        closing=None if closes is None else closing,
     )
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from memagent_batch.convert.converter import PartStatus, ending_of
 from memagent_batch.convert.kinds import NoConverter
-from memagent_batch.convert.plan import Batch, Place, Work
+from memagent_batch.convert.plan import Batch, HeldRows, Work
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter, plain_row
@@ -68,7 +68,7 @@ class ConvertTask:
 class _Held:
     """Rows that stay."""
 
-    place: Place
+    place: HeldRows
 
 
 _Outcome = _Held | list[ConvertedRow]
@@ -77,7 +77,7 @@ _Outcome = _Held | list[ConvertedRow]
 def convert_batches(batch: Mapping[str, Iterable[Batch]], *, task: ConvertTask) -> Iterator[pa.Table]:
     """Ray Data UDF: batches in, a row of `BATCH_REPORT` for each out."""
     for each in batch["batch"]:
-        yield _report(*_converted(each, task=task))
+        yield _report_table(*_converted(each, task=task))
 
 
 def _converted(batch: Batch, *, task: ConvertTask) -> tuple[str, int, list[SourceReport]]:
@@ -93,7 +93,7 @@ def _converted(batch: Batch, *, task: ConvertTask) -> tuple[str, int, list[Sourc
             outcome = sources.outcome(work)
             num_held += isinstance(outcome, _Held)
             stays &= isinstance(outcome, _Held) and outcome.place.file == batch.kept
-            _add(file, outcome, output=task.output)
+            _add_rows(file, outcome, output=task.output)
     if stays and batch.kept is not None:
         return batch.kept, num_held, file.sources
     name = f"{DOCUMENTS_FOLDER}/part-{batch.number:05d}-{task.run_id}.parquet"
@@ -107,7 +107,7 @@ def _converted(batch: Batch, *, task: ConvertTask) -> tuple[str, int, list[Sourc
     return name, num_held, file.sources
 
 
-def _add(file: ConvertedFile, outcome: _Outcome, *, output: Location) -> None:
+def _add_rows(file: ConvertedFile, outcome: _Outcome, *, output: Location) -> None:
     if isinstance(outcome, _Held):
         place = outcome.place
         file.add(read_rows(output / place.file, place.row_group), place.report)
@@ -115,7 +115,7 @@ def _add(file: ConvertedFile, outcome: _Outcome, *, output: Location) -> None:
         file.add(rows_table(outcome), report_of(outcome))
 
 
-def _report(file: str, num_held: int, sources: list[SourceReport]) -> pa.Table:
+def _report_table(file: str, num_held: int, sources: list[SourceReport]) -> pa.Table:
     text = json.dumps([asdict(source) for source in sources])
     return pa.Table.from_pylist([{"file": file, "num_held": num_held, "sources": text}], schema=BATCH_REPORT)
 

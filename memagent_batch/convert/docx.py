@@ -51,7 +51,9 @@ class DocxConverter:
         except (PackageNotFoundError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise ConversionError(f"it can't be opened as a DOCX ({error}); is it whole?") from error
         styles = {style.style_id: style.name or "" for style in document.styles}
-        yield from section_parts(_headed_blocks(_plain(document.element).find(f"{W}body"), styles), separator="\n\n")
+        yield from section_parts(
+            _headed_blocks(_without_declarations(document.element).find(f"{W}body"), styles), separator="\n\n"
+        )
         for locator, root in _margins(document):
             text = "\n\n".join(text for _, text in _headed_blocks(root, {}))
             if text.strip():
@@ -74,7 +76,7 @@ def _require_bounds(file: Path) -> None:
         raise ConversionError("encrypted: remove the password")
 
 
-def _plain(element: Any) -> Any:
+def _without_declarations(element: Any) -> Any:
     """The element, whose XML declares nothing: Word writes no entities, and what they stand for would be lost."""
     if element.getroottree().docinfo.internalDTD is not None:
         raise ConversionError("its XML declares entities or a document type, which no DOCX has; they are not followed")
@@ -90,24 +92,27 @@ def _margins(document: Any) -> Iterator[tuple[str, Any]]:
         locator = relation.reltype.rpartition("/")[2]
         if locator in MARGINS and not relation.is_external:
             target = relation.target_part
-            yield locator, _plain(target.element if hasattr(target, "element") else parse_xml(target.blob))
+            yield (
+                locator,
+                _without_declarations(target.element if hasattr(target, "element") else parse_xml(target.blob)),
+            )
 
 
 def _headed_blocks(root: Any, styles: dict[str, str]) -> Iterator[tuple[str | None, str]]:
     """Paragraphs and tables below an element, in order; a heading with its title."""
-    for block in _blocks(root):
+    for block in _outermost_blocks(root):
         text = _paragraph(block) if block.tag == f"{W}p" else _table(block)
         if text.strip():
             yield (text if _is_heading(block, styles) else None), text
 
 
-def _blocks(root: Any) -> Iterator[Any]:
+def _outermost_blocks(root: Any) -> Iterator[Any]:
     """The outermost paragraphs and tables below an element, at whatever depth of content controls."""
     for child in root:
         if child.tag in BLOCKS:
             yield child
         elif child.tag != FALLBACK:
-            yield from _blocks(child)
+            yield from _outermost_blocks(child)
 
 
 def _is_heading(block: Any, styles: dict[str, str]) -> bool:
@@ -120,11 +125,11 @@ def _paragraph(paragraph: Any) -> str:
     """Its text, then that of text boxes in it; a text box is there twice, the second time as a fallback."""
     inline, boxes = list[str](), list[str]()
     for child in paragraph:
-        _collect(child, inline, boxes)
+        _collect_text(child, inline, boxes)
     return "\n".join(text for text in ("".join(inline), *boxes) if text)
 
 
-def _collect(element: Any, inline: list[str], boxes: list[str]) -> None:
+def _collect_text(element: Any, inline: list[str], boxes: list[str]) -> None:
     if element.tag == f"{W}t":
         inline.append(element.text or "")
     elif element.tag in BREAKS:
@@ -133,17 +138,17 @@ def _collect(element: Any, inline: list[str], boxes: list[str]) -> None:
         boxes.append(_paragraph(element) if element.tag == f"{W}p" else _table(element))
     elif element.tag not in (FALLBACK, f"{W}pPr", f"{W}rPr"):
         for child in element:
-            _collect(child, inline, boxes)
+            _collect_text(child, inline, boxes)
 
 
 def _table(table: Any) -> str:
     """A line for each row, with ` | ` between the cells."""
     rows = _outermost(table, f"{W}tr")
-    return "\n".join(" | ".join(_cell(cell) for cell in _outermost(row, f"{W}tc")) for row in rows)
+    return "\n".join(" | ".join(_cell_text(cell) for cell in _outermost(row, f"{W}tc")) for row in rows)
 
 
-def _cell(cell: Any) -> str:
-    blocks = (_paragraph(block) if block.tag == f"{W}p" else _table(block) for block in _blocks(cell))
+def _cell_text(cell: Any) -> str:
+    blocks = (_paragraph(block) if block.tag == f"{W}p" else _table(block) for block in _outermost_blocks(cell))
     return " ".join(" ".join(text.split()) for text in blocks if text.strip())
 
 

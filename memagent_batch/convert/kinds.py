@@ -74,7 +74,7 @@ OTHER_PACKAGES = {b"xl/workbook": "Excel", b"ppt/presentation": "PowerPoint", b"
 """Products by a name in the directory of their files."""
 
 HTML_START = re.compile(rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype html|html|head|body)\b", re.I | re.S)
-HEADER = re.compile(rb"([A-Za-z][A-Za-z0-9-]*):[ \t]")
+MAIL_HEADER = re.compile(rb"([A-Za-z][A-Za-z0-9-]*):[ \t]")
 HEADER_LINES = 8
 """Lines at the beginning of a message among which its headers are looked for."""
 MAIL_HEADERS = frozenset(
@@ -94,7 +94,7 @@ def recognise(file: Path, *, name: str, own_endings: Collection[str] = ()) -> st
     ending = ending_of(name)
     if ending in own_endings:
         return ending
-    head, tail = _ends(file)
+    head, tail = _head_and_tail(file)
     found = _by_content(head, tail, ending=ending)
     if found is not None:
         return found
@@ -106,7 +106,7 @@ def recognise(file: Path, *, name: str, own_endings: Collection[str] = ()) -> st
     return _skipped(f"files that end with {ending!r} have no converter; name one with --converter {ending}=NAME")
 
 
-def _ends(file: Path) -> tuple[bytes, bytes]:
+def _head_and_tail(file: Path) -> tuple[bytes, bytes]:
     with file.open("rb") as stream:
         head = stream.read(HEAD_BYTES)
         stream.seek(max(0, file.stat().st_size - TAIL_BYTES))
@@ -134,7 +134,7 @@ def _has_headers(head: bytes) -> bool:
     """Whether text begins with headers of a message: two that are known."""
     names = set()
     for line in head.splitlines()[:HEADER_LINES]:
-        header = HEADER.match(line)
+        header = MAIL_HEADER.match(line)
         if header is not None:
             names.add(header[1].lower())
         elif not line.startswith((b" ", b"\t")):

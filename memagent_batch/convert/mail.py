@@ -60,8 +60,8 @@ class MailConverter:
 def _message(data: bytes, *, number: int, below: str = "", place: str = "") -> Iterator[Part | Attachment]:
     message = email.message_from_bytes(data, policy=policy)
     content = _Content()
-    _walk(message, content)
-    headers = [f"{name}: {_header(message, name)}" for name in HEADERS if _header(message, name)]
+    _collect_parts(message, content)
+    headers = [f"{name}: {_header_text(message, name)}" for name in HEADERS if _header_text(message, name)]
     text = "\n\n".join(["\n".join(headers), *content.texts]).strip()
     yield Part(locator=f"message {number}", text=text, reason="; ".join(content.remarks) or None)
     for position, part in enumerate(content.files, start=1):
@@ -71,41 +71,41 @@ def _message(data: bytes, *, number: int, below: str = "", place: str = "") -> I
         )
 
 
-def _walk(part: EmailMessage, content: _Content, *, with_text: bool = True) -> None:
+def _collect_parts(part: EmailMessage, content: _Content, *, with_text: bool = True) -> None:
     """Finds texts and files, in order; of alternatives the text of one, and the files of all."""
     kind = part.get_content_type()
     if part.is_multipart() and kind != "message/rfc822":
         parts = [each for each in part.iter_parts() if isinstance(each, EmailMessage)]
-        chosen = _chosen(parts) if kind == "multipart/alternative" else parts
+        chosen = _preferred_alternative(parts) if kind == "multipart/alternative" else parts
         if with_text and _says_more(parts, chosen):
             content.remarks[UNREAD_HTML] = None
         for each in parts:
-            _walk(each, content, with_text=with_text and any(each is one for one in chosen))
+            _collect_parts(each, content, with_text=with_text and any(each is one for one in chosen))
     elif kind not in ("text/plain", "text/html") or part.is_attachment() or part.get_filename():
         content.files.append(part)
     elif with_text:
-        text = _text(part)
+        text = _leaf_text(part)
         if REPLACED in text:
             content.remarks[REPLACED_BYTES] = None
         content.texts.append(html.html_text(text)[0] if kind == "text/html" else text)
 
 
-def _chosen(parts: list[EmailMessage]) -> list[EmailMessage]:
+def _preferred_alternative(parts: list[EmailMessage]) -> list[EmailMessage]:
     """The alternative that is read: plain text that is not empty, else the last one, which is the richest."""
     for part in parts:
-        if part.get_content_type() == "text/plain" and _text(part).strip():
+        if part.get_content_type() == "text/plain" and _leaf_text(part).strip():
             return [part]
     return parts[-1:]
 
 
 def _says_more(parts: list[EmailMessage], chosen: list[EmailMessage]) -> bool:
     """Whether an HTML alternative that is not read has words that the chosen text lacks."""
-    read = {word for part in chosen for word in _text(part).split()}
+    read = {word for part in chosen for word in _leaf_text(part).split()}
     others = [part for part in parts if part.get_content_type() == "text/html" and part not in chosen]
-    return any(set(html.html_text(_text(part))[0].split()) - read for part in others)
+    return any(set(html.html_text(_leaf_text(part))[0].split()) - read for part in others)
 
 
-def _text(part: EmailMessage) -> str:
+def _leaf_text(part: EmailMessage) -> str:
     """The text of a leaf; bytes that its character set does not have become U+FFFD, as mail programs show them."""
     try:
         return str(part.get_content())
@@ -114,7 +114,7 @@ def _text(part: EmailMessage) -> str:
         return (payload if isinstance(payload, bytes) else b"").decode("utf-8", errors="replace")
 
 
-def _header(message: EmailMessage, name: str) -> str:
+def _header_text(message: EmailMessage, name: str) -> str:
     return " ".join(str(message.get(name, "")).split())
 
 
@@ -123,7 +123,7 @@ def _file_name(part: EmailMessage) -> str:
         return str(part.get_filename())
     if part.get_content_type() == "message/rfc822":
         inner = next(iter(part.iter_parts()), None)
-        subject = _header(inner, "Subject") if isinstance(inner, EmailMessage) else ""
+        subject = _header_text(inner, "Subject") if isinstance(inner, EmailMessage) else ""
         return f"{subject or 'message'}.eml"
     endings = {"text/plain": ".txt", "text/html": ".html", "application/pdf": ".pdf"}
     return f"unnamed{endings.get(part.get_content_type(), '')}"

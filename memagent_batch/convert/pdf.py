@@ -14,7 +14,7 @@ SCAN_SHARE = 0.5
 """Share of the page's area that an image has at least where the page is a scan."""
 UNREADABLE_SHARE = 0.3
 """Share of characters without a meaning from which a text layer counts as unreadable: its font maps to none."""
-DEPTH = 5
+FORM_DEPTH = 5
 """How deep forms inside forms of a page are looked into for images."""
 LOOKED_AT = 10_000
 """Objects of a page that are looked at for images."""
@@ -92,7 +92,7 @@ def _image_share(page: Any) -> tuple[float, bool]:
     import pypdfium2.raw as pdfium
 
     area, largest, shows = max(page.get_width() * page.get_height(), 1.0), 0.0, False
-    for looked_at, thing in enumerate(page.get_objects(max_depth=DEPTH)):
+    for looked_at, thing in enumerate(page.get_objects(max_depth=FORM_DEPTH)):
         shows |= thing.type != pdfium.FPDF_PAGEOBJ_FORM
         if thing.type == pdfium.FPDF_PAGEOBJ_IMAGE:
             left, bottom, right, top = thing.get_bounds()

@@ -28,7 +28,7 @@ FOOTER_THREADS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class HeldRows:
     """Where the table holds rows of a source."""
 
     file: str
@@ -49,7 +49,7 @@ class Work:
     """Its path on the file system."""
     size_bytes: int
     """Its size as it was listed."""
-    places: tuple[Place, ...] = ()
+    places: tuple[HeldRows, ...] = ()
     """Where the table may hold its rows."""
 
 
@@ -72,12 +72,12 @@ class HeldTable:
     files: dict[str, list[SourceReport]] = field(default_factory=dict)
     """Sources by file; files of the finished run come first."""
 
-    def places(self) -> dict[str, list[Place]]:
+    def places(self) -> dict[str, list[HeldRows]]:
         """Where each source stands."""
         places = defaultdict(list)
         for file, sources in self.files.items():
             for row_group, report in enumerate(sources):
-                places[report.source].append(Place(file=file, row_group=row_group, report=report))
+                places[report.source].append(HeldRows(file=file, row_group=row_group, report=report))
         return places
 
 
@@ -139,7 +139,7 @@ def plan_batches(files: Sequence[InputFile], held: HeldTable, *, num_cpus: int) 
             batches.append(Batch(number=len(batches), works=tuple(own), kept=kept))
     rest = [work for name, work in works.items() if name not in taken]
     most = max(LEAST_FILES, min(BATCH_FILES, len(rest) // (TASKS_PER_CPU * max(1, num_cpus))))
-    for group in _grouped(rest, most=most):
+    for group in _works_in_batches(rest, most=most):
         batches.append(Batch(number=len(batches), works=tuple(group)))
     return batches
 
@@ -151,7 +151,7 @@ def _to_keep(files: Mapping[str, list[SourceReport]]) -> dict[str, list[SourceRe
     return {name: sources for name, sources in files.items() if name not in dissolved}
 
 
-def _grouped(works: Sequence[Work], *, most: int) -> Iterator[list[Work]]:
+def _works_in_batches(works: Sequence[Work], *, most: int) -> Iterator[list[Work]]:
     group, num_bytes = list[Work](), 0
     for work in works:
         if group and (len(group) >= most or num_bytes + work.size_bytes > BATCH_BYTES):

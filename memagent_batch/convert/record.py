@@ -18,17 +18,16 @@ from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.runs.claim import TableSet, publish
+from memagent_batch.runs.finalise import CLAIM_TRIES
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
 
 CONVERTED_FORMAT = "memagent-convert/1"
 """Changes with every change of layout that an older version can't read."""
 CONVERTED_TABLES = TableSet(record=MANIFEST_FILE, folders=(DOCUMENTS_FOLDER,))
-SHOWN_REASONS = 5
+KEPT_REASONS = 5
 """Reasons of failed files that the manifest keeps."""
-SHOWN_MISSING = 20
+NAMED_FILES = 20
 """Files without rows that an error names."""
-CLAIM_TRIES = 5
-"""Other attempts that may claim the output between the look at `run.json` and the writing."""
 
 
 class ConvertManifest(TypedDict):
@@ -137,7 +136,7 @@ def close_convert(
         SupersededError: a newer attempt has claimed the output.
     """
     sources = [source for report in reports for source in report.sources]
-    _require_closed([source.source for source in sources], names)
+    _require_rows_for_all([source.source for source in sources], names)
     manifest: ConvertManifest = {
         "format": CONVERTED_FORMAT,
         "run_id": run.run_id,
@@ -146,7 +145,7 @@ def close_convert(
         "seconds": round(time.monotonic() - run.began_seconds, 3),
         "documents": [*run.documents],
         "converters": {kind: f"{chosen.name} {chosen.version}" for kind, chosen in converters.items()},
-        "counts": _counts(sources, num_held=sum(report.num_held for report in reports)),
+        "counts": _convert_counts(sources, num_held=sum(report.num_held for report in reports)),
         "reasons": [
             {"status": status, "reason": reason.error_message, "files": reason.num_readings}
             for status in (PartStatus.FAILED, PartStatus.NOT_READ, PartStatus.NEEDS_OCR, PartStatus.SKIPPED)
@@ -169,27 +168,25 @@ def require_converted(manifest: ConvertManifest, *, max_failed_share: float) -> 
     files, failed = counts["files"], counts["files_failed"]
     if failed > max_failed_share * files or failed == files > 0:
         raise TooManyFailedError(
-            f"{failed} of {files} files failed ({_said(manifest, PartStatus.FAILED)}); their rows are in "
+            f"{failed} of {files} files failed ({_reasons_text(manifest, PartStatus.FAILED)}); their rows are in "
             f"`{DOCUMENTS_FOLDER}`: mend the cause, and run the same command with --retry-failed"
         )
-    if counts["files_not_read"]:
-        raise NotReadError(
-            f"{counts['files_not_read']} of {files} files were not read ({_said(manifest, PartStatus.NOT_READ)}); the "
-            "same command reads them"
-        )
+    if not_read := counts["files_not_read"]:
+        reasons = _reasons_text(manifest, PartStatus.NOT_READ)
+        raise NotReadError(f"{not_read} of {files} files were not read ({reasons}); the same command reads them")
 
 
-def _require_closed(found: Sequence[str], asked: Sequence[str]) -> None:
+def _require_rows_for_all(found: Sequence[str], asked: Sequence[str]) -> None:
     missing, doubled = set(asked) - set(found), [name for name, times in Counter(found).items() if times > 1]
     if missing or doubled or len(found) != len(asked):
         raise CountsError(
             f"{len(asked)} files were found, and {len(found)} have rows; without: "
-            f"{', '.join(sorted(missing)[:SHOWN_MISSING]) or 'none'}; "
-            f"twice: {', '.join(doubled[:SHOWN_MISSING]) or 'none'}"
+            f"{', '.join(sorted(missing)[:NAMED_FILES]) or 'none'}; "
+            f"twice: {', '.join(doubled[:NAMED_FILES]) or 'none'}"
         )
 
 
-def _counts(sources: Sequence[SourceReport], *, num_held: int) -> dict[str, int]:
+def _convert_counts(sources: Sequence[SourceReport], *, num_held: int) -> dict[str, int]:
     files = Counter(source.status for source in sources)
     parts = Counter[str]()
     for source in sources:
@@ -208,10 +205,10 @@ def _counts(sources: Sequence[SourceReport], *, num_held: int) -> dict[str, int]
 def _reasons(sources: Sequence[SourceReport], status: PartStatus) -> list[Reason]:
     own = (source for source in sources if source.status == status)
     reasons = [Reason(error_type=status.value, error_message=source.reason or status.value) for source in own]
-    return most_frequent(reasons, limit=SHOWN_REASONS)
+    return most_frequent(reasons, limit=KEPT_REASONS)
 
 
-def _said(manifest: ConvertManifest, status: PartStatus) -> str:
+def _reasons_text(manifest: ConvertManifest, status: PartStatus) -> str:
     return sum_up(
         Reason(error_type=status, error_message=reason["reason"], num_readings=reason["files"])
         for reason in manifest["reasons"]

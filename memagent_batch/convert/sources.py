@@ -81,7 +81,7 @@ class SourceConverter:
         while waiting:
             document = waiting.popleft()
             num_documents += 1
-            refusal = _refusal(document, num_documents=num_documents, is_late=time.monotonic() > ends_at)
+            refusal = _limit_refusal(document, num_documents=num_documents, is_late=time.monotonic() > ends_at)
             if refusal is not None:
                 rows.append(plain_row(source, refusal, document=document))
                 continue
@@ -136,7 +136,7 @@ def plain_row(
     }
 
 
-def _refusal(document: _Document, *, num_documents: int, is_late: bool) -> NoConverter | None:
+def _limit_refusal(document: _Document, *, num_documents: int, is_late: bool) -> NoConverter | None:
     if document.depth > MAX_DEPTH:
         return NoConverter(status=PartStatus.SKIPPED, reason=f"attachments are nested more than {MAX_DEPTH} deep")
     if num_documents > MAX_DOCUMENTS:

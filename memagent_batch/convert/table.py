@@ -58,7 +58,7 @@ class ConvertedRow(TypedDict):
     source_hash: str | None
 
 
-ENDINGS = (PartStatus.NOT_READ, PartStatus.FAILED, PartStatus.NEEDS_OCR, PartStatus.SKIPPED, PartStatus.OK)
+FILE_OUTCOMES = (PartStatus.NOT_READ, PartStatus.FAILED, PartStatus.NEEDS_OCR, PartStatus.SKIPPED, PartStatus.OK)
 """How a whole file ended: the first of these that one of its rows has, else `empty`."""
 
 
@@ -85,7 +85,7 @@ class SourceReport:
 def report_of(rows: Sequence[ConvertedRow]) -> SourceReport:
     """What the rows of one file say of it."""
     statuses = [row["status"] for row in rows]
-    ending = next((status for status in ENDINGS if status in statuses), PartStatus.EMPTY)
+    ending = next((status for status in FILE_OUTCOMES if status in statuses), PartStatus.EMPTY)
     return SourceReport(
         source=rows[0]["source"],
         source_hash=rows[0]["source_hash"],

@@ -2,7 +2,7 @@
 
 OPENING = "<think>"
 """Begins a thought."""
-CLOSING = "</think>"
+THOUGHT_END = "</think>"
 """Ends a thought."""
 
 
@@ -21,7 +21,7 @@ def after_thoughts(text: str, *, opens_thought: bool = False) -> str | None:
     """
     if not (opens_thought or _begins(text)):
         return text
-    _, closing, answer = text.rpartition(CLOSING)
+    _, closing, answer = text.rpartition(THOUGHT_END)
     if not closing or _begins(answer):
         return None
     return answer.strip()
@@ -29,7 +29,7 @@ def after_thoughts(text: str, *, opens_thought: bool = False) -> str | None:
 
 def ends_in_thought(prompt: str) -> bool:
     """Whether the end of a prompt, after the user's message, leaves a thought open."""
-    return prompt.rfind(OPENING) > prompt.rfind(CLOSING)
+    return prompt.rfind(OPENING) > prompt.rfind(THOUGHT_END)
 
 
 def _begins(text: str) -> bool:

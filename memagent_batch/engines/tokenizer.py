@@ -26,7 +26,7 @@ from memagent_batch.domain.prompts import (
     TokenTemplate,
     split_slots,
 )
-from memagent_batch.domain.thoughts import CLOSING
+from memagent_batch.domain.thoughts import THOUGHT_END
 from memagent_batch.engines.chat_template import ChatTemplate, Template
 from memagent_batch.engines.hub import hub_failure
 from memagent_batch.engines.tokenizer_json import TokenizerJson
@@ -42,7 +42,7 @@ SIGN_CHARS = 1024
 CONTEXT_TOKENS = 8
 """Tokens of a prompt that are decoded before what follows it: more than the control tokens that end a chat template."""
 
-NO_THOUGHT = f"{CLOSING}\n\n"
+NO_THOUGHT = f"{THOUGHT_END}\n\n"
 """Ends a thought that the chat template opened: a guided completion has no room for one."""
 
 SLOT_MARKS = {slot: f"\ue000{slot.value}\ue001" for slot in Slot}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from memagent_batch.domain.thoughts import CLOSING, OPENING
+from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.engines.byte_places import BytePlaces
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class TokenizerJson:
     @property
     def has_thought_tags(self) -> bool:
         """Whether the model has tokens that open or close a thought."""
-        return any(token["content"] in (OPENING, CLOSING) for token in self.content["added_tokens"])
+        return any(token["content"] in (OPENING, THOUGHT_END) for token in self.content["added_tokens"])
 
     def plain_tokenizer(self) -> "tokenizers.Tokenizer":
         """The same tokeniser without added tokens, so that it knows no markers; and without trimmed offsets."""
@@ -70,7 +70,7 @@ class TokenizerJson:
         shown = {
             token["id"]
             for token in self.content["added_tokens"]
-            if token["content"] in (OPENING, CLOSING) or (not token["special"] and token["content"].isspace())
+            if token["content"] in (OPENING, THOUGHT_END) or (not token["special"] and token["content"].isspace())
         }
         return control - shown
 

@@ -5,17 +5,17 @@ import pyarrow.compute as pc
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
-from memagent_batch.evaluation.closing_scores import EVIDENCE_COLUMNS, Evidence, evidence_of
+from memagent_batch.evaluation.closing_scores import SPAN_COLUMNS, EvidenceSpans, evidence_spans
 from memagent_batch.evaluation.suites.schemas import ANSWER_COLUMNS
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.columnar import open_grouped
+from memagent_batch.inputs.formats.grouped import open_grouped
 from memagent_batch.inputs.listing import list_files
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, require_manifest
 from memagent_batch.runs.table_files import table_locations
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 
-REQUIRED = ("document_id", "question_id", "answer")
+REQUIRED_COLUMNS = ("document_id", "question_id", "answer")
 """Columns without which nothing can be scored. Of the others, a table that lacks them has the values in `ABSENT`."""
 
 ABSENT = {"sample": 0, "status": Status.OK.value} | dict.fromkeys(
@@ -49,7 +49,7 @@ def read_answers(location: Location) -> pa.Table:
     return table
 
 
-def read_evidence(location: Location) -> Evidence:
+def read_evidence(location: Location) -> EvidenceSpans:
     """The evidence of a run's readings; none where the location is no run, or a run without.
 
     Raises:
@@ -59,12 +59,12 @@ def read_evidence(location: Location) -> Evidence:
         is_run = location.is_folder() and (location / MANIFEST_FILE).exists()
     has_evidence = is_run and EVIDENCE_FOLDER in require_manifest(location)["files"]
     places = table_locations(location, EVIDENCE_FOLDER) if has_evidence else []
-    return evidence_of(_evidence_table(place) for place in places)
+    return evidence_spans(_evidence_table(place) for place in places)
 
 
 def _evidence_table(place: Location) -> pa.Table:
     with open_grouped(place) as table:
-        names = ["how", *EVIDENCE_COLUMNS]
+        names = ["how", *SPAN_COLUMNS]
         batches = [
             batch.select(names)
             for group in range(len(table.group_bytes))
@@ -91,7 +91,7 @@ def _answer_files(location: Location) -> list[Location]:
 def _read_answer_file(place: Location) -> pa.Table:
     with open_grouped(place) as table:
         names = [name for name in ANSWER_COLUMNS.names if name in table.schema.names]
-        missing = [name for name in REQUIRED if name not in names]
+        missing = [name for name in REQUIRED_COLUMNS if name not in names]
         if missing:
             raise InputError(
                 f"{place.uri} has no column {missing[0]!r}; its columns: {', '.join(table.schema.names) or 'none'}; "

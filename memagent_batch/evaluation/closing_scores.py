@@ -1,7 +1,7 @@
 """Scores of what was asked after the answer: the typed value, `not stated`, the evidence."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,11 +11,10 @@ from memagent_batch.domain.measures import Span, span_scores
 from memagent_batch.evaluation.suites.schemas import GoldSpanRow
 from memagent_batch.evaluation.suites.typed import says_not_stated, written_value
 from memagent_batch.inputs.questions import value_type_of
+from memagent_batch.log.index import Row
 from memagent_batch.runs.evidence import How
 
-Row = Mapping[str, Any]
-
-Evidence = Mapping[tuple[str, str, int], Sequence[Span]]
+EvidenceSpans = Mapping[tuple[str, str, int], Sequence[Span]]
 """Spans of the evidence by reading; a reading without any is left out."""
 
 
@@ -36,18 +35,18 @@ class ClosingScoresRow(TypedDict):
     evidence_hit: bool | None
 
 
-def evidence_of(tables: Iterable[pa.Table]) -> Evidence:
+def evidence_spans(tables: Iterable[pa.Table]) -> EvidenceSpans:
     """The evidence in the files of a table `evidence`: the chosen sentences, not what was looked for of the answer."""
     spans: dict[tuple[str, str, int], list[Span]] = {}
     for table in tables:
         chosen = table.filter(pc.and_(pc.equal(table["how"], How.CHOSEN.value), pc.is_valid(table["char_start"])))
-        for row in chosen.select(EVIDENCE_COLUMNS).to_pylist():
+        for row in chosen.select(SPAN_COLUMNS).to_pylist():
             key = (row["document_id"], row["question_id"], row["sample"])
             spans.setdefault(key, []).append((row["char_start"], row["char_end"]))
     return spans
 
 
-EVIDENCE_COLUMNS = ["document_id", "question_id", "sample", "char_start", "char_end"]
+SPAN_COLUMNS = ["document_id", "question_id", "sample", "char_start", "char_end"]
 """Columns of `evidence` that are scored, beside `how`."""
 
 
@@ -60,7 +59,7 @@ def closing_scores(question: Row, answer: Row, *, evidence: Sequence[Span], has_
         evidence: Its evidence.
         has_values: Whether any row of the answers has a value; where none has, answers are read as values.
     """
-    value, references = _value(question, answer, has_values=has_values)
+    value, references = _value_and_references(question, answer, has_values=has_values)
     is_right = None if references is None else value is not None and any(is_same(value, each) for each in references)
     if value is not None:
         abstained = value.status is ValueStatus.NOT_STATED
@@ -86,7 +85,9 @@ class _EvidenceColumns(TypedDict):
     evidence_hit: bool | None
 
 
-def _value(question: Row, answer: Row, *, has_values: bool) -> tuple[TypedValue | None, list[TypedValue] | None]:
+def _value_and_references(
+    question: Row, answer: Row, *, has_values: bool
+) -> tuple[TypedValue | None, list[TypedValue] | None]:
     """The value of a reading, and the right ones; None where there is none, or none was asked for."""
     value_type = value_type_of(question)
     if value_type is None:

@@ -17,7 +17,7 @@ from memagent_batch.log.index import Row
 LABEL_TYPES = frozenset({AnswerType.BOOL, AnswerType.LABEL, AnswerType.LABELS})
 """Types whose values are classes."""
 
-COLUMNS = ["variant", "task", "answer_type", "status", "score", *(field.name for field in CLOSING_SCORES)]
+SCORE_COLUMNS = ["variant", "task", "answer_type", "status", "score", *(field.name for field in CLOSING_SCORES)]
 """Columns of the scores that are used."""
 
 
@@ -100,18 +100,20 @@ def measure(scores: pa.Table) -> list[Measures]:
     Args:
         scores: A table of `SCORES`.
     """
-    rows = scores.select(COLUMNS).to_pylist()
+    rows = scores.select(SCORE_COLUMNS).to_pylist()
     variants = list(dict.fromkeys(row["variant"] for row in rows))
     tasks = [ALL_TASKS, *sorted({row["task"] for row in rows})]
     found = (
-        _measures([row for row in rows if row["variant"] == variant and task in {ALL_TASKS, row["task"]}], task=task)
+        _task_measures(
+            [row for row in rows if row["variant"] == variant and task in {ALL_TASKS, row["task"]}], task=task
+        )
         for variant in variants
         for task in tasks
     )
     return [measures for measures in found if measures is not None and not measures.is_empty]
 
 
-def _measures(rows: Sequence[Row], *, task: str) -> Measures | None:
+def _task_measures(rows: Sequence[Row], *, task: str) -> Measures | None:
     if not rows:
         return None
     sure = [
@@ -134,8 +136,8 @@ def _value_measures(rows: Sequence[Row]) -> ValueMeasures | None:
         return None
     classes = [pair for row in rows if row["answer_type"] in LABEL_TYPES for pair in _classes(row)]
     return ValueMeasures(
-        right=_share([row["value_right"] for row in rows]),
-        invalid=_share([row["value_status"] == ValueStatus.INVALID for row in rows]),
+        right=_share_of([row["value_right"] for row in rows]),
+        invalid=_share_of([row["value_status"] == ValueStatus.INVALID for row in rows]),
         macro_f1=macro_f1(classes) if classes else None,
     )
 
@@ -165,8 +167,8 @@ def _evidence_measures(rows: Sequence[Row]) -> EvidenceMeasures | None:
         precision=_mean(rows, "evidence_precision"),
         recall=_mean(rows, "evidence_recall"),
         f1=_mean(rows, "evidence_f1"),
-        hit=_share([row["evidence_hit"] for row in rows]),
-        hit_where_right=_share(hits_where_right) if hits_where_right else None,
+        hit=_share_of([row["evidence_hit"] for row in rows]),
+        hit_where_right=_share_of(hits_where_right) if hits_where_right else None,
     )
 
 
@@ -178,13 +180,13 @@ def _abstention(rows: Sequence[Row]) -> Abstention | None:
         return None
     told = [row["num_evidence"] == 0 for row in absent if row["num_evidence"] is not None]
     return Abstention(
-        right=_share([row["abstained"] for row in absent]) if absent else None,
-        lost=_share([row["abstained"] for row in present]) if present else None,
-        no_evidence=_share(told) if told else None,
+        right=_share_of([row["abstained"] for row in absent]) if absent else None,
+        lost=_share_of([row["abstained"] for row in present]) if present else None,
+        no_evidence=_share_of(told) if told else None,
     )
 
 
-def _share(members: Sequence[bool]) -> Share:
+def _share_of(members: Sequence[bool]) -> Share:
     n, num = len(members), sum(members)
     return Share(n=n, share=num / n, interval=wilson(num, n))
 

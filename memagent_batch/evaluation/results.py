@@ -11,13 +11,13 @@ from memagent_batch.evaluation.suites.schemas import SCORES
 from memagent_batch.files.errors import output_errors, table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
-from memagent_batch.inputs.columnar import GroupedFile, open_grouped
+from memagent_batch.inputs.formats.grouped import GroupedFile, open_grouped
 from memagent_batch.log.index import Row
 from memagent_batch.runs.manifest import MANIFEST_FILE
 from memagent_batch.runs.table_files import table_locations
 from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 
-REMEDY = "run `evaluate run` again with the same arguments; finished readings are not read again"
+REPEAT_REMEDY = "run `evaluate run` again with the same arguments; finished readings are not read again"
 """What brings back a file that is lost or broken."""
 
 READING_COLUMNS = ("document_id", "question_id", "sample")
@@ -82,18 +82,20 @@ def read_readings(run: Location, keys: Set[ReadingIds]) -> ReadingRows:
 
 def _read_scores(place: Location, variant: VariantRecord) -> pa.Table:
     if not place.exists():
-        raise OutputError(f"the scores of variant {variant.name!r} are missing: there is no {place.uri}; {REMEDY}")
-    with table_errors(place.uri, remedy=REMEDY):
+        raise OutputError(
+            f"the scores of variant {variant.name!r} are missing: there is no {place.uri}; {REPEAT_REMEDY}"
+        )
+    with table_errors(place.uri, remedy=REPEAT_REMEDY):
         table = read_parquet(place).select(SCORES.names).cast(SCORES)
     if not table.num_rows:
-        raise OutputError(f"the scores of variant {variant.name!r} are empty: {place.uri}; {REMEDY}")
+        raise OutputError(f"the scores of variant {variant.name!r} are empty: {place.uri}; {REPEAT_REMEDY}")
     return table
 
 
 def _matching(run: Location, table: str, keys: Set[ReadingIds]) -> Iterator[Row]:
     """Rows of these readings in a table of a run; none where the run's folder is no longer there."""
     for place in table_locations(run, table) if keys and (run / MANIFEST_FILE).exists() else ():
-        with table_errors(place.uri, remedy=REMEDY), open_grouped(place) as file:
+        with table_errors(place.uri, remedy=REPEAT_REMEDY), open_grouped(place) as file:
             for group in range(len(file.group_bytes)):
                 if any(places for _, places in _found(file, group, keys=keys, names=READING_COLUMNS)):
                     for batch, places in _found(file, group, keys=keys, names=file.schema.names):

@@ -7,7 +7,7 @@ import pyarrow as pa
 from memagent_batch.evaluation.measures import Measures, measure
 from memagent_batch.evaluation.scoring import CellSummary, Grouping, summarise
 
-HEADER = ("VARIANT", "TASK", "LENGTH", "N", "SCORE", "95 % INTERVAL", "FAILED", "NO ANSWER", "MISSING")
+TABLE_HEADER = ("VARIANT", "TASK", "LENGTH", "N", "SCORE", "95 % INTERVAL", "FAILED", "NO ANSWER", "MISSING")
 NUM_TEXT_COLUMNS = 2
 """Columns from the left whose values begin at the left."""
 
@@ -21,7 +21,7 @@ MEASURES_HEADER = (
 def score_table(scores: pa.Table) -> str:
     """Each task at each length, then all of them together for each variant; below, what was asked after the answer."""
     cells = [*summarise(scores), *summarise(scores, grouping=Grouping.VARIANT)]
-    blocks = [[HEADER, *(_table_row(cell) for cell in cells)]]
+    blocks = [[TABLE_HEADER, *(_table_row(cell) for cell in cells)]]
     if measures := measure(scores):
         blocks.append([MEASURES_HEADER, *(_measures_row(each) for each in measures)])
     return "\n\n".join(_table_block(rows) for rows in blocks)

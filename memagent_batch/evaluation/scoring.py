@@ -14,7 +14,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredText, ScoreOn, score, scored_text
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.answer_tables import read_answers, read_evidence
-from memagent_batch.evaluation.closing_scores import ClosingScoresRow, Evidence, closing_scores
+from memagent_batch.evaluation.closing_scores import ClosingScoresRow, EvidenceSpans, closing_scores
 from memagent_batch.evaluation.suites.conversion import read_any_questions
 from memagent_batch.evaluation.suites.foreign import ForeignFormat
 from memagent_batch.evaluation.suites.schemas import SCORES, STATUS_MISSING
@@ -124,7 +124,7 @@ def score_answers(
     variant: str,
     samples: int,
     score_on: ScoreOn = ScoreOn.METRIC,
-    evidence: Evidence = MappingProxyType({}),
+    evidence: EvidenceSpans = MappingProxyType({}),
 ) -> pa.Table:
     """A table of `SCORES`: each question of the suite in its order, each of its samples.
 

@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.inputs.formats import Format
-from memagent_batch.inputs.packed import COMPRESSIONS
+from memagent_batch.inputs.formats.formats import Format
+from memagent_batch.inputs.formats.packed import COMPRESSIONS
 
 BUNDLE_BYTES = 1024 * 1024
 """Text that one tokenising task takes out of several files: small ones go together, large ones alone."""
@@ -52,7 +52,7 @@ def bundles(documents: pa.Table) -> Iterator[pa.Int64Array]:
         sort_keys=[("power", "descending"), ("path", "ascending"), ("start", "ascending"), ("stop", "ascending")],
     )
     powers, sizes = _numbers(power.take(order)), _numbers(documents["num_bytes"].take(order))
-    places = _places(documents)[order.to_numpy()]
+    places = _pass_numbers(documents)[order.to_numpy()]
     limits = _limits(documents, sizes=_numbers(documents["num_bytes"]), small=_numbers(power) == SMALL_POWER)
     edges = _bundle_edges(powers.tolist(), places.tolist(), sizes.tolist(), limits[order.to_numpy()].tolist())
     start = 0
@@ -79,7 +79,7 @@ def _bundle_edges(powers: list[int], places: list[int], sizes: list[int], limits
     yield len(powers)
 
 
-def _places(documents: pa.Table) -> npt.NDArray[np.int64]:
+def _pass_numbers(documents: pa.Table) -> npt.NDArray[np.int64]:
     """A number for what is read in one pass: a row group or record batch, or a file of another format."""
     files = _numbers(documents["path"].combine_chunks().dictionary_encode().indices)
     groups = np.where(pc.is_in(documents["format"], value_set=_COLUMNAR), _numbers(documents["start"]), 0)
@@ -91,7 +91,7 @@ def _limits(
     documents: pa.Table, *, sizes: npt.NDArray[np.int64], small: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
     """Most bytes of a bundle in the place of each document."""
-    _, place = np.unique(_places(documents), return_inverse=True)
+    _, place = np.unique(_pass_numbers(documents), return_inverse=True)
     shares = np.bincount(place, weights=sizes)[place] // GROUP_BUNDLES
     in_group = np.where(small, GROUP_BYTES, np.clip(shares, BUNDLE_BYTES, GROUP_BYTES))
     return np.where(_is_read_in_passes(documents), in_group, BUNDLE_BYTES).astype(np.int64)

@@ -10,13 +10,14 @@ import pyarrow as pa
 from memagent_batch.config import InputConfig, OnBadFile
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats import READERS, Format
+from memagent_batch.inputs.formats.formats import READERS, Format
+from memagent_batch.inputs.formats.records import Column, Kind, Presence, Record, Value, column_value
 from memagent_batch.inputs.lake.hive import partition_values, with_partition
 from memagent_batch.inputs.lake.table import TableFile, stored_columns
-from memagent_batch.inputs.records import Column, Kind, Presence, Record, Value, convert
 from memagent_batch.inputs.selection import Selection, read_selected
 from memagent_batch.inputs.shards import Shard
-from memagent_batch.inputs.where import Condition, columns_of, parse_where
+from memagent_batch.inputs.where.conditions import Condition, columns_of
+from memagent_batch.inputs.where.parser import parse_where
 
 _GROUPED = frozenset({Format.PARQUET, Format.ARROW, Format.TABLE})
 
@@ -129,6 +130,6 @@ def _text_records(location: Location, *, columns: Sequence[Column], name: str) -
             "or write the documents as Parquet, JSONL or CSV"
         )
     for record in READERS[Format.TEXT].read(location, columns=columns[1:2], groups=None):
-        document_id = convert(name, column=columns[0], where=record.where)
-        keys: list[Value] = [convert(column.substitute, column=column, where=record.where) for column in others]
+        document_id = column_value(name, column=columns[0], where=record.where)
+        keys: list[Value] = [column_value(column.substitute, column=column, where=record.where) for column in others]
         yield replace(record, values=(document_id, *record.values, *keys))

@@ -19,10 +19,10 @@ from memagent_batch.errors import BadFileError, DocumentMissingError, InputError
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
 from memagent_batch.inputs.document_records import document_records
-from memagent_batch.inputs.formats import Format
+from memagent_batch.inputs.formats.byte_lines import line_at
+from memagent_batch.inputs.formats.formats import Format
+from memagent_batch.inputs.formats.records import Place, Record, Unreadable, Value
 from memagent_batch.inputs.lake.tables import documents_place
-from memagent_batch.inputs.lines import line_at
-from memagent_batch.inputs.records import Place, Record, Unreadable, Value
 from memagent_batch.inputs.row_texts import row_text
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.masking import shown_text

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.inputs.documents import BAD_FILE
-from memagent_batch.inputs.formats import Format
+from memagent_batch.inputs.formats.formats import Format
 from memagent_batch.inputs.shards import FoundShards
 from memagent_batch.logs import EventKind
 
@@ -33,7 +33,7 @@ LEFT_OUT = (
 def log_documents(index: pa.Table, found: FoundShards) -> None:
     """Logs how many documents there are, from which files, and which files were left out."""
     fields = {
-        "num_documents": len(_documents(index)),
+        "num_documents": len(_document_formats(index)),
         "num_files": {str(of): found.num_files(of) for of in Format if found.num_files(of)},
         "left_out": list(found.left_out[:SHOWN_NAMES]),
         "num_left_out": len(found.left_out),
@@ -43,7 +43,7 @@ def log_documents(index: pa.Table, found: FoundShards) -> None:
 
 def describe(index: pa.Table, found: FoundShards) -> str:
     """The line for people, such as `24 documents: 23 from 4 Parquet files, 1 text file`."""
-    counts = {Format(row["values"]): row["counts"] for row in _documents(index).value_counts().to_pylist()}
+    counts = {Format(row["values"]): row["counts"] for row in _document_formats(index).value_counts().to_pylist()}
     parts = [
         _plural(counts[format_], "text file")
         if format_ is Format.TEXT
@@ -76,7 +76,7 @@ def warn_of_missing(document_ids: Sequence[str]) -> None:
     log.warning(f"{message}failed", extra={"event": EventKind.DOCUMENTS_MISSING, **fields})
 
 
-def _documents(index: pa.Table) -> pa.ChunkedArray:
+def _document_formats(index: pa.Table) -> pa.ChunkedArray:
     """The format of each document; files that can't be read are none."""
     return index.filter(pc.not_equal(pc.fill_null(index["error_type"], ""), BAD_FILE))["format"]
 

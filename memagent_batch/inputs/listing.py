@@ -17,7 +17,7 @@ from memagent_batch.inputs.lake.refusal import refuse_listed_tables, refuse_tabl
 
 _MAGIC = frozenset("*?[")
 _HIDDEN = (".", "_")
-_VERSION = "?versionid="
+_VERSION_QUERY = "?versionid="
 """Clients of object stores always cut a key here."""
 
 
@@ -56,7 +56,7 @@ def list_files(location: Location) -> list[InputFile]:
             raise InputError(f"{location.uri}: no such file or folder; check the path")
         root = f"{path.rstrip('/')}/" if info is not None else _glob_root(path)
         if location.is_local and info is not None:
-            files = [_local_file(found, root=root) for found in _walk(path)]
+            files = [_local_file(found, root=root) for found in _paths_below(path)]
         else:
             found = location.fs.find(path, detail=True) if info is not None else _expand(location)
             refuse_listed_tables(location, found)
@@ -150,7 +150,7 @@ def _is_shown(info: Mapping[str, Any], root: str) -> bool:
     return bool(parts[-1]) and not any(part.startswith(_HIDDEN) for part in parts)
 
 
-def _walk(folder: str) -> Iterator[str]:
+def _paths_below(folder: str) -> Iterator[str]:
     """Paths of what is in a folder of this machine and in all below it, hidden names left out.
 
     The file system's own listing would make a mapping of each of a million files, and leave out what it can't list.
@@ -160,7 +160,7 @@ def _walk(folder: str) -> Iterator[str]:
             if entry.name.startswith(_HIDDEN):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                yield from _walk(entry.path)
+                yield from _paths_below(entry.path)
             else:
                 yield entry.path
 
@@ -177,8 +177,10 @@ def _found_file(location: Location, *, info: Mapping[str, Any], root: str) -> In
     name = str(info["name"])
     if location.is_local:
         return _local_file(name, root=root)
-    if _VERSION in name.lower():
-        raise InputError(f"{name!r}: a client takes {_VERSION!r} in a key for a version of another key; rename it")
+    if _VERSION_QUERY in name.lower():
+        raise InputError(
+            f"{name!r}: a client takes {_VERSION_QUERY!r} in a key for a version of another key; rename it"
+        )
     if info["type"] != "file":
         info = location.fs.info(name)
         if info["type"] != "file":

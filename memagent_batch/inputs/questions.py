@@ -12,9 +12,9 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.closing.answer_types import ValueType, parse_value_type
 from memagent_batch.errors import InputError, ValueTypeError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats import READERS, Format, format_of
+from memagent_batch.inputs.formats.formats import READERS, Format, format_of
+from memagent_batch.inputs.formats.records import Column, Kind, Presence, Unreadable, Value, column_value
 from memagent_batch.inputs.listing import list_files
-from memagent_batch.inputs.records import Column, Kind, Presence, Unreadable, Value, convert
 
 QUESTION_SCHEMA = pa.schema(
     [
@@ -102,7 +102,7 @@ def read_questions(location: Location | None, *, ask: Sequence[str | Mapping[str
         InputError: a file, column or row can't be read, the list is empty, or a question is there twice.
         ValueTypeError: a question asks for a type that can't be; names the row and the column.
     """
-    questions = _question_table(_asked_rows(location, ask=ask))
+    questions = _question_table(_placed_questions(location, ask=ask))
     if location is not None and not questions.num_rows:
         raise InputError(f"{location.uri} holds no questions; write at least one")
     return questions
@@ -158,7 +158,7 @@ def inline_type(settings: InputConfig) -> ValueType | None:
     names = [column.name for column in columns]
     if strangers := sorted(settings.question_type.keys() - set(names)):
         raise InputError(f"{where}: there is no field {strangers[0]!r}; there are {', '.join(names)}")
-    values = [convert(settings.question_type.get(column.name), column=column, where=where) for column in columns]
+    values = [column_value(settings.question_type.get(column.name), column=column, where=where) for column in columns]
     try:
         return value_type_of(_listed_type(values, where=where))
     except ValueTypeError as error:
@@ -233,7 +233,7 @@ def missing_documents(questions: pa.Table, index: pa.Table) -> list[str]:
     return names
 
 
-def _asked_rows(
+def _placed_questions(
     location: Location | None, *, ask: Sequence[str | Mapping[str, object]]
 ) -> Iterator[tuple[str, QuestionRow]]:
     """All questions with their places, for a person."""
@@ -259,7 +259,7 @@ def _given(questions: Iterable[Mapping[str, object]], *, place: str) -> Iterator
             where,
             _listed_question(
                 [
-                    convert(given.get(name), column=column, where=where)
+                    column_value(given.get(name), column=column, where=where)
                     for name, column in zip(names, _COLUMNS, strict=True)
                 ],
                 where=where,

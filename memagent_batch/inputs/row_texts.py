@@ -8,7 +8,7 @@ from memagent_batch.config import InputConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.locators import LocatedRow
 from memagent_batch.inputs.document_records import template_columns
-from memagent_batch.inputs.records import Value
+from memagent_batch.inputs.formats.records import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ def row_text(text: str, shown: Sequence[Value], *, settings: InputConfig) -> Row
     """
     num_header = len(template_columns(settings.header or ""))
     header, locator = (
-        template.format_map(dict(zip(template_columns(template), map(_shown, values), strict=True)))
+        template.format_map(dict(zip(template_columns(template), map(_shown_text, values), strict=True)))
         for template, values in (
             (settings.header or "", shown[:num_header]),
             (settings.locator or "", shown[num_header:]),
@@ -58,5 +58,5 @@ def joined_text(rows: Sequence[RowText], *, settings: InputConfig) -> tuple[str,
     return settings.separator.join(row.text for row in rows), tuple(located)
 
 
-def _shown(value: Value) -> str:
+def _shown_text(value: Value) -> str:
     return value if isinstance(value, str) else ""

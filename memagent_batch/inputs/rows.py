@@ -4,7 +4,7 @@ No text is kept on the way: the hash of a document is made of the hashes of its 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -24,13 +24,15 @@ from memagent_batch.inputs.documents import (
     index_table,
     place_of,
 )
-from memagent_batch.inputs.formats import Format
-from memagent_batch.inputs.records import Place
+from memagent_batch.inputs.formats.formats import Format
+from memagent_batch.inputs.formats.records import Place
 from memagent_batch.inputs.row_texts import joined_hash
 
+IndexedRow = Mapping[str, Any]
+"""A row of `row_schema`."""
 _INDEX_ROWS = 1024
 """Most rows of an index table."""
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_JSON_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 
 
 def group_rows(rows: pa.Table, *, documents: Location, settings: InputConfig) -> Iterator[pa.Table]:
@@ -49,7 +51,7 @@ def group_rows(rows: pa.Table, *, documents: Location, settings: InputConfig) ->
     keys = ["document_id", "path", "start", "stop"]
     listed = rows.sort_by([(key, "ascending") for key in keys]).to_pylist() if rows.num_rows else []
     for _, found in groupby(listed, key=itemgetter("document_id")):
-        group.extend(_documents(list(found), documents=documents, settings=settings))
+        group.extend(_documents_of_id(list(found), documents=documents, settings=settings))
         if len(group) >= _INDEX_ROWS:
             yield index_table(group, schema=schema)
             group, num_tables = [], num_tables + 1
@@ -57,7 +59,7 @@ def group_rows(rows: pa.Table, *, documents: Location, settings: InputConfig) ->
         yield index_table(group, schema=schema)
 
 
-def _documents(rows: list[dict[str, Any]], *, documents: Location, settings: InputConfig) -> Iterator[IndexRow]:
+def _documents_of_id(rows: list[IndexedRow], *, documents: Location, settings: InputConfig) -> Iterator[IndexRow]:
     """The document of some rows of one id; files and lines that can't be read stand for themselves."""
     readable = [row for row in rows if row["error_type"] != BAD_FILE]
     yield from (_bad(row) for row in rows if row["error_type"] == BAD_FILE)
@@ -71,10 +73,10 @@ def _documents(rows: list[dict[str, Any]], *, documents: Location, settings: Inp
         if settings.on_bad_file == OnBadFile.FAIL:
             raise
         error = str(fault)
-    yield _document(readable, error=error, settings=settings)
+    yield _joined_document(readable, error=error, settings=settings)
 
 
-def _document(rows: Sequence[dict[str, Any]], *, error: str | None, settings: InputConfig) -> IndexRow:
+def _joined_document(rows: Sequence[IndexedRow], *, error: str | None, settings: InputConfig) -> IndexRow:
     first = rows[0]
     error = error or next((row["error"] for row in rows if row["error"] is not None), None)
     separators = (len(rows) - 1) * len(settings.separator.encode())
@@ -88,11 +90,11 @@ def _document(rows: Sequence[dict[str, Any]], *, error: str | None, settings: In
         question=first["question"],
         error=error,
         carried={name: first[CARRY_PREFIX + name] for name in settings.carry_columns},
-        rows=_places(rows),
+        rows=_row_places(rows),
     )
 
 
-def _places(rows: Sequence[dict[str, Any]]) -> RowPlaces:
+def _row_places(rows: Sequence[IndexedRow]) -> RowPlaces:
     files = {(row["path"], row["format"]): None for row in rows}
     numbers = {file: number for number, file in enumerate(files)}
     return {
@@ -104,7 +106,7 @@ def _places(rows: Sequence[dict[str, Any]]) -> RowPlaces:
     }
 
 
-def _bad(row: dict[str, Any]) -> IndexRow:
+def _bad(row: IndexedRow) -> IndexRow:
     return IndexRow(
         document_id=row["document_id"],
         path=row["path"],
@@ -114,7 +116,7 @@ def _bad(row: dict[str, Any]) -> IndexRow:
     )
 
 
-def _in_order(rows: Sequence[dict[str, Any]], *, documents: Location, settings: InputConfig) -> list[dict[str, Any]]:
+def _in_order(rows: Sequence[IndexedRow], *, documents: Location, settings: InputConfig) -> list[IndexedRow]:
     """The rows in order: a column whose values in this document are all numbers counts as numbers, else as texts."""
     columns = [_ordered(values) for values in zip(*(row["order"] for row in rows), strict=True)]
     keys = list(zip(*columns, strict=True))
@@ -132,10 +134,10 @@ def _in_order(rows: Sequence[dict[str, Any]], *, documents: Location, settings: 
 
 
 def _ordered(values: Sequence[str]) -> Sequence[Any]:
-    return [Decimal(value) for value in values] if all(map(_NUMBER.fullmatch, values)) else values
+    return [Decimal(value) for value in values] if all(map(_JSON_NUMBER.fullmatch, values)) else values
 
 
-def _require_one_question(rows: Sequence[dict[str, Any]], *, documents: Location) -> None:
+def _require_one_question(rows: Sequence[IndexedRow], *, documents: Location) -> None:
     other = next((row for row in rows if row["question"] != rows[0]["question"]), None)
     if other is not None:
         places = " and ".join(place_of(row, documents=documents) for row in (rows[0], other))

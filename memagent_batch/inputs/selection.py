@@ -9,11 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.columnar import GroupedFile, group_records, open_grouped, present_columns, stored_name
-from memagent_batch.inputs.records import Column, Record, refuse_missing
-from memagent_batch.inputs.where import Condition, row_expression
+from memagent_batch.inputs.formats.columnar import group_records, present_columns, stored_name
+from memagent_batch.inputs.formats.grouped import GroupedFile, open_grouped
+from memagent_batch.inputs.formats.records import Column, Record, refuse_missing
+from memagent_batch.inputs.where.conditions import Condition
+from memagent_batch.inputs.where.truth import row_expression
 
-_ROW = "row number"
+_ROW_NUMBER = "row number"
 """Name of a column beside those of the filter."""
 
 
@@ -86,5 +88,7 @@ def _matching_rows(
     if condition is None:
         return numbers
     rows = pa.array(numbers)
-    table = pa.table({_ROW: rows}) if not names else file.whole(group, names=names).append_column(_ROW, rows)
-    return np.asarray(table.filter(condition)[_ROW].to_numpy(), dtype=np.int64)
+    table = (
+        pa.table({_ROW_NUMBER: rows}) if not names else file.whole(group, names=names).append_column(_ROW_NUMBER, rows)
+    )
+    return np.asarray(table.filter(condition)[_ROW_NUMBER].to_numpy(), dtype=np.int64)

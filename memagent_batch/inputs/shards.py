@@ -12,15 +12,17 @@ from fsspec.utils import glob_translate
 from memagent_batch.config import InputConfig, OnBadFile
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.columnar import open_grouped
-from memagent_batch.inputs.formats import UNKNOWN_REMEDY, Format, ending_of, format_of, is_named_text
+from memagent_batch.inputs.formats.formats import UNKNOWN_REMEDY, Format, format_ending, format_of, is_named_text
+from memagent_batch.inputs.formats.grouped import open_grouped
 from memagent_batch.inputs.lake.hive import partition_values
 from memagent_batch.inputs.lake.hub import pin
 from memagent_batch.inputs.lake.names import table_name
 from memagent_batch.inputs.lake.table import Table, TableColumns, TableFile
 from memagent_batch.inputs.lake.tables import find_table
 from memagent_batch.inputs.listing import InputFile, list_places
-from memagent_batch.inputs.where import Condition, columns_of, may_hold, parse_where
+from memagent_batch.inputs.where.conditions import Condition, columns_of
+from memagent_batch.inputs.where.parser import parse_where
+from memagent_batch.inputs.where.truth import may_hold
 
 _SHARD_BYTES = 128 * 1024 * 1024
 """Size that a shard is aimed at, bytes: a second or two of reading and hashing."""
@@ -118,7 +120,7 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     shards = [
         shard
         for format_, files in sorted(found.items())
-        for shard in _cut(place, files, format_=format_, settings=settings)
+        for shard in _shards_of_files(place, files, format_=format_, settings=settings)
     ]
     commits = {uri: pinned.commit for uri, pinned in pins.items()}
     return FoundShards(shards=shards, left_out=tuple(file.name for file in left_out), commits=commits)
@@ -143,7 +145,7 @@ def _table_shards(table: Table, documents: Location, *, where: Condition | None,
     ]
     shards = [
         replace(shard, table_files={path: files[path] for path in shard.paths}, table_columns=table.columns)
-        for shard in _cut(documents, listed, format_=Format.TABLE, settings=settings)
+        for shard in _shards_of_files(documents, listed, format_=Format.TABLE, settings=settings)
     ]
     return FoundShards(shards=shards, table=replace(table, files=tuple(files.values())))
 
@@ -165,7 +167,9 @@ def _require_filtered(found: Mapping[Format, Sequence[InputFile]], *, where: fro
                 )
 
 
-def _cut(place: Location, files: Sequence[InputFile], *, format_: Format, settings: InputConfig) -> Iterator[Shard]:
+def _shards_of_files(
+    place: Location, files: Sequence[InputFile], *, format_: Format, settings: InputConfig
+) -> Iterator[Shard]:
     """Shards of files of one format: row groups of large ones, small ones together."""
     large = [file for file in files if _is_large(file, format_=format_)]
     with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
@@ -188,7 +192,7 @@ def _by_format(
     known: dict[str, Format] = {}
     found: dict[Format, list[InputFile]] = defaultdict(list)
     for file in files:
-        ending = ending_of(file.path) if settings.format == "auto" else ""
+        ending = format_ending(file.path) if settings.format == "auto" else ""
         if ending not in known:
             known[ending] = _format(file, documents, settings=settings)
         found[known[ending]].append(file)

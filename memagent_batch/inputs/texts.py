@@ -16,11 +16,11 @@ from memagent_batch.errors import DocumentError, InputError, TextUnavailableErro
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_records import shown_columns, text_column
 from memagent_batch.inputs.documents import ROWS_COLUMN, TEXT_THREADS
-from memagent_batch.inputs.formats import READERS, Format
+from memagent_batch.inputs.formats.formats import READERS, Format
+from memagent_batch.inputs.formats.records import Column, Place, Unreadable, Value
 from memagent_batch.inputs.lake.hive import partition_values, with_partition
 from memagent_batch.inputs.lake.table import stored_columns
 from memagent_batch.inputs.lake.tables import partition_in_table, table_columns
-from memagent_batch.inputs.records import Column, Place, Unreadable, Value
 from memagent_batch.inputs.row_texts import RowText, joined_hash, joined_text, row_text
 
 _WINDOW_BYTES = 1024 * 1024
@@ -76,7 +76,7 @@ _RowPlace = tuple[int, str, str, Place]
 
 def _row_places(table: pa.Table) -> Iterator[_RowPlace]:
     """Where the texts of an index lie; of a document of many rows all its rows, in order."""
-    places = map(_place, table["start"].to_pylist(), table["stop"].to_pylist())
+    places = map(_text_place, table["start"].to_pylist(), table["stop"].to_pylist())
     listed = zip(table["path"].to_pylist(), table["format"].to_pylist(), places, strict=True)
     if table[ROWS_COLUMN].null_count == table.num_rows:
         yield from ((row, *found) for row, found in enumerate(listed))
@@ -89,7 +89,7 @@ def _row_places(table: pa.Table) -> Iterator[_RowPlace]:
             yield row, rows["paths"][file], rows["formats"][file], Place(start=start, stop=stop)
 
 
-def _place(start: int, stop: int) -> Place:
+def _text_place(start: int, stop: int) -> Place:
     return Place(start=start, stop=stop)
 
 
@@ -187,7 +187,7 @@ def _fetch_file(
     left = set(file.rows)
     reason = "its row is gone"
     try:
-        columns = _columns(file, documents=documents, settings=settings)
+        columns = _text_columns(file, documents=documents, settings=settings)
         for place, values in READERS[file.format].fetch(file.place, columns=columns, places=sorted(file.rows)):
             left.remove(place)
             yield place, values
@@ -197,7 +197,7 @@ def _fetch_file(
         yield place, (Unreadable(reason=reason),)
 
 
-def _columns(file: _Wanted, *, documents: Location, settings: InputConfig) -> list[Column]:
+def _text_columns(file: _Wanted, *, documents: Location, settings: InputConfig) -> list[Column]:
     """The columns of a text: the text's own, and those that its row shows."""
     shown = shown_columns(settings)
     columns = [text_column(settings), *shown]

@@ -8,18 +8,18 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
 from memagent_batch.config import LogConfig
-from memagent_batch.domain.addresses import ReadingAddress, token_hash
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.errors import LogRowError, StorageError, StorageOutageError
+from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.errors import StorageError, StorageOutageError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
+from memagent_batch.log.rows import closing_row, held_row, outcome_row, require_row, turn_row
 from memagent_batch.log.schemas import (
     CLOSING_LOG,
     OUTCOME_LOG,
@@ -34,7 +34,7 @@ from memagent_batch.log.schemas import (
 TURNS_FOLDER = "log/turns"
 OUTCOMES_FOLDER = "log/outcomes"
 CLOSINGS_FOLDER = "log/closings"
-ROW_BYTES = 300
+TURN_ROW_BYTES = 300
 """Bytes that a row takes beside its tokens and text; only paces the flushes."""
 ROOM_FLUSHES = 8
 """Times `log.flush_bytes` that may wait in memory while the store fails; then turns wait too."""
@@ -96,7 +96,7 @@ class TurnLogWriter:
         self._require_writable(row, schema=TURN_LOG)
         if self._output is not None:
             self._unwritten.turns.append(row)
-            self._grow(ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text))
+            self._grow(TURN_ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text))
 
     def record_held(self, address: ReadingAddress, prompt: Prompt, held: TurnRow) -> None:
         """Takes a turn that an earlier version of the document was asked: a row that names it, without its completion.
@@ -108,7 +108,7 @@ class TurnLogWriter:
         self._require_writable(row, schema=TURN_LOG)
         if self._output is not None:
             self._unwritten.turns.append(row)
-            self._grow(ROW_BYTES)
+            self._grow(TURN_ROW_BYTES)
 
     async def record_outcome(self, address: ReadingAddress, result: ResultRow) -> None:
         """Takes a reading's end and returns when it is durable.
@@ -120,7 +120,7 @@ class TurnLogWriter:
         self._require_writable(row, schema=OUTCOME_LOG)
         if self._output is not None:
             self._unwritten.outcomes.append(row)
-            self._grow(2 * ROW_BYTES)
+            self._grow(2 * TURN_ROW_BYTES)
             await self._durable()
 
     async def record_closing(self, address: ReadingAddress, closed: ClosedRow) -> None:
@@ -133,7 +133,7 @@ class TurnLogWriter:
         self._require_writable(row, schema=CLOSING_LOG)
         if self._output is not None:
             self._unwritten.closings.append(row)
-            self._grow(2 * ROW_BYTES)
+            self._grow(2 * TURN_ROW_BYTES)
             await self._durable()
 
     async def room(self) -> None:
@@ -163,7 +163,7 @@ class TurnLogWriter:
     def _require_writable(self, row: TurnRow | OutcomeRow | ClosingRow, *, schema: pa.Schema) -> None:
         if self._error:
             raise self._error
-        _require_row(row, schema=schema)
+        require_row(row, schema=schema)
 
     def _grow(self, num_bytes: int) -> None:
         """Counts a row that waits, and begins to flush."""
@@ -243,102 +243,6 @@ class TurnLogWriter:
                 (self._output / f"{folder}/{self._name}-{number:06d}.parquet").write_bytes(data)
                 self.num_bytes += len(data)
         self.num_flushes += 1
-
-
-def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *, run_id: str) -> TurnRow:
-    """The row of a turn that has just ended."""
-    span = prompt.span
-    return {
-        "run_id": run_id,
-        "document_hash": address.document_hash,
-        "question_hash": address.question_hash,
-        "sample": address.sample,
-        "reader_fingerprint": address.reader_fingerprint,
-        "path": prompt.path,
-        "turn": prompt.number,
-        "kind": prompt.kind,
-        "writes": prompt.writes,
-        "chunk_index": span.index if span else None,
-        "token_start": span.token_start if span else None,
-        "token_end": span.token_end if span else None,
-        "char_start": span.char_start if span else None,
-        "char_end": span.char_end if span else None,
-        "prompt_hash": token_hash(prompt.token_ids),
-        "token_ids": completion.token_ids,
-        "text": completion.text,
-        "logprobs": completion.logprobs,
-        "finish_reason": completion.finish_reason,
-        "num_prompt_tokens": completion.num_prompt_tokens,
-        "num_cached_prompt_tokens": completion.num_cached_prompt_tokens,
-        "engine_seconds": completion.engine_seconds,
-        "finished_at": datetime.now(UTC),
-        "menu_logprobs": completion.menu_logprobs,
-        "held_from": None,
-    }
-
-
-def held_row(address: ReadingAddress, prompt: Prompt, held: TurnRow, *, run_id: str) -> TurnRow:
-    """The row of a turn whose completion stands in `held`, the row of an earlier version of the document.
-
-    It names the version that was asked, however many versions have taken the turn since: no chain is followed.
-    """
-    empty = Completion(token_ids=[], text="", finish_reason=FinishReason(held["finish_reason"]))
-    return {
-        **turn_row(address, prompt, empty, run_id=run_id),
-        "finished_at": held["finished_at"],
-        "held_from": held.get("held_from") or held["document_hash"],
-    }
-
-
-def outcome_row(address: ReadingAddress, result: ResultRow, *, run_id: str) -> OutcomeRow:
-    """The row of a reading that has ended."""
-    return {
-        "run_id": run_id,
-        "document_hash": address.document_hash,
-        "question_hash": address.question_hash,
-        "sample": address.sample,
-        "reader_fingerprint": address.reader_fingerprint,
-        **result,
-    }
-
-
-def closing_row(address: ReadingAddress, closed: ClosedRow, *, run_id: str) -> ClosingRow:
-    """The row of a reading whose closing turns have ended; its address has their fingerprint."""
-    return {
-        "run_id": run_id,
-        "document_hash": address.document_hash,
-        "question_hash": address.question_hash,
-        "sample": address.sample,
-        "reader_fingerprint": address.reader_fingerprint,
-        **closed,
-    }
-
-
-def require_outcome(address: ReadingAddress, result: ResultRow) -> None:
-    """Refuses an outcome that the log can't hold.
-
-    Raises:
-        LogRowError: names the column.
-    """
-    _require_row(outcome_row(address, result, run_id=""), schema=OUTCOME_LOG)
-
-
-def _require_row(row: Mapping[str, object], *, schema: pa.Schema) -> None:
-    """One row that does not fit would keep all the others of its file from being written."""
-    for column in schema:
-        value = row.get(column.name)
-        if column.name in OWN_COLUMNS:
-            continue
-        if value is None and not column.nullable:
-            raise LogRowError(f"`{column.name}` is missing, and the turn log has no room for that")
-        try:
-            pa.array([value], column.type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise LogRowError(f"`{column.name}` does not fit the turn log: {type(error).__name__}: {error}") from error
-
-
-OWN_COLUMNS = frozenset({"run_id", "prompt_hash", *ReadingAddress.__dataclass_fields__})
-"""Columns that this project alone fills; the others hold what engines and policies bring."""
 
 
 def new_run_id(*, after: str = "") -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.columnar import GroupedFile, open_grouped
+from memagent_batch.inputs.formats.grouped import GroupedFile, open_grouped
 from memagent_batch.log.index import Row
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.schemas import PartReport

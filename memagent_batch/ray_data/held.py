@@ -12,8 +12,9 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.files.location import Location
 from memagent_batch.log.closings import read_closings
 from memagent_batch.log.files import ReadingKey
-from memagent_batch.log.index import TurnIndex, read_outcomes, read_turns_of
+from memagent_batch.log.index import TurnIndex, read_outcomes
 from memagent_batch.log.schemas import ClosingRow, OutcomeRow
+from memagent_batch.log.turns import read_turns_of
 from memagent_batch.reading.documents import PlannedDocument
 from memagent_batch.reading.turns import LoggedTurns
 

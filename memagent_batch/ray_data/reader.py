@@ -14,8 +14,8 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import EngineDeadError, EngineRefusedError, NotReadError
 from memagent_batch.log.files import ReadingKey
+from memagent_batch.log.rows import outcome_row
 from memagent_batch.log.schemas import ClosedRow, ClosingRow, OutcomeRow
-from memagent_batch.log.writer import outcome_row
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask, StartedActor
 from memagent_batch.ray_data.reporter import Reporter

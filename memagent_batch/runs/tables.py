@@ -22,9 +22,10 @@ from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.documents import CARRY_PREFIX
 from memagent_batch.log.closings import read_closings
 from memagent_batch.log.files import ReadingKey
-from memagent_batch.log.index import read_outcomes, read_turns_of
+from memagent_batch.log.index import read_outcomes
 from memagent_batch.log.question_list import AskedQuestion, asked_in
 from memagent_batch.log.schemas import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, TurnRow
+from memagent_batch.log.turns import read_turns_of
 from memagent_batch.runs.evidence import Answered, PartSpans, spans_of_part
 from memagent_batch.runs.results import ResultQuestion, results_table
 from memagent_batch.runs.schemas import ANSWERS, EVIDENCE, MEMORIES, AnswerRow, MemoryRow

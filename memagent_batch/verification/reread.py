@@ -13,8 +13,8 @@ from memagent_batch.domain.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine, require_guides
 from memagent_batch.errors import DocumentError, NotReadError, ReadingError, SettingsError
-from memagent_batch.log.index import read_turns_of
 from memagent_batch.log.schemas import TurnRow
+from memagent_batch.log.turns import read_turns_of
 from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.closed import Closing, close_reading

@@ -1,8 +1,8 @@
-"""The collection of `python -m benchmarks collection`, and its figures, without a model."""
+"""The collection of `python -m benchmarks.answers.collection`, and its figures, without a model."""
 
 from typing import Any
 
-from benchmarks.collection import Asked, figures, make_collection
+from benchmarks.answers.collection import Asked, figures, make_collection
 
 PLACES = ("0001.pdf, page 1", "0007.pdf, page 2")
 

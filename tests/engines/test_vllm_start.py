@@ -3,7 +3,7 @@ from functools import partial
 
 import pytest
 
-from benchmarks.needle_corpus import make_tasks
+from benchmarks.answers.needle_corpus import make_tasks
 from jobs.settings import job_of
 from memagent_batch.config import PolicyConfig, SamplingConfig, Speculation, VllmConfig
 from memagent_batch.domain.addresses import ReadingAddress

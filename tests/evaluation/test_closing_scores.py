@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from memagent_batch.evaluation.closing_scores import Evidence, evidence_of
+from memagent_batch.evaluation.closing_scores import EvidenceSpans, evidence_spans
 from memagent_batch.evaluation.measures import measure
 from memagent_batch.evaluation.score_table import score_table
 from memagent_batch.evaluation.scoring import ALL_TASKS, score_answers
@@ -31,7 +31,7 @@ def spans(*places: tuple[int, int]) -> list[dict[str, int]]:
 
 
 def scored(
-    questions: list[dict[str, Any]], answers: list[dict[str, Any]], evidence: Evidence | None = None
+    questions: list[dict[str, Any]], answers: list[dict[str, Any]], evidence: EvidenceSpans | None = None
 ) -> pa.Table:
     return score_answers(
         pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS),
@@ -140,7 +140,7 @@ def test_evidence_is_scored_by_the_chosen_sentences_alone() -> None:
         evidence_row(0, "aligned", 40, 50),
         evidence_row(1, "aligned", None, None),
     ]
-    evidence = evidence_of([pa.Table.from_pylist(rows, schema=EVIDENCE)])
+    evidence = evidence_spans([pa.Table.from_pylist(rows, schema=EVIDENCE)])
     table = scored(
         [question(0, gold_spans=spans((10, 30), (40, 60))), question(1, gold_spans=spans((0, 9))), question(2)],
         [answer(0, num_evidence=2), answer(1, num_evidence=0), answer(2, num_evidence=0)],

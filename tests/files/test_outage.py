@@ -17,7 +17,8 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import StorageError, StorageOutageError
 from memagent_batch.files.location import Location
-from memagent_batch.log.index import read_turns, scan_log
+from memagent_batch.log.index import scan_log
+from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import ROOM_FLUSHES, TurnLogWriter
 from tests.faults.loopback.proxy import FaultProxy, RequestFault
 from tests.faults.loopback.small_disk import small_disk

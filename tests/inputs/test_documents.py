@@ -23,7 +23,7 @@ from memagent_batch.inputs.documents import (
     require_carry_columns,
     require_unique_ids,
 )
-from memagent_batch.inputs.formats import Format
+from memagent_batch.inputs.formats.formats import Format
 from memagent_batch.inputs.shards import list_shards
 from memagent_batch.inputs.texts import FetchedText, fetch_texts
 

@@ -12,7 +12,7 @@ from memagent_batch.config import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs import shards
-from memagent_batch.inputs.formats import Format
+from memagent_batch.inputs.formats.formats import Format
 from memagent_batch.inputs.listing import InputFile, list_files
 from memagent_batch.inputs.shards import Shard, list_shards
 

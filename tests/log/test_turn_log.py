@@ -21,8 +21,9 @@ from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import LogRowError, OutputError, StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.log import writer as turn_log
-from memagent_batch.log.index import read_outcomes, read_turns, scan_log, scan_turn_files
+from memagent_batch.log.index import read_outcomes, scan_log, scan_turn_files
 from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
+from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWriter, new_run_id
 from memagent_batch.reading.turns import completion_of
 

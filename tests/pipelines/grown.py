@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks import mindful_engine
+from benchmarks.whole_job import mindful_engine
 from jobs.settings import job_of
 from memagent_batch.config import JobConfig
 from memagent_batch.files.location import Location

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from benchmarks import mindful_engine
+from benchmarks.whole_job import mindful_engine
 from jobs.settings import job_of
 from memagent_batch.config import JobConfig
 from memagent_batch.runs.manifest import Manifest

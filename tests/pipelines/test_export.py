@@ -11,7 +11,7 @@ from jobs.export import main
 from memagent_batch.domain.advantages import Advantage
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs import columnar
+from memagent_batch.inputs.formats import grouped
 from memagent_batch.training.bridges import exports
 from memagent_batch.training.rollouts import table as rollouts
 from pipelines.export import BRIDGES, export
@@ -94,7 +94,7 @@ def test_export_in_small_batches_and_files_keeps_groups_whole(
     groups: list[list[float | None]] = [[1.0, 0.0, 0.5], [0.5, None, 1.0], [0.0, 1.0, 0.75]]
     run_export(write_table(tmp_path / "in", groups), tmp_path / "whole", to=to)
     monkeypatch.setattr(rollouts, "FILE_BYTES", 400)
-    monkeypatch.setattr(columnar, "_BATCH_ROWS", 2)
+    monkeypatch.setattr(grouped, "_BATCH_ROWS", 2)
     monkeypatch.setattr(exports, "EXPORT_FILE_BYTES", 400)
     monkeypatch.setattr(exports, "PROMPTS_BATCH", 1)
 

@@ -26,7 +26,7 @@ from memagent_batch.engines.engine import Engine, require_guides
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import ClosingError, EngineDeadError, EngineRequestError
 from memagent_batch.files.location import Location
-from memagent_batch.log.index import read_turns
+from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.prompts.closing import CLOSING_PROMPTS
 from memagent_batch.reading.agent import LoadedAgent, make_agent

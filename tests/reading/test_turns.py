@@ -17,7 +17,8 @@ from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope, Writes
 from memagent_batch.errors import NotHeldError
 from memagent_batch.files.location import Location
-from memagent_batch.log.index import read_turns, reading_key
+from memagent_batch.log.index import reading_key
+from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading.suspects import Suspects

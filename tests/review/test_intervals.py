@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from benchmarks.review_intervals import Cell, error_figures, fixed_figures, sequence_figures
+from benchmarks.reviews.intervals import Cell, error_figures, fixed_figures, sequence_figures
 from memagent_batch.review.statistics.agreement import agreement_of
 from memagent_batch.review.statistics.counts import StratumCounts
 from memagent_batch.review.statistics.measures import Measure, estimate_error_rate, estimate_measures
 from memagent_batch.review.statistics.planning import promise_measures
 from memagent_batch.review.statistics.reviewers import draw_true_totals
-from memagent_batch.review.statistics.sequences import bounds_of, sequence_measures
+from memagent_batch.review.statistics.sequences import sequence_measures, total_bounds
 from memagent_batch.review.statistics.totals import draw_totals
 
 CELL = Cell(documents=10_000, richness=0.05, elusion=0.01, labels=750)
@@ -98,12 +98,12 @@ def test_same_labels_have_the_same_intervals() -> None:
 
 
 def test_bounds_of_a_sequence_hold_the_labels_and_shrink() -> None:
-    few, many = (bounds_of(stratum(1000, number, number // 10), alpha=0.05) for number in (50, 500))
+    few, many = (total_bounds(stratum(1000, number, number // 10), alpha=0.05) for number in (50, 500))
     assert few.low <= 100 <= few.high
     assert many.high - many.low < few.high - few.low
     assert many.low >= 50
-    assert bounds_of(stratum(1000, 0, 0), alpha=0.05).low == 0
-    assert bounds_of(stratum(1000, 0, 0), alpha=0.05).high == 1000
+    assert total_bounds(stratum(1000, 0, 0), alpha=0.05).low == 0
+    assert total_bounds(stratum(1000, 0, 0), alpha=0.05).high == 1000
 
 
 def test_kappa_of_known_tables() -> None:

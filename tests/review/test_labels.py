@@ -14,7 +14,7 @@ from memagent_batch.errors import InputError, StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.review.estimates.standing_labels import count_labels
 from memagent_batch.review.labels.label import Label, LabelKey, Purpose, standing, verdict
-from memagent_batch.review.labels.sheet import COLUMNS, parse_sheet, quoted, sheet_bytes, unquoted
+from memagent_batch.review.labels.sheet import SHEET_COLUMNS, parse_sheet, quoted, sheet_bytes, unquoted
 from memagent_batch.review.labels.table import LABELS_FOLDER, append_labels, as_labels, read_label_rows
 from memagent_batch.review.sample.draw import DrawnUnit, Unit
 from memagent_batch.review.sample.record import Review
@@ -69,7 +69,7 @@ def filled(review: Review, fill: Callable[[dict[str, str]], None], *, delimiter:
     text = sheet_bytes(review.sample, review=review).decode("utf-8-sig")
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     sink = io.StringIO(newline="")
-    writer = csv.DictWriter(sink, fieldnames=COLUMNS, delimiter=delimiter)
+    writer = csv.DictWriter(sink, fieldnames=SHEET_COLUMNS, delimiter=delimiter)
     writer.writeheader()
     for each in rows:
         fill(each)

@@ -16,7 +16,7 @@ import sys
 import time
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypedDict
 
 from memagent_batch.convert.converter import Attachment, Converter, Part, ending_of
 from memagent_batch.convert.process.sandbox import Limits, confine
@@ -30,6 +30,46 @@ DONE, FAILED = 0, 1
 """Exit codes of a file's process."""
 MAX_ATTACHMENTS = 1000
 """Most attachments of one file."""
+
+
+class Request(TypedDict):
+    """What the owner asks: a file to convert."""
+
+    converter: str
+    """Import path."""
+    file: str
+    folder: str
+    """Where its parts and attachments go."""
+    limits: dict[str, Any]
+    """Fields of `Limits`."""
+
+
+class Ending(TypedDict, total=False):
+    """How that ended: either `load_error` or the others."""
+
+    load_error: str
+    exit_code: int
+    timed_out: bool
+    seconds: float
+
+
+class PartRecord(TypedDict):
+    """A line of `PARTS_FILE`: a part."""
+
+    locator: str
+    text: str
+    status: str
+    reason: str | None
+
+
+class AttachmentRecord(TypedDict):
+    """A line of `PARTS_FILE`: an attachment."""
+
+    number: str
+    name: str
+    locator: str
+    file: str
+    """Name of its file in the folder."""
 
 
 def main() -> None:
@@ -47,7 +87,7 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _serve(request: dict[str, Any]) -> dict[str, Any]:
+def _serve(request: Request) -> Ending:
     """Converts one file in a process of its own; returns how that ended."""
     try:
         make = _load(request["converter"])
@@ -114,23 +154,28 @@ def _write(converter: Converter, *, file: Path, folder: Path, limits: Limits) ->
             if isinstance(item, Attachment):
                 num_attachments += 1
                 place = folder / f"attachment-{num_attachments}{ending_of(item.name)}"
-                record, size = _attachment(item, place), len(item.data)
+                record: AttachmentRecord | PartRecord = _attachment(item, place)
+                num_bytes += len(item.data)
             else:
-                record, size = _part(item), len(item.text)
-            num_bytes += size
+                record = _part_record(item)
+                num_bytes += len(item.text)
             if num_bytes > limits.output_bytes or num_attachments > MAX_ATTACHMENTS:
                 raise OSError(errno.EFBIG, "more than is allowed")
             print(json.dumps(record), file=lines)
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part_record(part: Part) -> PartRecord:
     return {"locator": part.locator, "text": part.text, "status": part.status, "reason": part.reason}
 
 
-def _attachment(attachment: Attachment, place: Path) -> dict[str, Any]:
+def _attachment(attachment: Attachment, place: Path) -> AttachmentRecord:
     place.write_bytes(attachment.data)
-    own = {"number": attachment.number, "name": attachment.name, "locator": attachment.locator}
-    return {**own, "file": place.name}
+    return {
+        "number": attachment.number,
+        "name": attachment.name,
+        "locator": attachment.locator,
+        "file": place.name,
+    }
 
 
 def _leave_word(error: BaseException, *, folder: Path, limits: Limits) -> None:

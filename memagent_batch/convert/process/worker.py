@@ -6,7 +6,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,16 +15,16 @@ from tempfile import mkdtemp
 from typing import Any, Self
 
 from memagent_batch.convert.process.sandbox import Limits
-from memagent_batch.convert.process.server import DONE, PARTS_FILE, WHY_FILE
+from memagent_batch.convert.process.server import DONE, PARTS_FILE, WHY_FILE, Ending, Request
 from memagent_batch.errors import ConversionError, RunFailedError
 
-START_SECONDS = 120.0
+SERVER_START_SECONDS = 120.0
 """Longest wait beyond a file's own limit, in which the server may still load a converter's libraries."""
 END_SECONDS = 10.0
 """Longest wait for a server to remove its folder."""
 KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
 """Variables of the environment that converters see; others may be secrets."""
-WHY_CHARACTERS = 500
+REASON_CHARACTERS = 500
 """Longest reason that a row keeps."""
 
 
@@ -35,8 +35,8 @@ class Converted:
     folder: Path
     """Where it lies; the caller removes it."""
 
-    def items(self) -> Iterator[dict[str, Any]]:
-        """Parts and attachments in order, as the server wrote them."""
+    def items(self) -> Iterator[Mapping[str, Any]]:
+        """Parts and attachments in order, as the server wrote them: `PartRecord`s and `AttachmentRecord`s."""
         with (self.folder / PARTS_FILE).open(encoding="utf-8") as lines:
             for line in lines:
                 yield json.loads(line)
@@ -95,8 +95,8 @@ class ConverterServer:
             RunFailedError: no converter can run here.
         """
         folder = self.folder()
-        request = {"converter": converter, "file": str(file), "folder": str(folder), "limits": asdict(limits)}
-        ending = self._ask(request, seconds=limits.seconds + START_SECONDS)
+        request: Request = {"converter": converter, "file": str(file), "folder": str(folder), "limits": asdict(limits)}
+        ending = self._ask(request, seconds=limits.seconds + SERVER_START_SECONDS)
         if "load_error" in ending:
             raise RunFailedError(f"converter {converter} can't be loaded on this node: {ending['load_error']}")
         _require_done(ending, folder, limits=limits)
@@ -120,7 +120,7 @@ class ConverterServer:
         )
         return self._process
 
-    def _ask(self, request: dict[str, Any], *, seconds: float) -> dict[str, Any]:
+    def _ask(self, request: Request, *, seconds: float) -> Ending:
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -132,7 +132,7 @@ class ConverterServer:
         if not line:
             self._kill()
             raise ConversionError("the server of its converter died or hung, perhaps for lack of memory")
-        ending: dict[str, Any] = json.loads(line)
+        ending: Ending = json.loads(line)
         return ending
 
     def _kill(self) -> None:
@@ -144,7 +144,7 @@ class ConverterServer:
                 process.wait()
 
 
-def _require_done(ending: dict[str, Any], folder: Path, *, limits: Limits) -> None:
+def _require_done(ending: Ending, folder: Path, *, limits: Limits) -> None:
     """Returns where the converter came to its end.
 
     Raises:
@@ -165,4 +165,4 @@ def _require_done(ending: dict[str, Any], folder: Path, *, limits: Limits) -> No
         raise ConversionError(f"its converter ended without a word; perhaps it needs more than {memory}") from None
     if why["error_type"] == "MemoryError":
         raise ConversionError(f"it needs more memory than {memory}")
-    raise ConversionError(str(why["message"])[:WHY_CHARACTERS])
+    raise ConversionError(str(why["message"])[:REASON_CHARACTERS])

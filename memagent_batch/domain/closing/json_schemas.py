@@ -73,7 +73,7 @@ def sent_schema(schema: Schema) -> SentSchema:
     Raises:
         ValueTypeError: the schema is none, or goes beyond the subset; names the place and what to do.
     """
-    _require_text(schema, ())
+    _require_unicode(schema, ())
     try:
         jsonschema.Draft202012Validator.check_schema(schema)
     except jsonschema.SchemaError as error:
@@ -138,18 +138,18 @@ def refuse_constant(constant: str) -> Any:
     raise ValueError(f"{constant} is no JSON")
 
 
-def _require_text(part: Any, names: tuple[str, ...]) -> None:
+def _require_unicode(part: Any, names: tuple[str, ...]) -> None:
     """Checks that all strings of a schema can be written."""
     match part:
         case str() if any("\ud800" <= sign <= "\udfff" for sign in part):
             raise ValueTypeError(f"schema{_pointer(names)}: it holds half of a surrogate pair; write the character out")
         case Mapping():
             for name, value in part.items():
-                _require_text(name, names)
-                _require_text(value, (*names, name))
+                _require_unicode(name, names)
+                _require_unicode(value, (*names, name))
         case list():
             for number, value in enumerate(part):
-                _require_text(value, (*names, str(number)))
+                _require_unicode(value, (*names, str(number)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +199,7 @@ def _sent(schema: Any, place: _Place) -> SentSchema:
     for name in ("enum", "const"):
         if name in stated:
             place.require_keywords(stated, name, "type")
-            return {"enum": _listed(stated, name, place)}
+            return {"enum": _allowed_values(stated, name, place)}
     if "anyOf" in stated:
         place.require_keywords(stated, "anyOf")
         parts = enumerate(stated["anyOf"])
@@ -210,7 +210,7 @@ def _sent(schema: Any, place: _Place) -> SentSchema:
     return _typed(stated, place)
 
 
-def _listed(stated: Schema, name: str, place: _Place) -> list[Any]:
+def _allowed_values(stated: Schema, name: str, place: _Place) -> list[Any]:
     """The values that `enum` or `const` allows, all of the type that stands beside it."""
     values = list(stated["enum"]) if name == "enum" else [stated["const"]]
     if not values:
@@ -247,7 +247,7 @@ def _typed(stated: Schema, place: _Place) -> SentSchema:
     place.require_keywords(stated, "type", *KEYWORDS[kind])
     match kind:
         case "object":
-            return _object(stated, place)
+            return _sent_object(stated, place)
         case "array":
             return _array(stated, place)
         case "string":
@@ -277,7 +277,7 @@ def _require_bound(bound: float, place: _Place, *, is_integer: bool) -> None:
         raise place.error(f"{bound} is beyond what engines know; give one between -{MAX_INTEGER} and {MAX_INTEGER}")
 
 
-def _object(stated: Schema, place: _Place) -> SentSchema:
+def _sent_object(stated: Schema, place: _Place) -> SentSchema:
     properties = stated.get("properties")
     if not properties:
         raise place.error("an object needs properties; name those that you ask for")

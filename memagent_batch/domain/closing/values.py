@@ -162,17 +162,17 @@ def value_of(completion: Completion, value_type: ValueType, *, answer: str | Non
         return _invalid("it was cut at the turn's budget")
     match value_type.type:
         case AnswerType.TEXT | AnswerType.BOOL | AnswerType.LABEL:
-            return _chosen(written, value_type, answer=answer)
+            return _menu_value(written, value_type, answer=answer)
         case AnswerType.JSON:
             return _value_of_json(written, value_type)
     if value_type.not_stated and written == NOT_STATED_ENTRY:
         return NOTHING_STATED
     match value_type.type:
         case AnswerType.LABELS:
-            return _labels(written, value_type)
+            return _labels_value(written, value_type)
         case AnswerType.NUMBER:
             return _number_value(written)
-    return _date(written)
+    return _date_value(written)
 
 
 def text_value(answer: str | None) -> TypedValue:
@@ -197,7 +197,7 @@ def confidence(completion: Completion, guide: Guide) -> float | None:
 
 def is_same(one: TypedValue, other: TypedValue) -> bool:
     """Whether two values of one type are equal: numbers as numbers, labels as sets, texts but for case and spaces."""
-    return bool(_key(one) == _key(other))
+    return bool(_equality_key(one) == _equality_key(other))
 
 
 def vote(values: Sequence[TypedValue]) -> Vote:
@@ -211,7 +211,7 @@ def vote(values: Sequence[TypedValue]) -> Vote:
     groups: dict[Any, list[TypedValue]] = {}
     for value in values:
         if value.status is not ValueStatus.INVALID:
-            groups.setdefault(_key(value), []).append(value)
+            groups.setdefault(_equality_key(value), []).append(value)
     ranked = sorted(groups.values(), key=len, reverse=True)
     if not ranked:
         return Vote(value=values[0], share=1.0)
@@ -249,7 +249,7 @@ def _invalid(problem: str) -> TypedValue:
     return TypedValue(status=ValueStatus.INVALID, problem=problem)
 
 
-def _chosen(written: str, value_type: ValueType, *, answer: str | None) -> TypedValue:
+def _menu_value(written: str, value_type: ValueType, *, answer: str | None) -> TypedValue:
     choices = menu(value_type)
     if written not in choices:
         return _invalid(f"{written!r} is no number of the menu")
@@ -263,7 +263,7 @@ def _chosen(written: str, value_type: ValueType, *, answer: str | None) -> Typed
     return TypedValue(status=ValueStatus.OK, value=json.dumps(choice, ensure_ascii=False), label=choice)
 
 
-def _labels(written: str, value_type: ValueType) -> TypedValue:
+def _labels_value(written: str, value_type: ValueType) -> TypedValue:
     numbers = _menu_numbers(value_type)
     chosen = [] if written == NONE else written.split(", ")
     if unknown := [number for number in chosen if number not in numbers]:
@@ -282,7 +282,7 @@ def _number_value(written: str) -> TypedValue:
     return TypedValue(status=ValueStatus.OK, value=written, number=float(written))
 
 
-def _date(written: str) -> TypedValue:
+def _date_value(written: str) -> TypedValue:
     try:
         if not matching(DATE).allows(written):
             raise ValueError("it is not written as YYYY-MM-DD")
@@ -304,14 +304,14 @@ def _value_of_json(written: str, value_type: ValueType) -> TypedValue:
     return TypedValue(status=ValueStatus.OK, value=json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
-def _key(value: TypedValue) -> Any:
+def _equality_key(value: TypedValue) -> Any:
     """What equal values have in common."""
     if value.value is None:
         return value.status, None
-    return value.status, json.dumps(_plain(json.loads(value.value)), sort_keys=True)
+    return value.status, json.dumps(_normalised(json.loads(value.value)), sort_keys=True)
 
 
-def _plain(value: Any) -> Any:
+def _normalised(value: Any) -> Any:
     """A JSON value whose equal parts are written alike."""
     match value:
         case str():
@@ -319,7 +319,7 @@ def _plain(value: Any) -> Any:
         case float() if value.is_integer():
             return int(value)
         case list():
-            return [_plain(each) for each in value]
+            return [_normalised(each) for each in value]
         case dict():
-            return {name: _plain(each) for name, each in value.items()}
+            return {name: _normalised(each) for name, each in value.items()}
     return value

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from memagent_batch.config import SamplingConfig
 from memagent_batch.domain.guides import Guide, menu_logprobs, num_candidates
-from memagent_batch.domain.thoughts import CLOSING, OPENING
+from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.chat_template import ServerTemplate
 from memagent_batch.engines.openai.api import ADDRESS_REMEDY
@@ -149,7 +149,7 @@ class ChatApi:
         if prompt.guide is None:
             text, reason = self._fitted(choice.message, prompt=prompt, reason=reason)
         else:
-            text, spans = _value(text, prompt.guide, form=form, reason=reason, turn=turn), choice.tokens()
+            text, spans = _guided_value(text, prompt.guide, form=form, reason=reason, turn=turn), choice.tokens()
         token_ids = self._tokenizer.encode(text)
         is_masked = form is GuideForm.STRUCTURED_OUTPUTS
         return Completion(
@@ -187,8 +187,8 @@ class ChatApi:
         said = message.content or ""
         if message.thoughts:
             ends = not (is_cut and not said)
-            return OPENING + message.thoughts + (CLOSING if ends else ""), said
-        before, closing, after = said.rpartition(CLOSING)
+            return OPENING + message.thoughts + (THOUGHT_END if ends else ""), said
+        before, closing, after = said.rpartition(THOUGHT_END)
         begins = said.lstrip().startswith(OPENING)
         if closing and (begins or self._opens_thought or OPENING not in before):
             return ("" if begins else OPENING) + before + closing, after
@@ -197,7 +197,7 @@ class ChatApi:
         return "", said
 
 
-class Candidate(BaseModel):
+class TokenCandidate(BaseModel):
     """A token that could have stood at a place."""
 
     token: str
@@ -206,14 +206,14 @@ class Candidate(BaseModel):
     """Its log-probability."""
 
 
-class Token(Candidate):
+class Token(TokenCandidate):
     """A token of a completion."""
 
-    top_logprobs: list[Candidate] = []
+    top_logprobs: list[TokenCandidate] = []
     """What could have stood there."""
 
 
-class Logprobs(BaseModel):
+class ChatLogprobs(BaseModel):
     """Log-probabilities of a choice."""
 
     content: list[Token] | None = None
@@ -238,14 +238,14 @@ class Message(BaseModel):
         return self.reasoning or self.reasoning_content or ""
 
 
-class Choice(BaseModel):
+class ChatChoice(BaseModel):
     """One completion."""
 
     message: Message
     """What was said."""
     finish_reason: str | None = None
     """Why it ended."""
-    logprobs: Logprobs | None = None
+    logprobs: ChatLogprobs | None = None
     """Present where asked for."""
 
     def tokens(self) -> Sequence[Token]:
@@ -256,13 +256,13 @@ class Choice(BaseModel):
 class ChatResponse(BaseModel):
     """Body of a successful `POST /chat/completions`."""
 
-    choices: list[Choice] = Field(min_length=1)
+    choices: list[ChatChoice] = Field(min_length=1)
     """The completions; one is asked for."""
     usage: Usage | None = None
     """Token counts."""
 
 
-def _finish_reason(choice: Choice, *, turn: str) -> FinishReason:
+def _finish_reason(choice: ChatChoice, *, turn: str) -> FinishReason:
     """Why a completion ended.
 
     Raises:
@@ -277,7 +277,7 @@ def _finish_reason(choice: Choice, *, turn: str) -> FinishReason:
     return FinishReason(choice.finish_reason or "")
 
 
-def _value(text: str, guide: Guide, *, form: GuideForm | None, reason: FinishReason, turn: str) -> str:
+def _guided_value(text: str, guide: Guide, *, form: GuideForm | None, reason: FinishReason, turn: str) -> str:
     """What a guided turn wrote, without the object around it. One that was cut stays as it is."""
     if form is not GuideForm.RESPONSE_OBJECT or reason is FinishReason.LENGTH:
         return text

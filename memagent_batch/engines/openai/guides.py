@@ -9,7 +9,7 @@ from pydantic import JsonValue, TypeAdapter
 
 from memagent_batch.domain.guides import Guide, GuideKind, choice_of, json_of, matching
 
-VALUE = "value"
+VALUE_PROPERTY = "value"
 """Name of the schema in a request, and of the one property of an object that holds a value."""
 
 RESPONSE_FORMAT = "response_format"
@@ -94,7 +94,7 @@ def guide_fields(guide: Guide, form: GuideForm) -> dict[str, JsonValue] | None:
     schema = _object_schema(guide) if form is GuideForm.RESPONSE_OBJECT else _schema(guide)
     if schema is None:
         return None
-    sent: JsonValue = {"name": VALUE, "strict": True, "schema": schema}
+    sent: JsonValue = {"name": VALUE_PROPERTY, "strict": True, "schema": schema}
     return {RESPONSE_FORMAT: {"type": "json_schema", "json_schema": sent}}
 
 
@@ -104,22 +104,22 @@ def value_text(text: str, *, guide: Guide) -> str:
     Raises:
         ValueError: it is no such object.
     """
-    if _is_object(guide):
+    if _is_json_object(guide):
         return text
     found = TypeAdapter(dict[str, JsonValue]).validate_json(text)
-    value = found.get(VALUE)
-    if guide.kind is GuideKind.JSON and VALUE in found:
+    value = found.get(VALUE_PROPERTY)
+    if guide.kind is GuideKind.JSON and VALUE_PROPERTY in found:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return TypeAdapter(str).validate_python(value)
 
 
-def _is_object(guide: Guide) -> bool:
+def _is_json_object(guide: Guide) -> bool:
     return guide.kind is GuideKind.JSON and guide.sent_json_schema().get("type") == "object"
 
 
 def _object_schema(guide: Guide) -> JsonValue:
     """The schema of an object that holds what the guide allows, and nothing else."""
-    if _is_object(guide):
+    if _is_json_object(guide):
         return guide.sent_json_schema()
     match guide.kind:
         case GuideKind.CHOICE:
@@ -128,7 +128,12 @@ def _object_schema(guide: Guide) -> JsonValue:
             value = {"type": "string", "pattern": f"^({guide.regex})$"}
         case GuideKind.JSON:
             value = guide.sent_json_schema()
-    return {"type": "object", "properties": {VALUE: value}, "required": [VALUE], "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": {VALUE_PROPERTY: value},
+        "required": [VALUE_PROPERTY],
+        "additionalProperties": False,
+    }
 
 
 def _schema(guide: Guide) -> JsonValue:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 BRACKETS = {"<": "‹", ">": "›", "[": "⟦", "]": "⟧"}
 """What stands for the first and last character of a marker."""
 
-BREAK = "·"
+MARKER_BREAK = "·"
 """Goes behind the first character of a marker that begins with none of these."""
 
 FAMILIES = (
@@ -58,5 +58,5 @@ class Markers:
 
 def _harmless(match: re.Match[str]) -> str:
     marker = match[0]
-    first, last = BRACKETS.get(marker[0], marker[0] + BREAK), BRACKETS.get(marker[-1], marker[-1])
+    first, last = BRACKETS.get(marker[0], marker[0] + MARKER_BREAK), BRACKETS.get(marker[-1], marker[-1])
     return first + marker[1:-1] + last if len(marker) > 1 else first

@@ -24,15 +24,10 @@ from memagent_batch.evaluation.needles.facts import (
     make_word,
 )
 from memagent_batch.evaluation.needles.words import NUMBER_ATTRIBUTES, WORD_ATTRIBUTES
+from memagent_batch.evaluation.tasks.wordings import OR_NOT, STATUS
 
 NOT_STATED = "not stated"
 """What the answer turn boxes when the memory does not hold the answer."""
-
-OR_NOT = " If the text does not state it, answer: not stated."
-"""Ends some questions, as in the suites."""
-
-STATUS = "status"
-"""What a fact can state beside numbers and words."""
 
 STATUSES = ("open", "closed", "pending", "frozen", "expired")
 """What a status can be: the labels of questions for one."""
@@ -70,7 +65,7 @@ CHAIN_ASKED = (
 )
 """Questions for a chain of assignments. The first is RULER's."""
 
-NUMBERS_SHARE = 0.78
+STORY_NUMBERS_SHARE = 0.78
 """Part of the facts whose value is a number. Words are harder to copy, so there are more of them than in documents."""
 
 RIVAL_CHAIN_SHARE = 0.2
@@ -156,7 +151,7 @@ class Story:
 def make_story(rng: random.Random, kind: StoryKind, *, split: Split) -> Story:
     """A random story of a kind."""
     if kind is StoryKind.CHAIN:
-        return _chain(rng)
+        return _chain_story(rng)
     if kind is StoryKind.LINKED:
         return _linked(rng, split=split)
     if kind is StoryKind.SINGLE:
@@ -175,7 +170,7 @@ def _single(rng: random.Random, *, split: Split) -> Story:
         return _facts(
             rng, StoryKind.SINGLE, [form], attribute=attribute, keys=[key], values=[value], rivals=tuple(told[1:])
         )
-    needle = make_needle(rng, split=split, numbers_share=NUMBERS_SHARE)
+    needle = make_needle(rng, split=split, numbers_share=STORY_NUMBERS_SHARE)
     rivals = tuple(make_rival(rng, needle, split=split).sentence for _ in range(4))
     return _facts(
         rng,
@@ -191,7 +186,7 @@ def _single(rng: random.Random, *, split: Split) -> Story:
 
 def _told_often(rng: random.Random, kind: StoryKind, *, split: Split) -> Story:
     """Several values of one key, a value with its changes, or one that is compared."""
-    needle = make_needle(rng, split=split, numbers_share=NUMBERS_SHARE if kind is StoryKind.MANY else 1.0)
+    needle = make_needle(rng, split=split, numbers_share=STORY_NUMBERS_SHARE if kind is StoryKind.MANY else 1.0)
     is_magic = needle.wording < len(MAGIC_WORDINGS)
     first = WORDINGS[needle.wording]
     others = [make_rival(rng, needle, split=split) for _ in range(4)]
@@ -242,7 +237,7 @@ def _linked(rng: random.Random, *, split: Split) -> Story:
     )
 
 
-def _chain(rng: random.Random) -> Story:
+def _chain_story(rng: random.Random) -> Story:
     """Assignments in any order; those of another chain are kept too, since any of them may turn out to belong."""
     value, other = (str(rng.randrange(10_000, 99_999)) for _ in range(2))
     names = ["".join(rng.choices(string.ascii_uppercase, k=5)) for _ in range(rng.choice((2, 3, 4, 5, 5, 5)))]
@@ -279,7 +274,7 @@ def _facts(
     origins = [*keys[1:], ""]
     told = list(zip(forms, keys, values, origins, strict=True))
     listed = list(values)
-    question = asked or _question(rng, kind, is_magic=is_magic).format(attribute=attribute, key=keys[0])
+    question = asked or _asked_wording(rng, kind, is_magic=is_magic).format(attribute=attribute, key=keys[0])
     if kind is StoryKind.TRUE:
         is_so = rng.random() < 0.5
         compared = values[0] if is_so else make_number(rng)
@@ -304,7 +299,7 @@ def _facts(
     )
 
 
-def _question(rng: random.Random, kind: StoryKind, *, is_magic: bool) -> str:
+def _asked_wording(rng: random.Random, kind: StoryKind, *, is_magic: bool) -> str:
     if kind is StoryKind.MANY:
         return MANY_ASKED[0] if is_magic else rng.choice(MANY_ASKED[1:])
     if kind is StoryKind.LATEST and not is_magic and rng.random() < 0.6:

@@ -1,14 +1,14 @@
 """Words that needle documents are made of, each list cut into a training and a held-out part by its reader."""
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _word_list(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
 """RULER's noise paragraph."""
 
-ADJECTIVES = _words(
+ADJECTIVES = _word_list(
     """
     amber ancient arctic autumn bitter blazing blue bold brass brave brief bright brisk broad bronze busy calm candid
     careful cedar cheerful chilly civil clever cloudy coastal cobalt cold common copper coral cosmic crimson crisp
@@ -25,7 +25,7 @@ ADJECTIVES = _words(
     """
 )
 
-NOUNS = _words(
+NOUNS = _word_list(
     """
     acorn anchor anvil apple arrow badger bakery balcony barn basin basket beacon beaver bell bench bicycle blanket
     boat border bottle bridge broom bucket butter button cabin camel candle canoe canyon carpet castle cellar chapel
@@ -42,7 +42,7 @@ NOUNS = _words(
     """
 )
 
-VERBS = _words(
+VERBS = _word_list(
     """
     admired asked avoided bought brought built called carried checked cleaned collected copied counted covered
     crossed described drew expected followed forgot found gathered guarded hid ignored kept liked lost measured
@@ -51,7 +51,7 @@ VERBS = _words(
     """
 )
 
-FIRST_NAMES = _words(
+FIRST_NAMES = _word_list(
     """
     Ada Albert Alma Anton Basil Bruno Carla Celia Clara Conrad Cora Dora Edgar Edith Elena Emil Felix Flora Frida
     Gustav Hanna Hugo Ida Irene Jonas Julia Karl Lena Leo Lydia Marta Max Mina Nora Olga Oscar Paula Rosa Rufus
@@ -59,7 +59,7 @@ FIRST_NAMES = _words(
     """
 )
 
-PLACES = _words(
+PLACES = _word_list(
     """
     attic bank bay cave church corner courtyard crossing depot district farmyard ferry-landing gallery hallway
     harbour-wall hilltop hospital inn junction kitchen-yard market-square mine office old-town park pier plain
@@ -91,7 +91,7 @@ NUMBER_ATTRIBUTES = (
 WORD_ATTRIBUTES = ("call sign", "cover name", "password", "secret word")
 """What a word can be."""
 
-SYLLABLES = _words(
+SYLLABLES = _word_list(
     """
     ba be bi bo bra bri cal can cor cu da del di do dra dru e el en fa fen fi flo ga gar ge gli go gra ha hel hin i
     in jo ju ka kel ki kor kra la lem li lo lu ma mar mel mi mo mun na nel ni no nu o or pa pel pi plo pra qui ra
@@ -99,7 +99,7 @@ SYLLABLES = _words(
     """
 )
 
-SYLLABLE_ENDS = _words("b ck d f g k l ll m n nd ng nt p r rd rn s sh st t th tt v x z")
+SYLLABLE_ENDS = _word_list("b ck d f g k l ll m n nd ng nt p r rd rn s sh st t th tt v x z")
 
 SENTENCES = (
     "The {adjective} {noun} near the {place} {verb} the {noun}.",

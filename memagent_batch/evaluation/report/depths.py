@@ -17,7 +17,7 @@ from memagent_batch.evaluation.report.lengths import length_label
 
 NUM_BANDS = 10
 """Bands of depth from 0 to 1, each a tenth of the document."""
-PICTURES_A_ROW = 3
+MAPS_A_ROW = 3
 """Pictures beside each other."""
 COLOUR_MAP = LinearSegmentedColormap.from_list("score", ["#7a1f00", "#d9641a", "#f6c98f", "#fdf3e4", "#f4f8fb"])
 """Dark where a needle was overlooked: what is wrong stands out, also in grey."""
@@ -26,7 +26,7 @@ DARK = 0.35
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class DepthAxis:
     """A place in a document, from 0 to 1, that scores are drawn by."""
 
     column: str
@@ -39,10 +39,10 @@ class Place:
     """Its name in a sentence."""
 
 
-DEPTH = Place(
+NEEDLE_DEPTH = DepthAxis(
     column="depth", label="depth of the needle", ends=("0 % (start)", "100 % (end)"), words="depth of the needle"
 )
-SPREAD = Place(
+FACT_SPREAD = DepthAxis(
     column="spread",
     label="from the first to the last fact",
     ends=("0 %", "100 %"),
@@ -50,7 +50,7 @@ SPREAD = Place(
 )
 
 
-def draw_places(scores: pa.Table, *, place: Place, variants: Sequence[str]) -> Picture | None:
+def draw_places(scores: pa.Table, *, place: DepthAxis, variants: Sequence[str]) -> Picture | None:
     """Mean score by place and length, one map for each variant; None where no reading has a place and a length.
 
     Args:
@@ -62,7 +62,7 @@ def draw_places(scores: pa.Table, *, place: Place, variants: Sequence[str]) -> P
     if not scores.num_rows:
         return None
     lengths = sorted(set(scores["length_tokens"].to_pylist()))
-    columns = min(PICTURES_A_ROW, len(variants))
+    columns = min(MAPS_A_ROW, len(variants))
     rows = math.ceil(len(variants) / columns)
     width = min(9.6, columns * max(2.6, 0.8 + 0.55 * len(lengths)) + 1.1)
     with canvas(width=width, height=0.5 + 3.0 * rows) as figure:
@@ -94,7 +94,7 @@ def _means(scores: pa.Table, lengths: Sequence[int], *, column: str) -> NDArray[
     return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
 
 
-def _draw_map(axes: Axes, means: NDArray[np.float64], *, lengths: Sequence[int], place: Place) -> Any:
+def _draw_map(axes: Axes, means: NDArray[np.float64], *, lengths: Sequence[int], place: DepthAxis) -> Any:
     axes.set_facecolor("white")
     edges = np.arange(len(lengths) + 1) - 0.5
     image = axes.pcolormesh(

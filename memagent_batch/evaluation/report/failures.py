@@ -57,7 +57,7 @@ def fault_of(row: Row) -> Fault:
     return Fault.PARTLY if row["score"] > 0 else Fault.WRONG
 
 
-def key_of(row: Row) -> ReadingIds:
+def reading_ids(row: Row) -> ReadingIds:
     """The reading of a row of `SCORES`."""
     return row["document_id"], row["question_id"], row["sample"]
 
@@ -86,4 +86,4 @@ def choose_failures(rows: Sequence[Row], *, limit: int = TRACES_PER_VARIANT) -> 
 
 
 def _reading_order(row: Row) -> tuple[str, float, float, str, str, int]:
-    return row["task"], row["length_tokens"] or 0, row["depth"] or 0, *key_of(row)
+    return row["task"], row["length_tokens"] or 0, row["depth"] or 0, *reading_ids(row)

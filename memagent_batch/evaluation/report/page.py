@@ -90,7 +90,7 @@ class Page:
     """In their order."""
 
 
-def render(page: Page, *, pictures: Sequence[Picture]) -> bytes:
+def render_report(page: Page, *, pictures: Sequence[Picture]) -> bytes:
     """The page, UTF-8; sections of pictures that are not there are left out."""
     environment = page_environment(jinja2.PackageLoader("memagent_batch.evaluation", "report"))
     environment.filters |= {
@@ -108,7 +108,7 @@ def render(page: Page, *, pictures: Sequence[Picture]) -> bytes:
         scored_on={view.record.name: SCORED_ON[ScoreOn(view.record.score_on)] for view in page.variants},
         colours={name: colour_of(place) for place, name in enumerate(names)},
         measures=_by_task(page.measures),
-        groups=_grouped([*page.all_tasks, *page.cells], names=names),
+        groups=_cells_by_task([*page.all_tasks, *page.cells], names=names),
         caps={
             "traces": TRACES_PER_VARIANT,
             "steps": MAX_STEPS,
@@ -127,7 +127,7 @@ def score_label(score: float) -> str:
     return f"{score:.3f}"
 
 
-def _grouped(cells: Sequence[CellSummary], *, names: Sequence[str]) -> dict[str, list[CellSummary]]:
+def _cells_by_task(cells: Sequence[CellSummary], *, names: Sequence[str]) -> dict[str, list[CellSummary]]:
     """Cells by task, all tasks together first; in each the variants beside each other at each length."""
     groups: dict[str, list[CellSummary]] = {}
     for cell in cells:

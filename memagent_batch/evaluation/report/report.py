@@ -12,10 +12,10 @@ from memagent_batch.evaluation.measures import measure
 from memagent_batch.evaluation.record import VariantRecord
 from memagent_batch.evaluation.report.canvas import Picture
 from memagent_batch.evaluation.report.curves import draw_accuracy, draw_costs, draw_tasks
-from memagent_batch.evaluation.report.depths import DEPTH, SPREAD, draw_places
-from memagent_batch.evaluation.report.failures import choose_failures, fault_of, key_of
+from memagent_batch.evaluation.report.depths import FACT_SPREAD, NEEDLE_DEPTH, draw_places
+from memagent_batch.evaluation.report.failures import choose_failures, fault_of, reading_ids
 from memagent_batch.evaluation.report.lengths import with_lengths
-from memagent_batch.evaluation.report.page import FailureView, Page, VariantView, render
+from memagent_batch.evaluation.report.page import FailureView, Page, VariantView, render_report
 from memagent_batch.evaluation.report.reliability import draw_reliability
 from memagent_batch.evaluation.report.traces import make_trace
 from memagent_batch.evaluation.results import ReadingRows, open_evaluation, read_readings, read_scores
@@ -50,7 +50,7 @@ def write_report(output: Location, *, target: Location) -> WrittenReport:
     pictures = draw_pictures(page)
     for picture in pictures:
         (target / f"{picture.name}.png").write_bytes(picture.png)
-    (target / PAGE_FILE).write_bytes(render(page, pictures=pictures))
+    (target / PAGE_FILE).write_bytes(render_report(page, pictures=pictures))
     return WrittenReport(
         page=str(target / PAGE_FILE),
         pictures=[str(target / f"{picture.name}.png") for picture in pictures],
@@ -92,8 +92,8 @@ def draw_pictures(page: Page) -> Sequence[Picture]:
     pictures = (
         draw_accuracy(page.all_tasks, variants=names),
         draw_tasks(page.cells, variants=names),
-        draw_places(page.scores, place=DEPTH, variants=names),
-        draw_places(page.scores, place=SPREAD, variants=names),
+        draw_places(page.scores, place=NEEDLE_DEPTH, variants=names),
+        draw_places(page.scores, place=FACT_SPREAD, variants=names),
         draw_reliability(page.measures, variants=names),
         draw_costs(page.all_tasks, variants=names),
     )
@@ -104,7 +104,7 @@ def _view_variant(
     output: Location, scores: pa.Table, *, record: VariantRecord, total: CellSummary, place: int
 ) -> VariantView:
     failures = choose_failures(scores.filter(pc.equal(scores["variant"], record.name)).to_pylist())
-    readings = read_readings(output / record.run, {key_of(row) for row in failures.shown})
+    readings = read_readings(output / record.run, {reading_ids(row) for row in failures.shown})
     shown = [
         _view_failure(row, readings, anchor=f"variant-{place}-failure-{number}")
         for number, row in enumerate(failures.shown, start=1)
@@ -113,11 +113,11 @@ def _view_variant(
 
 
 def _view_failure(row: Row, readings: ReadingRows, *, anchor: str) -> FailureView:
-    turns = readings.memories.get(key_of(row), [])
+    turns = readings.memories.get(reading_ids(row), [])
     return FailureView(
         anchor=anchor,
         row=row,
         fault=fault_of(row),
-        answer=readings.answers.get(key_of(row)),
+        answer=readings.answers.get(reading_ids(row)),
         trace=make_trace(turns, references=row["references"], alternatives=row["metric"] != Metric.ALL),
     )

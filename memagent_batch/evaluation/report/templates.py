@@ -37,7 +37,7 @@ def page_environment(loader: jinja2.BaseLoader) -> jinja2.Environment:
         "cut": lambda text: shorten(text, characters=MAX_TEXT_CHARACTERS),
         "minute": lambda time: f"{time:%Y-%m-%d %H:%M}",
         "number": lambda number: f"{number:,}",
-        "span": _span,
+        "span": _span_text,
     }
     return environment
 
@@ -86,5 +86,5 @@ def _shown_text(value: object) -> object:
     return visible(value) if type(value) is str else value
 
 
-def _span(start: int | None, end: int | None) -> str:
+def _span_text(start: int | None, end: int | None) -> str:
     return "–" if start is None or end is None else f"{start:,} – {end:,}"

@@ -92,7 +92,7 @@ def make_trace(turns: Sequence[Row], *, references: Sequence[str], alternatives:
     shown = _shown_turns(turns, held)
     num_changed = sum(row["changed"] for row in turns)
     return Trace(
-        steps=tuple(_steps(turns, held, shown=shown)),
+        steps=tuple(_trace_lines(turns, held, shown=shown)),
         num_turns=len(turns),
         num_changed=num_changed,
         verdict=_line_verdict(held, has_memory=num_changed > 0, references=references, alternatives=alternatives),
@@ -127,7 +127,7 @@ def _shown_turns(turns: Sequence[Row], held: Sequence[frozenset[str]]) -> frozen
     return frozenset(list(dict.fromkeys([*turning, *ends]))[:MAX_STEPS])
 
 
-def _steps(turns: Sequence[Row], held: Sequence[frozenset[str]], *, shown: frozenset[int]) -> Iterator[TraceLine]:
+def _trace_lines(turns: Sequence[Row], held: Sequence[frozenset[str]], *, shown: frozenset[int]) -> Iterator[TraceLine]:
     for kind, run in groupby(range(len(turns)), key=lambda place: _line_kind(turns, place, shown=shown)):
         places = list(run)
         if kind in {StepKind.UNCHANGED, StepKind.OMITTED}:

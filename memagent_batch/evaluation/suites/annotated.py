@@ -44,8 +44,10 @@ def read_squad_suite(location: Location, *, name: str, task: str) -> Iterator[Fo
     Raises:
         InputError: names the file, and the paragraph by its number.
     """
-    articles = _listed(_object(location), "data", where=location.uri)
-    paragraphs = [paragraph for article in articles for paragraph in _listed(article, "paragraphs", where=location.uri)]
+    articles = _required_list(_published_object(location), "data", where=location.uri)
+    paragraphs = [
+        paragraph for article in articles for paragraph in _required_list(article, "paragraphs", where=location.uri)
+    ]
     yield from _questions(location, paragraphs, name=name, questions_of=_squad_questions, task=task)
 
 
@@ -55,7 +57,7 @@ def read_contract_nli(location: Location, *, name: str, task: str) -> Iterator[F
     Raises:
         InputError: names the file, and the document by its number.
     """
-    value = _object(location)
+    value = _published_object(location)
     hypotheses = value.get("labels")
     if not isinstance(hypotheses, dict):
         raise InputError(f"{location.uri} has no object 'labels' of hypotheses; give the file as it was published")
@@ -63,7 +65,7 @@ def read_contract_nli(location: Location, *, name: str, task: str) -> Iterator[F
     def questions_of(document: Any, record_id: str, task: str) -> Iterator[ForeignQuestion]:
         return _nli_questions(document, record_id, task, hypotheses=hypotheses)
 
-    documents = _listed(value, "documents", where=location.uri)
+    documents = _required_list(value, "documents", where=location.uri)
     yield from _questions(location, documents, name=name, questions_of=questions_of, task=task)
 
 
@@ -133,7 +135,7 @@ def _nli_questions(
         )
 
 
-def _object(location: Location) -> dict[str, Any]:
+def _published_object(location: Location) -> dict[str, Any]:
     with input_errors(location.uri):
         data = location.read_bytes()
     try:
@@ -145,7 +147,7 @@ def _object(location: Location) -> dict[str, Any]:
     return value
 
 
-def _listed(value: Any, key: str, *, where: str) -> list[Any]:
+def _required_list(value: Any, key: str, *, where: str) -> list[Any]:
     listed = value.get(key) if isinstance(value, dict) else None
     if not isinstance(listed, list):
         raise InputError(f"{where} has no list {key!r}; give the file as it was published")

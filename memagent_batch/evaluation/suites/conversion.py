@@ -29,7 +29,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import open_row_groups, parquet_bytes
 from memagent_batch.masking import shown
 
-DOCUMENTS_FILE = "part-0.parquet"
+CONVERTED_FILE = "part-0.parquet"
 
 GROUP_CHARS = 4 * 1024 * 1024
 """Text of a row group, characters: what is held at once, beside one document."""
@@ -49,13 +49,13 @@ def convert_suite(suite: Location, *, target: Location, foreign_format: ForeignF
         InputError: the suite is empty, or a record is malformed.
         StorageError: the target can't be written.
     """
-    source = _source(suite, foreign_format=foreign_format)
+    source = _converted_source(suite, foreign_format=foreign_format)
     there = read_json(target / SUITE_FILE)
     if there is not None and there.get("source") == source:
         return target
     target.delete()
     questions: list[ConvertedQuestion] = []
-    with open_row_groups(target / DOCUMENTS_FOLDER / DOCUMENTS_FILE, schema=SUITE_DOCUMENTS) as documents:
+    with open_row_groups(target / DOCUMENTS_FOLDER / CONVERTED_FILE, schema=SUITE_DOCUMENTS) as documents:
         for group in _groups(read_foreign(suite, foreign_format=foreign_format)):
             texts = {question.document_id: question.document for question in group}
             documents.write([{"document_id": name, "text": text} for name, text in texts.items()])
@@ -98,7 +98,7 @@ class ConvertedSource(TypedDict):
     files: list[SourceFile]
 
 
-def _source(suite: Location, *, foreign_format: ForeignFormat) -> ConvertedSource:
+def _converted_source(suite: Location, *, foreign_format: ForeignFormat) -> ConvertedSource:
     """What was converted, so that a changed file is converted again."""
     files = [
         SourceFile(

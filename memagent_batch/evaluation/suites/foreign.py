@@ -16,9 +16,9 @@ from memagent_batch.evaluation.suites.annotated import first_key, read_contract_
 from memagent_batch.evaluation.suites.foreign_question import ForeignQuestion
 from memagent_batch.evaluation.suites.ruler import Separation, split_prompt
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.json_objects import JsonObject, read_objects
+from memagent_batch.inputs.formats.json_objects import JsonObject, read_objects
+from memagent_batch.inputs.formats.records import Column, Kind, Presence, column_value, refuse_missing
 from memagent_batch.inputs.listing import InputFile, list_files
-from memagent_batch.inputs.records import Column, Kind, Presence, convert, refuse_missing
 
 SUITE_ENDINGS = (".jsonl", ".json", ".ndjson")
 """Files that are taken from a folder; a file that is named itself may end as it likes."""
@@ -188,14 +188,14 @@ def _record_text(record: JsonObject, key: str) -> str:
     column = Column(name=key, kind=Kind.TEXT, presence=Presence.EVERY)
     if key not in record.value:
         refuse_missing(column, there=tuple(record.value), where=record.where)
-    return str(convert(record.value[key], column=column, where=record.where))
+    return str(column_value(record.value[key], column=column, where=record.where))
 
 
 def _references(record: JsonObject, key: str) -> list[str]:
     column = Column(name=key, kind=Kind.REFERENCES, presence=Presence.EVERY)
     if key not in record.value:
         refuse_missing(column, there=tuple(record.value), where=record.where)
-    value = convert(record.value[key], column=column, where=record.where)
+    value = column_value(record.value[key], column=column, where=record.where)
     references = value if isinstance(value, list) else [str(value)]
     if not any(reference.strip() for reference in references):
         raise InputError(

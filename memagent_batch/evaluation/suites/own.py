@@ -3,7 +3,7 @@
 import hashlib
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from memagent_batch.evaluation.suites.schemas import (
     SuiteQuestion,
 )
 from memagent_batch.evaluation.suites.typed import says_not_stated
-from memagent_batch.evaluation.suites.writer import ASKED_ENTRY, claim_suite, delete_unfinished, write_suite_record
+from memagent_batch.evaluation.suites.writer import ASKED_ENTRY, Say, claim_suite, delete_unfinished, write_suite_record
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import open_row_groups, parquet_bytes
 from memagent_batch.inputs.documents import index_schema, index_shard, require_unique_ids
@@ -32,9 +32,6 @@ from memagent_batch.masking import shown
 from memagent_batch.runs.manifest import package_versions
 
 DOCUMENTS_FILE = "documents.parquet"
-
-Say = Callable[[str], None]
-"""Shows a line of progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +57,11 @@ def make_own_suite(own: OwnSuite, output: Location, *, say: Say) -> bool:
         InputError: a file can't be read, a question has no reference or asks for a document that is not there.
         OutputError: the folder holds something else.
     """
-    index = _index(own)
+    index = _document_index(own)
     listed = read_questions(own.questions, ask=())
     if missing := missing_documents(listed, index):
         raise InputError(f"{own.questions.uri}: no document has the id {missing[0]!r}; correct it, or add the document")
-    questions = _asked(listed, index, own=own)
+    questions = _suite_questions(listed, index, own=own)
     require_scorable(questions, where=own.questions.uri)
     asked = _claimed(own, index, questions)
     if claim_suite(output, asked):
@@ -81,7 +78,7 @@ def make_own_suite(own: OwnSuite, output: Location, *, say: Say) -> bool:
     return True
 
 
-def _index(own: OwnSuite) -> pa.Table:
+def _document_index(own: OwnSuite) -> pa.Table:
     tables = [
         table
         for shard in list_shards(*own.documents, settings=own.settings)
@@ -92,7 +89,7 @@ def _index(own: OwnSuite) -> pa.Table:
     return index
 
 
-def _asked(listed: pa.Table, index: pa.Table, *, own: OwnSuite) -> list[SuiteQuestion]:
+def _suite_questions(listed: pa.Table, index: pa.Table, *, own: OwnSuite) -> list[SuiteQuestion]:
     """Each question with each document that it is asked of. A question of several documents is a task of its own."""
     rows = listed.to_pylist()
     bound: dict[str | None, list[Mapping[str, Any]]] = {}

@@ -108,11 +108,11 @@ class ConvertedQuestion(SuiteQuestion):
 STATUS_MISSING = "missing"
 """Status of a reading that the suite asks for and that the answers have no row of."""
 
-VALUE = [field for field in CLOSING if field.name in {"value", "value_status", "confidence"}]
+VALUE_FIELDS = [field for field in CLOSING if field.name in {"value", "value_status", "confidence"}]
 """What an answers table says of the typed value."""
 
 CLOSING_SCORES = [
-    *VALUE,
+    *VALUE_FIELDS,
     column("value_right", pa.bool_(), "whether the typed value equals a reference; null without a type", nullable=True),
     column(
         "reference_value",
@@ -175,7 +175,7 @@ ANSWER_COLUMNS = pa.schema(
         SCORES.field("status"),
         SCORES.field("answer"),
         column("response", pa.string(), "text of the answer turn, without thoughts", nullable=True),
-        *VALUE,
+        *VALUE_FIELDS,
         SCORES.field("num_evidence"),
         *[SCORES.field(name) for name in SCORES.names[SCORES.names.index("num_document_tokens") :]],
     ]

@@ -13,7 +13,7 @@ from memagent_batch.evaluation.suites.schemas import GoldSpanRow
 from memagent_batch.inputs.questions import LABEL_MARK
 
 _YES, _NO = frozenset({"yes", "true"}), frozenset({"no", "false"})
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
+_SIGNED_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 def span_rows(spans: Sequence[tuple[int, int]] | None) -> list[GoldSpanRow] | None:
@@ -43,51 +43,51 @@ def written_value(text: str, value_type: ValueType) -> TypedValue:
         return text_value(text)
     return TypedValue(
         status=ValueStatus.OK,
-        value=json.dumps(_WRITTEN[value_type.type](text.strip(), value_type), ensure_ascii=False),
+        value=json.dumps(_VALUE_READERS[value_type.type](text.strip(), value_type), ensure_ascii=False),
     )
 
 
-def _bool(text: str, _: ValueType) -> bool:
+def _bool_value(text: str, _: ValueType) -> bool:
     if text.casefold() not in _YES | _NO:
         raise ValueError(f"{text!r} is neither yes nor no")
     return text.casefold() in _YES
 
 
-def _label(text: str, value_type: ValueType) -> str:
+def _label_value(text: str, value_type: ValueType) -> str:
     labels = {label.strip().casefold(): label.strip() for label in value_type.labels}
     if text.casefold() not in labels:
         raise ValueError(f"{text!r} is none of the labels {', '.join(labels.values())}")
     return labels[text.casefold()]
 
 
-def _labels(text: str, value_type: ValueType) -> list[str]:
+def _labels_value(text: str, value_type: ValueType) -> list[str]:
     names = json.loads(text) if text.startswith("[") else [] if text == NONE else text.split(LABEL_MARK)
-    chosen = {_label(str(name).strip(), value_type) for name in names}
+    chosen = {_label_value(str(name).strip(), value_type) for name in names}
     return [label.strip() for label in value_type.labels if label.strip() in chosen]
 
 
-def _number(text: str, _: ValueType) -> int | float:
-    if not _NUMBER.fullmatch(text):
+def _number_value(text: str, _: ValueType) -> int | float:
+    if not _SIGNED_NUMBER.fullmatch(text):
         raise ValueError(f"{text!r} is no number; write digits, with a full stop before decimals")
     return float(text) if not text.lstrip("+-").isdigit() else int(text)
 
 
-def _date(text: str, _: ValueType) -> str:
+def _date_value(text: str, _: ValueType) -> str:
     return date.fromisoformat(text).isoformat()
 
 
-def _json(text: str, value_type: ValueType) -> Any:
+def _json_value(text: str, value_type: ValueType) -> Any:
     value = json.loads(text)
     if (problem := misfit(value, schema=value_type.sent_schema())) is not None:
         raise ValueError(problem)
     return value
 
 
-_WRITTEN: dict[AnswerType, Callable[[str, ValueType], Any]] = {
-    AnswerType.BOOL: _bool,
-    AnswerType.LABEL: _label,
-    AnswerType.LABELS: _labels,
-    AnswerType.NUMBER: _number,
-    AnswerType.DATE: _date,
-    AnswerType.JSON: _json,
+_VALUE_READERS: dict[AnswerType, Callable[[str, ValueType], Any]] = {
+    AnswerType.BOOL: _bool_value,
+    AnswerType.LABEL: _label_value,
+    AnswerType.LABELS: _labels_value,
+    AnswerType.NUMBER: _number_value,
+    AnswerType.DATE: _date_value,
+    AnswerType.JSON: _json_value,
 }

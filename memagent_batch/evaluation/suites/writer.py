@@ -1,6 +1,6 @@
 """The files of a suite: written as its samples are made, `suite.json` last."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from memagent_batch.errors import OutputError
@@ -17,6 +17,9 @@ from memagent_batch.files.location import Location
 
 ASKED_ENTRY = "asked"
 """Entry of `suite.json` that says all that decides what is in a suite."""
+
+Say = Callable[[str], None]
+"""Shows a line of progress."""
 
 
 def claim_suite(output: Location, asked: Mapping[str, Any]) -> bool:

@@ -47,18 +47,18 @@ def make_count(request: SampleRequest, materials: Materials, *, task: str) -> Su
     rng = request.rng
     num_steps = max(1, min(MOST_STEPS, request.length // _TOKENS_FOR_STEP))
     keys = different_keys(rng, NUM_KEYS)
-    counts = [_counts(rng, num_steps) for _ in keys]
+    counts = [_running_counts(rng, num_steps) for _ in keys]
     hidden = [
         Hidden(sentence=sentence, depth=depth)
         for key, of_key in zip(keys, counts, strict=True)
-        for sentence, depth in zip(_steps(key, of_key), _sorted_depths(rng, len(of_key)), strict=True)
+        for sentence, depth in zip(_step_sentences(key, of_key), _sorted_depths(rng, len(of_key)), strict=True)
     ]
     fitted = hide_in_text(hidden, request, materials, task=task)
     question = ASKED_LATEST.format(attribute=COUNT, key=keys[0])
     return hidden_sample(fitted, hidden, question=question, references=[str(counts[0][-1])], gold=range(num_steps + 1))
 
 
-def _counts(rng: random.Random, num_steps: int) -> list[int]:
+def _running_counts(rng: random.Random, num_steps: int) -> list[int]:
     """A count before the first step, and after each."""
     counts = [rng.randint(*_FIRST_COUNT)]
     while len(counts) <= num_steps:
@@ -68,7 +68,7 @@ def _counts(rng: random.Random, num_steps: int) -> list[int]:
     return counts
 
 
-def _steps(key: str, counts: list[int]) -> list[str]:
+def _step_sentences(key: str, counts: list[int]) -> list[str]:
     sentences = [STATED.format(attribute=COUNT, key=key, value=counts[0])]
     for before, after in pairwise(counts):
         form = RAISED if after > before else LOWERED

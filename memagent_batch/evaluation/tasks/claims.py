@@ -32,7 +32,7 @@ def make_conflict(request: SampleRequest, materials: Materials, *, task: str) ->
     """Two keys are stated and later corrected, two are stated once; the question is about a corrected one."""
     rng = request.rng
     keys = different_keys(rng, NUM_OTHERS + 1)
-    old, new = ([_number(rng) for _ in keys] for _ in range(2))
+    old, new = ([_random_number(rng) for _ in keys] for _ in range(2))
     depths = [sorted((rng.random(), rng.random())) for _ in keys]
     hidden = [
         Hidden(sentence=WORDINGS[1].sentence.format(attribute="number", key=key, value=value), depth=depth[0])
@@ -78,8 +78,8 @@ def make_stated(request: SampleRequest, materials: Materials, *, task: str, is_s
     """The document states some keys, the one in the question among them or not; the question allows for both."""
     rng = request.rng
     asked, *others = different_keys(rng, NUM_OTHERS + 1)
-    value = _number(rng)
-    hidden = [Hidden(sentence=tell(key, _number(rng), Wordform.NUMBER), depth=rng.random()) for key in others]
+    value = _random_number(rng)
+    hidden = [Hidden(sentence=tell(key, _random_number(rng), Wordform.NUMBER), depth=rng.random()) for key in others]
     if is_stated:
         hidden.append(Hidden(sentence=tell(asked, value, Wordform.NUMBER), depth=request.depth))
     return _hidden_sample(
@@ -129,7 +129,7 @@ def _hidden_sample(
     return hidden_sample(fitted, hidden, question=question, references=[answer], gold=gold)
 
 
-def _number(rng: random.Random) -> str:
+def _random_number(rng: random.Random) -> str:
     return make_value(rng, Wordform.NUMBER)
 
 

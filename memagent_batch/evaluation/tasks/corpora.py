@@ -56,7 +56,7 @@ def read_squad(location: Location) -> Corpus:
     Raises:
         InputError: names the file, and the article by its number.
     """
-    return _read(location, records_of=_squad_records, question_of=_squad_questions)
+    return _read(location, records_of=_squad_records, question_of=_article_questions)
 
 
 class _Paragraphs:
@@ -99,22 +99,24 @@ def _read(location: Location, *, records_of: _Records, question_of: _Questions) 
 
 def _hotpot_records(data: bytes, uri: str) -> list[Any]:
     if data.lstrip().startswith(b"["):
-        records: list[Any] = _json(data, uri)
+        records: list[Any] = _parsed_json(data, uri)
         return records
     return [
-        _json(line, f"{uri}, line {number}") for number, line in enumerate(data.splitlines(), start=1) if line.strip()
+        _parsed_json(line, f"{uri}, line {number}")
+        for number, line in enumerate(data.splitlines(), start=1)
+        if line.strip()
     ]
 
 
 def _squad_records(data: bytes, uri: str) -> list[Any]:
-    document = _json(data, uri)
+    document = _parsed_json(data, uri)
     articles = document.get("data") if isinstance(document, dict) else None
     if not isinstance(articles, list):
         raise InputError(f"{uri} has no list 'data' of articles; give a SQuAD file as it was published")
     return articles
 
 
-def _json(data: bytes, where: str) -> Any:
+def _parsed_json(data: bytes, where: str) -> Any:
     try:
         return json.loads(data)
     except ValueError as error:
@@ -166,7 +168,7 @@ def _question_pairs(value: Any, names: tuple[str, str]) -> list[tuple[Any, Any]]
     return [(first, second) for first, second in value]
 
 
-def _squad_questions(article: Any, paragraphs: _Paragraphs) -> Iterator[CorpusQuestion]:
+def _article_questions(article: Any, paragraphs: _Paragraphs) -> Iterator[CorpusQuestion]:
     numbers = [paragraphs.number(_field_text(paragraph["context"])) for paragraph in article["paragraphs"]]
     for number, paragraph in zip(numbers, article["paragraphs"], strict=True):
         for asked in paragraph["qas"]:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import accumulate, repeat
 
 from memagent_batch.evaluation.needles.words import NOISE
-from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, Draft, Fitted, Meter, Stock, fit, too_short
+from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, Draft, Fitted, Stock, TokenMeter, fit, too_short
 from memagent_batch.evaluation.tasks.sample import EssayTexts, GoldSpan, Materials, SampleRequest, SuiteSample
 
 LONGEST_SENTENCE_CHARS = 600
@@ -73,7 +73,9 @@ def hide_in_text(hidden: Sequence[Hidden], request: SampleRequest, materials: Ma
     return hide(hidden, haystack, length_tokens=request.length, meter=materials.meter, task=task)
 
 
-def hide(hidden: Sequence[Hidden], haystack: HaystackUnits, *, length_tokens: int, meter: Meter, task: str) -> Fitted:
+def hide(
+    hidden: Sequence[Hidden], haystack: HaystackUnits, *, length_tokens: int, meter: TokenMeter, task: str
+) -> Fitted:
     """A document of the length with every sentence in it.
 
     Returns:
@@ -136,7 +138,7 @@ def _running(rng: random.Random, texts: EssayTexts) -> Iterator[str]:
 
 
 def _build(
-    stock: Stock, needles: Sequence[str], depths: Sequence[float], budget: int, *, taken: int, meter: Meter
+    stock: Stock, needles: Sequence[str], depths: Sequence[float], budget: int, *, taken: int, meter: TokenMeter
 ) -> Draft:
     room = max(budget - taken, 1)
     (*units, last), tokens = stock.take(room)
@@ -151,7 +153,7 @@ def _join(units: Sequence[str], last: str, needles: Sequence[str], depths: Seque
     parts: list[str] = []
     used = length = 0
     for index in order:
-        place = _nearest(borders, depths[index] * (borders[-1] + len(last)))
+        place = _nearest_border(borders, depths[index] * (borders[-1] + len(last)))
         parts += [*units[used:place], needles[index]]
         length += borders[place] - borders[used]
         starts[index] = length + len(needles[index]) - len(needles[index].lstrip())
@@ -162,7 +164,7 @@ def _join(units: Sequence[str], last: str, needles: Sequence[str], depths: Seque
     return Draft(text=text.strip(), starts=tuple(start - lead for start in starts))
 
 
-def _nearest(borders: Sequence[int], place: float) -> int:
+def _nearest_border(borders: Sequence[int], place: float) -> int:
     after = min(bisect_left(borders, place), len(borders) - 1)
     before = max(after - 1, 0)
     return before if place - borders[before] < borders[after] - place else after

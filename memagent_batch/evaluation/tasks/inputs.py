@@ -6,7 +6,7 @@ from typing import TypedDict
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.evaluation.tasks.corpora import Corpus, read_hotpotqa, read_squad
 from memagent_batch.evaluation.tasks.essays import own_texts, read_essays, texts_sha256
-from memagent_batch.evaluation.tasks.lengths import Meter
+from memagent_batch.evaluation.tasks.lengths import TokenMeter
 from memagent_batch.evaluation.tasks.sample import Materials
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
@@ -64,7 +64,7 @@ def read_suite_inputs(
         "essays": InputRecord(name=shown(essays) if essays else OWN, sha256=texts_sha256(texts)),
         **{name: _input_record(corpus) for name, corpus in (("hotpotqa", hotpot), ("squad", stanford)) if corpus},
     }
-    materials = Materials(meter=Meter(tokenizer), texts=texts, hotpotqa=hotpot, squad=stanford)
+    materials = Materials(meter=TokenMeter(tokenizer), texts=texts, hotpotqa=hotpot, squad=stanford)
     return SuiteInputs(materials=materials, record=record)
 
 

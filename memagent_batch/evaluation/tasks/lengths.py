@@ -44,7 +44,7 @@ class Fitted:
     """Its length, measured, tokens."""
 
 
-class Meter:
+class TokenMeter:
     """Counts tokens as the main job's reader does."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -91,7 +91,7 @@ class Stock:
         return self._units[:num_units], self._sums[num_units]
 
 
-def fit(build: Callable[[int], Draft], *, length_tokens: int, meter: Meter, task: str) -> Fitted:
+def fit(build: Callable[[int], Draft], *, length_tokens: int, meter: TokenMeter, task: str) -> Fitted:
     """The document that `build` makes for a budget of tokens, the budget corrected until the measure is right.
 
     Args:

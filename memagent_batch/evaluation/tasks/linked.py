@@ -81,7 +81,7 @@ def _linked_sample(
         Hidden(sentence=sentence, depth=depth)
         for number, (chain, value) in enumerate(zip(depths, values, strict=True))
         for sentence, depth in zip(
-            _chain(keys[number * num_facts : (number + 1) * num_facts], attribute=attribute, value=value),
+            _chain_sentences(keys[number * num_facts : (number + 1) * num_facts], attribute=attribute, value=value),
             chain,
             strict=True,
         )
@@ -91,6 +91,6 @@ def _linked_sample(
     return hidden_sample(fitted, hidden, question=question, references=values[:1], gold=range(num_facts))
 
 
-def _chain(keys: Sequence[str], *, attribute: str, value: str) -> list[str]:
+def _chain_sentences(keys: Sequence[str], *, attribute: str, value: str) -> list[str]:
     links = [LINKED.format(attribute=attribute, key=key, origin=origin) for key, origin in pairwise(keys)]
     return [*links, STATED.format(attribute=attribute, key=keys[-1], value=value)]

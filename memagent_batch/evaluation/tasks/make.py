@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median_low
 from typing import TypedDict
@@ -18,6 +18,7 @@ from memagent_batch.evaluation.suites.schemas import (
 from memagent_batch.evaluation.suites.typed import span_rows
 from memagent_batch.evaluation.suites.writer import (
     ASKED_ENTRY,
+    Say,
     claim_suite,
     delete_unfinished,
     write_suite_record,
@@ -35,9 +36,6 @@ GENERATOR = 3
 
 PROGRESS_SECONDS = 15.0
 """Pause between lines of progress within a cell."""
-
-Say = Callable[[str], None]
-"""Shows a line of progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +57,7 @@ class SuitePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class SuiteCell:
     """All samples of one task and length."""
 
     name: str
@@ -131,15 +129,15 @@ def asked_of(plan: SuitePlan, inputs: dict[str, InputRecord]) -> dict[str, objec
     }
 
 
-def cells_of(plan: SuitePlan) -> Iterator[Cell]:
+def cells_of(plan: SuitePlan) -> Iterator[SuiteCell]:
     """The cells in the order in which they are made."""
     for name in plan.tasks:
         by_documents = TASKS[name].by_documents
         for length in plan.num_documents if by_documents else plan.lengths:
-            yield Cell(name=f"{name}-{length}{'docs' if by_documents else ''}", task=name, length=length)
+            yield SuiteCell(name=f"{name}-{length}{'docs' if by_documents else ''}", task=name, length=length)
 
 
-def sample_requests(cell: Cell, plan: SuitePlan) -> Iterator[SampleRequest]:
+def sample_requests(cell: SuiteCell, plan: SuitePlan) -> Iterator[SampleRequest]:
     """One request for each sample; their depths are spread evenly over the document, in random order."""
     rng = random.Random(f"{plan.seed}/{cell.name}/depths")
     strata = rng.sample(range(plan.samples), plan.samples)
@@ -164,7 +162,7 @@ def _trials(plan: SuitePlan) -> Iterator[tuple[SampleRequest, SuiteTask]]:
 
 
 def _write_cell(
-    cell: Cell, plan: SuitePlan, materials: Materials, output: Location, *, questions: RowGroupWriter, say: Say
+    cell: SuiteCell, plan: SuitePlan, materials: Materials, output: Location, *, questions: RowGroupWriter, say: Say
 ) -> CellRecord:
     task = TASKS[cell.task]
     rows, num_tokens, reported = [], [], time.monotonic()

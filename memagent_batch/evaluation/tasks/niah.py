@@ -37,7 +37,7 @@ from memagent_batch.evaluation.tasks.wordings import ASKED, STATED
 NUM_RIVALS = 3
 """Keys beside the asked one in `niah_near` and `niah_bands`: four keys in all, as in niah_multikey_1."""
 
-NUM_BANDS = 10
+NUM_NEEDLE_BANDS = 10
 """Parts of a document that the asked needle of `niah_bands` stands in, one after another from sample to sample."""
 
 _BAND_EDGE = 0.1
@@ -152,8 +152,8 @@ def make_near(request: SampleRequest, materials: Materials, *, task: str) -> Sui
 def make_banded(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
     """One needle in each of several tenths of the document; the asked one's tenth is the next for each sample."""
     rng = request.rng
-    asked = request.number % NUM_BANDS
-    bands = [asked, *rng.sample([band for band in range(NUM_BANDS) if band != asked], NUM_RIVALS)]
+    asked = request.number % NUM_NEEDLE_BANDS
+    bands = [asked, *rng.sample([band for band in range(NUM_NEEDLE_BANDS) if band != asked], NUM_RIVALS)]
     attribute = rng.choice(NUMBER_ATTRIBUTES)
     keys = different_keys(rng, len(bands))
     values = [make_value(rng, Wordform.NUMBER) for _ in bands]
@@ -257,7 +257,7 @@ def _haystack(request: SampleRequest, materials: Materials, *, form: NeedleForm,
 
 
 def _depth_in(band: int, rng: random.Random) -> float:
-    return (band + _BAND_EDGE + (1 - 2 * _BAND_EDGE) * rng.random()) / NUM_BANDS
+    return (band + _BAND_EDGE + (1 - 2 * _BAND_EDGE) * rng.random()) / NUM_NEEDLE_BANDS
 
 
 def _magic_needle(rng: random.Random) -> Needle:

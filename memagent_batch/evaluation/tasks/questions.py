@@ -7,7 +7,7 @@ from itertools import islice
 
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.tasks.corpora import Corpus, CorpusQuestion
-from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, TOLERANCE, Draft, Fitted, Meter, Stock, fit
+from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, TOLERANCE, Draft, Fitted, Stock, TokenMeter, fit
 from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
 
 _HEADER = "Document {number}:\n"
@@ -21,12 +21,12 @@ def make_qa(request: SampleRequest, materials: Materials, *, task: str, corpus: 
     four fifths of the length are passed over.
     """
     meter = materials.meter
-    asked = _question(request, corpus, meter=meter, task=task)
+    asked = _drawn_question(request, corpus, meter=meter, task=task)
     gold = [corpus.paragraphs[number] for number in asked.gold]
-    others = Stock(_others(request.rng, asked, corpus), count=partial(_tokens, meter))
+    others = Stock(_others(request.rng, asked, corpus), count=partial(_paragraph_tokens, meter))
     build = partial(_paragraphs, gold, others, meter=meter, task=task, corpus=corpus, shuffle_seed=request.rng.random())
     fitted = fit(build, length_tokens=request.length, meter=meter, task=task)
-    return _sample(asked, fitted)
+    return _suite_sample(asked, fitted)
 
 
 def make_hqa(request: SampleRequest, materials: Materials, *, task: str, corpus: Corpus) -> SuiteSample:
@@ -39,11 +39,11 @@ def make_hqa(request: SampleRequest, materials: Materials, *, task: str, corpus:
             f"paragraphs, of which {len(gold)} answer; ask for a number between them"
         )
     others = islice(_others(request.rng, asked, corpus), request.length - len(gold))
-    draft = _document([*gold, *others], shuffle_seed=request.rng.random())
-    return _sample(asked, Fitted(draft=draft, num_tokens=materials.meter.count(draft.text)))
+    draft = _shuffled_document([*gold, *others], shuffle_seed=request.rng.random())
+    return _suite_sample(asked, Fitted(draft=draft, num_tokens=materials.meter.count(draft.text)))
 
 
-def _sample(asked: CorpusQuestion, fitted: Fitted) -> SuiteSample:
+def _suite_sample(asked: CorpusQuestion, fitted: Fitted) -> SuiteSample:
     """The sample of a document whose first paragraphs, before they were shuffled, answer the question."""
     gold = [
         (start + first, start + end)
@@ -59,11 +59,12 @@ def _sample(asked: CorpusQuestion, fitted: Fitted) -> SuiteSample:
     )
 
 
-def _question(request: SampleRequest, corpus: Corpus, *, meter: Meter, task: str) -> CorpusQuestion:
+def _drawn_question(request: SampleRequest, corpus: Corpus, *, meter: TokenMeter, task: str) -> CorpusQuestion:
     fitting = (
         asked
         for asked in _shuffled(corpus.questions, request.questions_seed)
-        if sum(_tokens(meter, corpus.paragraphs[number]) for number in asked.gold) <= MOST_HIDDEN * request.length
+        if sum(_paragraph_tokens(meter, corpus.paragraphs[number]) for number in asked.gold)
+        <= MOST_HIDDEN * request.length
     )
     asked = next(islice(fitting, request.number, None), None)
     if asked is None:
@@ -87,14 +88,21 @@ def _others(rng: random.Random, asked: CorpusQuestion, corpus: Corpus) -> Iterat
             yield corpus.paragraphs[number]
 
 
-def _tokens(meter: Meter, paragraph: str) -> int:
+def _paragraph_tokens(meter: TokenMeter, paragraph: str) -> int:
     return meter.count_once(_HEADER.format(number=1000) + _GAP) + meter.count_once(paragraph)
 
 
 def _paragraphs(
-    gold: Sequence[str], others: Stock, budget: int, *, meter: Meter, task: str, corpus: Corpus, shuffle_seed: float
+    gold: Sequence[str],
+    others: Stock,
+    budget: int,
+    *,
+    meter: TokenMeter,
+    task: str,
+    corpus: Corpus,
+    shuffle_seed: float,
 ) -> Draft:
-    taken = sum(_tokens(meter, paragraph) for paragraph in gold)
+    taken = sum(_paragraph_tokens(meter, paragraph) for paragraph in gold)
     room = max(budget - taken, 1)
     taken_others, tokens = others.take(room)
     excess = tokens - room
@@ -106,10 +114,10 @@ def _paragraphs(
     if excess > 0:
         *taken_others, last = taken_others
         taken_others.append(meter.cut(last, max(meter.count(last) - excess, 1)).rstrip())
-    return _document([*gold, *taken_others], shuffle_seed=shuffle_seed)
+    return _shuffled_document([*gold, *taken_others], shuffle_seed=shuffle_seed)
 
 
-def _document(paragraphs: list[str], *, shuffle_seed: float) -> Draft:
+def _shuffled_document(paragraphs: list[str], *, shuffle_seed: float) -> Draft:
     """The paragraphs, numbered, in random order; its `starts` are in the order in which they were given."""
     order = random.Random(shuffle_seed).sample(range(len(paragraphs)), len(paragraphs))
     starts, length = [0] * len(paragraphs), 0

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass
 
 from memagent_batch.evaluation.tasks.corpora import Corpus
-from memagent_batch.evaluation.tasks.lengths import Meter
+from memagent_batch.evaluation.tasks.lengths import TokenMeter
 
 EssayTexts = tuple[tuple[str, ...], ...]
 """Running texts, each as its sentences."""
@@ -17,7 +17,7 @@ GoldSpan = tuple[int, int]
 class Materials:
     """What documents are made of; the same for all samples of a suite."""
 
-    meter: Meter
+    meter: TokenMeter
     """Counts tokens of the model under test."""
     texts: EssayTexts
     """Haystack of the tasks that hide needles in running text."""

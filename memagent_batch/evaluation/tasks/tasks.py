@@ -29,7 +29,7 @@ Make = Callable[[SampleRequest, Materials], SuiteSample]
 """Makes one sample."""
 
 
-class Source(StrEnum):
+class QuestionSource(StrEnum):
     """A file that a task takes its questions from."""
 
     HOTPOTQA = "hotpotqa"
@@ -46,7 +46,7 @@ class SuiteTask:
     """Makes a sample."""
     metric: Metric
     """The task's own metric."""
-    source: Source | None = None
+    source: QuestionSource | None = None
     """File that it needs, if any."""
     value_type: ValueType | None = None
     """Type of its answers, which the questions of a typed suite ask for; None where they have none."""
@@ -54,24 +54,24 @@ class SuiteTask:
     """Whether its length is a number of paragraphs, and not of tokens."""
 
 
-def corpus_of(materials: Materials, source: Source) -> Corpus:
+def corpus_of(materials: Materials, source: QuestionSource) -> Corpus:
     """The corpus that was read from the file.
 
     Raises:
         SettingsError: no such file was given.
     """
-    corpus = materials.hotpotqa if source is Source.HOTPOTQA else materials.squad
+    corpus = materials.hotpotqa if source is QuestionSource.HOTPOTQA else materials.squad
     if corpus is None:
         raise SettingsError(f"--{source}: missing; give the file, or leave out the tasks that need it")
     return corpus
 
 
-def _make_qa(request: SampleRequest, materials: Materials, *, task: str, source: Source) -> SuiteSample:
+def _make_qa(request: SampleRequest, materials: Materials, *, task: str, source: QuestionSource) -> SuiteSample:
     return make_qa(request, materials, task=task, corpus=corpus_of(materials, source))
 
 
 def _make_hqa(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
-    return make_hqa(request, materials, task=task, corpus=corpus_of(materials, Source.HOTPOTQA))
+    return make_hqa(request, materials, task=task, corpus=corpus_of(materials, QuestionSource.HOTPOTQA))
 
 
 _one_number = partial(SuiteTask, metric=Metric.EM, value_type=Number())
@@ -105,13 +105,20 @@ TASKS: dict[str, SuiteTask] = {
     "absent": _one_number(make=partial(make_stated, task="absent", is_stated=False)),
     "absent_near": _one_number(make=partial(make_absent_near, task="absent_near")),
     "qa_squad": SuiteTask(
-        make=partial(_make_qa, task="qa_squad", source=Source.SQUAD), metric=Metric.ANY, source=Source.SQUAD
+        make=partial(_make_qa, task="qa_squad", source=QuestionSource.SQUAD),
+        metric=Metric.ANY,
+        source=QuestionSource.SQUAD,
     ),
     "qa_hotpot": SuiteTask(
-        make=partial(_make_qa, task="qa_hotpot", source=Source.HOTPOTQA), metric=Metric.ANY, source=Source.HOTPOTQA
+        make=partial(_make_qa, task="qa_hotpot", source=QuestionSource.HOTPOTQA),
+        metric=Metric.ANY,
+        source=QuestionSource.HOTPOTQA,
     ),
     "ruler_hqa": SuiteTask(
-        make=partial(_make_hqa, task="ruler_hqa"), metric=Metric.SUB_EM, source=Source.HOTPOTQA, by_documents=True
+        make=partial(_make_hqa, task="ruler_hqa"),
+        metric=Metric.SUB_EM,
+        source=QuestionSource.HOTPOTQA,
+        by_documents=True,
     ),
 }
 """Every task, in the order in which a suite holds them."""

@@ -26,7 +26,7 @@ SHORT_TOKENS = 4096
 
 NUM_FREQUENT = 3
 """Words that are asked for in `fwe`."""
-ALPHA = 2.0
+FREQUENCY_EXPONENT = 2.0
 """Exponent of the word frequencies in `fwe`."""
 ZETA = pi**2 / 6
 """Sum of k ** -ALPHA over all ranks k."""
@@ -116,4 +116,4 @@ def _coded_text(vocabulary: Sequence[str], tokens: npt.NDArray[np.int64], budget
 def _times(num_words: int, num_ranks: int) -> npt.NDArray[np.int64]:
     """How often the word of each rank stands in a text of so many words; shape [num_ranks]."""
     ranks = np.arange(1, num_ranks + 1)
-    return (num_words * ranks**-ALPHA / ZETA).astype(np.int64)
+    return (num_words * ranks**-FREQUENCY_EXPONENT / ZETA).astype(np.int64)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import numpy as np
@@ -47,8 +47,8 @@ def list_delta(name: TableName, location: Location) -> Table:
     table = _open(name, location)
     with _delta_errors(name):
         actions = pa.table(table.get_add_actions(flatten=True))
-        deleted = _deleted_rows(table)
-        columns = _columns(table)
+        deleted = _vector_deletes(table)
+        columns = _table_columns(table)
     partition = [column for column in actions.schema.names if column.startswith(_PARTITION)]
     names = {column.stored_as or name: name for name, column in columns.items()}
     files = []
@@ -72,7 +72,7 @@ def delta_columns(name: TableName, location: Location) -> TableColumns:
     """The columns of a version."""
     table = _open(name, location)
     with _delta_errors(name):
-        return _columns(table)
+        return _table_columns(table)
 
 
 def _open(name: TableName, location: Location) -> "DeltaTable":
@@ -93,7 +93,7 @@ def _open(name: TableName, location: Location) -> "DeltaTable":
         return table
 
 
-def _columns(table: "DeltaTable") -> dict[str, TableColumn]:
+def _table_columns(table: "DeltaTable") -> dict[str, TableColumn]:
     fields = json.loads(table.schema().to_json())["fields"]
     return {field["name"]: TableColumn(stored_as=field["metadata"].get(_PHYSICAL_NAME)) for field in fields}
 
@@ -103,7 +103,7 @@ def _logical(column: str, names: Mapping[str, str]) -> str:
     return names.get(stored, stored)
 
 
-def _deleted_rows(table: "DeltaTable") -> dict[str, bytes]:
+def _vector_deletes(table: "DeltaTable") -> dict[str, bytes]:
     """Deleted rows by the path of their file."""
     vectors = pa.table(table.deletion_vectors().read_all())
     found = {}
@@ -121,7 +121,7 @@ def _path(location: Location, path: str) -> str:
 
 def _store_options(options: Options) -> dict[str, str] | None:
     """Arguments of fsspec's S3 in deltalake's words; others are texts that pass as they are."""
-    given: dict[str, Any] = {**options}
+    given = {**options}
     given |= given.pop("client_kwargs", {})
     named = {_S3_OPTIONS.get(name, name): str(value) for name, value in given.items() if isinstance(value, str)}
     if str(named.get("AWS_ENDPOINT_URL", "")).startswith("http://"):

@@ -7,8 +7,8 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from memagent_batch.inputs.columnar import plain_value
-from memagent_batch.inputs.records import Absent, Column
+from memagent_batch.inputs.formats.columnar import plain_value
+from memagent_batch.inputs.formats.records import Absent, Column
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 

@@ -80,7 +80,7 @@ def list_iceberg(name: TableName, opened: OpenedIceberg, location: Location) -> 
             if opened.snapshot_id is not None
             else []
         )
-        deleted = _deleted_rows(opened.table, tasks)
+        deleted = _file_deletes(opened.table, tasks)
         files = [_table_file(opened.table, task, schema=schema, location=location, deleted=deleted) for task in tasks]
     return Table(
         uri=shown(name.uri),
@@ -153,7 +153,7 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar | None:
     return pa.scalar(value, type_)
 
 
-def _deleted_rows(table: "IcebergTable", tasks: list["FileScanTask"]) -> dict[str, bytes]:
+def _file_deletes(table: "IcebergTable", tasks: list["FileScanTask"]) -> dict[str, bytes]:
     """Deleted rows by the path of their data file. Each file of deletes is read once."""
     from pyiceberg.manifest import DataFileContent
 
@@ -180,8 +180,8 @@ def _positions(table: "IcebergTable", delete: "DataFile") -> dict[str, pa.Chunke
     return positions
 
 
-def _vended(properties: Mapping[str, Any]) -> dict[str, Any]:
-    options: dict[str, Any] = {ours: properties[name] for name, ours in _VENDED.items() if name in properties}
+def _vended(properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    options = {ours: properties[name] for name, ours in _VENDED.items() if name in properties}
     if endpoint := properties.get("s3.endpoint"):
         options["endpoint_url"] = endpoint
     if region := properties.get("s3.region"):

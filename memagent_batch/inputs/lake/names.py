@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from memagent_batch.errors import InputError
 
-_VERSION = re.compile(r"(?P<place>.+)@(?P<version>\d+|\d{4}-\d\d-\d\d[^/@]*)")
+_VERSIONED_PLACE = re.compile(r"(?P<place>.+)@(?P<version>\d+|\d{4}-\d\d-\d\d[^/@]*)")
 _ICEBERG = re.compile(r"(?P<catalog>[^/@]+)/(?P<table>[^/@]+\.[^/@]+)(?:@(?P<version>[^/@]+))?")
 
 
@@ -49,7 +49,7 @@ def table_name(uri: str) -> TableName | None:
     """
     kind, _, rest = uri.partition("://")
     if kind == LakeKind.DELTA:
-        found = _VERSION.fullmatch(rest)
+        found = _VERSIONED_PLACE.fullmatch(rest)
         return TableName(kind=LakeKind.DELTA, **(found.groupdict() if found else {"place": rest}))
     if kind == LakeKind.ICEBERG:
         found = _ICEBERG.fullmatch(rest)

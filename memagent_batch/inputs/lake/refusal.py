@@ -11,7 +11,7 @@ import fsspec
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 
-_THREADS = 16
+_FOLDER_THREADS = 16
 """Folders of a store that are looked at at once, each by some requests."""
 _WITHOUT_FOLDERS = ("http://", "https://")
 """File systems that can't say what stands in a folder."""
@@ -65,7 +65,7 @@ def refuse_listed_tables(location: Location, paths: Iterable[str]) -> None:
         folder, name = posixpath.split(path)
         for format_ in _FORMATS:
             if posixpath.basename(folder) == format_.log_folder and name.endswith(format_.endings):
-                raise _refusal(location, posixpath.dirname(folder), format_)
+                raise _lake_error(location, posixpath.dirname(folder), format_)
 
 
 def refuse_tables_around(location: Location, *, root: str, paths: Iterable[str]) -> None:
@@ -84,11 +84,11 @@ def refuse_tables_around(location: Location, *, root: str, paths: Iterable[str])
     folders = [*_above(root.rstrip("/")), *_between(root, paths)]
     if location.uri.startswith("hf://"):
         folders = [folder for folder in folders if folder.count("/") >= _HUB_FOLDERS]
-    with ThreadPoolExecutor(_THREADS) as threads:
+    with ThreadPoolExecutor(_FOLDER_THREADS) as threads:
         found = threads.map(partial(_format_at, location.fs), folders)
         for folder, format_ in zip(folders, found, strict=True):
             if format_ is not None:
-                raise _refusal(location, folder, format_)
+                raise _lake_error(location, folder, format_)
 
 
 def _above(folder: str) -> Iterator[str]:
@@ -126,7 +126,7 @@ def _format_at(
     return None
 
 
-def _refusal(location: Location, folder: str, format_: LakeFormat) -> InputError:
+def _lake_error(location: Location, folder: str, format_: LakeFormat) -> InputError:
     return InputError(
         f"{location.at(folder).uri} is a table of {format_.name} (it has {format_.log_folder}/): its files also hold "
         "rows that are deleted or replaced, so they can't be read as they are; name the table as a whole and alone: "

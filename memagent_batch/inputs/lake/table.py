@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.columnar import plain_value
-from memagent_batch.inputs.records import Absent, Column, Presence, refuse_missing
+from memagent_batch.inputs.formats.columnar import plain_value
+from memagent_batch.inputs.formats.records import Absent, Column, Presence, refuse_missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ def documents_place(uri: str, options: Options) -> Location:
         return Location(uri=uri, storage_options=options)
     if name.kind is LakeKind.DELTA:
         return delta_place(name, options)
-    return iceberg_place(name, _opened(name), options)
+    return iceberg_place(name, _opened_iceberg(name), options)
 
 
 def find_table(documents: Location) -> Table | None:
@@ -53,9 +53,9 @@ def find_table(documents: Location) -> Table | None:
 
 def table_columns(documents: Location) -> TableColumns:
     """The columns of a table that was found."""
-    name = _name(documents)
+    name = _required_name(documents)
     if name.kind is LakeKind.ICEBERG:
-        return iceberg_columns(_opened(name))
+        return iceberg_columns(_opened_iceberg(name))
     return _delta_columns(_Reopened(documents))
 
 
@@ -64,7 +64,7 @@ def partition_in_table(documents: Location, path: str) -> Mapping[str, pa.Scalar
     return _partitions(_Reopened(documents)).get(path, {})
 
 
-def _name(documents: Location) -> TableName:
+def _required_name(documents: Location) -> TableName:
     return table_name(documents.uri) or TableName(kind=LakeKind.DELTA, place=documents.uri)
 
 
@@ -84,7 +84,7 @@ class _Reopened:
 
 @lru_cache(maxsize=8)
 def _delta_columns(key: _Reopened) -> TableColumns:
-    return delta_columns(_name(key.documents), key.documents)
+    return delta_columns(_required_name(key.documents), key.documents)
 
 
 @lru_cache(maxsize=2)
@@ -93,7 +93,7 @@ def _partitions(key: _Reopened) -> Mapping[str, Mapping[str, pa.Scalar]]:
     return {file.path: file.values for file in table.files} if table else {}
 
 
-def _opened(name: TableName) -> OpenedIceberg:
+def _opened_iceberg(name: TableName) -> OpenedIceberg:
     return _opened_in(name, int(time.monotonic() / _REOPENED_SECONDS))
 
 

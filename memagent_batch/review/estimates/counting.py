@@ -21,7 +21,7 @@ def counts_of(
     """
     positive = YES if value is None else value
     return [
-        _counts(name, size, units, positive={positive}, found=is_found(name, value=value))
+        _stratum_counts(name, size, units, positive={positive}, found=is_found(name, value=value))
         for name, size in sizes.items()
     ]
 
@@ -29,7 +29,7 @@ def counts_of(
 def right_counts(units: Sequence[LabelledUnit], sizes: Mapping[str, int]) -> list[StratumCounts]:
     """Of each stratum with an answer, how many labels agree with it."""
     return [
-        _counts(name, size, units, positive=agreeing(name), found=False)
+        _stratum_counts(name, size, units, positive=agreeing(name), found=False)
         for name, size in sizes.items()
         if name not in UNANSWERED
     ]
@@ -54,7 +54,9 @@ def contradicts(unit: LabelledUnit) -> bool:
     return unit.value not in agreeing(stratum)
 
 
-def _counts(name: str, size: int, units: Sequence[LabelledUnit], *, positive: set[str], found: bool) -> StratumCounts:
+def _stratum_counts(
+    name: str, size: int, units: Sequence[LabelledUnit], *, positive: set[str], found: bool
+) -> StratumCounts:
     labelled = [unit for unit in units if unit.drawn.unit.stratum == name and unit.labels]
     votes = Counter((sum(label.value in positive for label in unit.labels), len(unit.labels)) for unit in labelled)
     return StratumCounts(

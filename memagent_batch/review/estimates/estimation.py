@@ -9,12 +9,12 @@ from memagent_batch.review.estimates.standing_labels import CountedLabels, Label
 from memagent_batch.review.sample.strata import UNANSWERED
 from memagent_batch.review.statistics.agreement import Agreement, agreement_of
 from memagent_batch.review.statistics.counts import StratumCounts
-from memagent_batch.review.statistics.measures import Estimate, Measure, estimate_error_rate, estimate_measures
+from memagent_batch.review.statistics.measures import Measure, MeasureEstimate, estimate_error_rate, estimate_measures
 from memagent_batch.review.statistics.reviewers import draw_true_totals
 from memagent_batch.review.statistics.sequences import sequence_measures
 from memagent_batch.review.statistics.totals import draw_totals
 
-Measures = Mapping[Measure, Estimate]
+MeasureEstimates = Mapping[Measure, MeasureEstimate]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +39,9 @@ class ValueEstimate:
     """The value; None in a review by a condition."""
     strata: Sequence[StratumCounts]
     """What the labels say of each stratum."""
-    measures: Measures
+    measures: MeasureEstimates
     """Where the labels are taken for the truth."""
-    allowing_for_errors: Measures | None
+    allowing_for_errors: MeasureEstimates | None
     """Where people's errors are allowed for, as second labels show them; None without second labels."""
 
 
@@ -51,7 +51,7 @@ class ReviewEstimate:
 
     values: Sequence[ValueEstimate]
     """One in a review by a condition, else one for each value."""
-    error_rate: Estimate
+    error_rate: MeasureEstimate
     """Wrong or missing answers, of all readings."""
     agreement: Agreement
     """Of the people who labelled the same readings."""
@@ -123,16 +123,16 @@ def _value_estimate(
     )
 
 
-def _allowing_for_errors(strata: Sequence[StratumCounts]) -> Measures:
+def _allowing_for_errors(strata: Sequence[StratumCounts]) -> MeasureEstimates:
     """The labels' own estimates are not those of the model: its draws' middle is."""
     return estimate_measures(strata, draw_true_totals(strata), is_point_of_draws=True)
 
 
-def _sequence_error(right: Sequence[StratumCounts], *, num_unanswered: int) -> Estimate:
+def _sequence_error(right: Sequence[StratumCounts], *, num_unanswered: int) -> MeasureEstimate:
     """The richness of right answers, turned round."""
     answered = sum(stratum.num_readings for stratum in right)
     size = answered + num_unanswered
-    found = sequence_measures(right)[Measure.RICHNESS] if right else Estimate(value=None, low=0.0, high=1.0)
+    found = sequence_measures(right)[Measure.RICHNESS] if right else MeasureEstimate(value=None, low=0.0, high=1.0)
     low, high = (1 - end * answered / size if size else end for end in (found.high, found.low))
     value = None if found.value is None else 1 - found.value * answered / size
-    return Estimate(value=value, low=low, high=high)
+    return MeasureEstimate(value=value, low=low, high=high)

@@ -67,9 +67,9 @@ def count_labels(
     of_key: dict[LabelKey, list[Label]] = defaultdict(list)
     for label in labels:
         of_key[label.key].append(label)
-    found = {each: of_key.get(key_of(each), []) for each in sample}
+    found = {each: of_key.get(label_key(each), []) for each in sample}
     return CountedLabels(
-        units=[_labelled(each, of_unit, purpose=purpose, with_seen=with_seen) for each, of_unit in found.items()],
+        units=[_labelled_unit(each, of_unit, purpose=purpose, with_seen=with_seen) for each, of_unit in found.items()],
         num_develop=sum(any(label.purpose is Purpose.DEVELOP for label in of_unit) for of_unit in found.values()),
         num_seen=sum(
             bool(of_unit) and not any(label.blind for label in of_unit if label.purpose is purpose)
@@ -78,7 +78,7 @@ def count_labels(
     )
 
 
-def key_of(drawn: DrawnUnit) -> LabelKey:
+def label_key(drawn: DrawnUnit) -> LabelKey:
     """What a label of this reading's document and question is of."""
     return LabelKey(document_hash=drawn.unit.document_hash, question_hash=drawn.unit.question_hash)
 
@@ -91,7 +91,7 @@ def sentence_labels(labels: Iterable[Label]) -> Mapping[LabelKey, str]:
     return {key: verdict(of_sentence) for key, of_sentence in of_key.items()}
 
 
-def _labelled(drawn: DrawnUnit, labels: Sequence[Label], *, purpose: Purpose, with_seen: bool) -> LabelledUnit:
+def _labelled_unit(drawn: DrawnUnit, labels: Sequence[Label], *, purpose: Purpose, with_seen: bool) -> LabelledUnit:
     counted = standing(label for label in labels if label.purpose is purpose and (label.blind or with_seen))
     clear = [label for label in counted if label.value != UNCLEAR]
     return LabelledUnit(drawn=drawn, labels=clear, is_unclear=bool(counted) and not clear)

@@ -3,16 +3,16 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow.compute as pc
 
 from memagent_batch.files.location import Location
+from memagent_batch.log.index import Row
 from memagent_batch.review.estimates.counting import contradicts
 from memagent_batch.review.estimates.standing_labels import CountedLabels, LabelledUnit
 from memagent_batch.review.labelling.page import (
-    ANSWERS_FOLDER,
-    DOCUMENTS_FOLDER,
+    ANSWER_FRAMES_FOLDER,
+    DOCUMENT_FRAMES_FOLDER,
     answer_part,
     document_part,
     label_page,
@@ -23,13 +23,21 @@ from memagent_batch.review.sample.draw import DrawnUnit
 from memagent_batch.review.sample.population import answer_tables, read_columns
 from memagent_batch.review.sample.record import Review
 from memagent_batch.runs.document_texts import DocumentTexts
+from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest
 
 EVIDENCE_TABLE = "evidence"
-CHOSEN = "chosen"
-"""`how` of evidence that the model pointed at."""
-ANSWER_COLUMNS = ("document_id", "question_id", "sample", "status", "answer", "value", "value_status", "error_message")
-EVIDENCE_COLUMNS = (
+SHOWN_ANSWER_COLUMNS = (
+    "document_id",
+    "question_id",
+    "sample",
+    "status",
+    "answer",
+    "value",
+    "value_status",
+    "error_message",
+)
+SHOWN_EVIDENCE_COLUMNS = (
     *("document_id", "question_id", "sample", "how", "rank", "char_start", "char_end", "text"),
     *("document_hash", "question_hash"),
 )
@@ -80,16 +88,16 @@ def write_labelling(
     return WrittenLabelling(left={role: len(units) for role, units in left.items()}, num_gone=num_gone)
 
 
-def chosen_evidence(output: Location, manifest: Manifest, review: Review) -> dict[str, list[dict[str, Any]]]:
+def chosen_evidence(output: Location, manifest: Manifest, review: Review) -> dict[str, list[Row]]:
     """The sentences that the answers of a sample rest on, by document_id, the best first."""
     wanted = {each.unit.document_id for each in review.sample}
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    found: dict[str, list[Row]] = defaultdict(list)
     for name in manifest["files"].get(EVIDENCE_TABLE, []):
-        table = read_columns(output / name, columns=EVIDENCE_COLUMNS)
+        table = read_columns(output / name, columns=SHOWN_EVIDENCE_COLUMNS)
         chosen = table.filter(
             (pc.field("question_id") == review.record["question_id"])
             & (pc.field("sample") == 0)
-            & (pc.field("how") == CHOSEN)
+            & (pc.field("how") == How.CHOSEN.value)
         )
         for row in chosen.to_pylist():
             if row["document_id"] in wanted:
@@ -111,27 +119,29 @@ def _role(unit: LabelledUnit) -> str | None:
 def _write_parts(output: Location, manifest: Manifest, review: Review, needed: Sequence[DrawnUnit]) -> int:
     """The parts of pages that are not there yet; returns how many texts are gone."""
     units = {unit.unit.document_id: unit for unit in needed}
-    there = {path.rpartition("/")[2] for path in (review.folder / DOCUMENTS_FOLDER).files()}
+    there = {path.rpartition("/")[2] for path in (review.folder / DOCUMENT_FRAMES_FOLDER).files()}
     new = {name: unit for name, unit in units.items() if f"{part_name(unit)}.html" not in there}
     wanted = {name: unit.unit.document_hash for name, unit in new.items()}
     if wanted:
         texts = DocumentTexts(output, manifest, wanted=wanted, without="--without-page")
         for document_id, text in texts.fetch(list(wanted)):
-            _place(review, DOCUMENTS_FOLDER, new.pop(document_id)).write_bytes(document_part(text))
+            _frame_place(review, DOCUMENT_FRAMES_FOLDER, new.pop(document_id)).write_bytes(document_part(text))
     for unit in new.values():
-        _place(review, DOCUMENTS_FOLDER, unit).write_bytes(document_part(None))
+        _frame_place(review, DOCUMENT_FRAMES_FOLDER, unit).write_bytes(document_part(None))
     evidence = chosen_evidence(output, manifest, review)
-    rows = _answers(output, manifest, review, units)
+    rows = _answers_by_unit(output, manifest, review, units)
     for name, unit in units.items():
-        _place(review, ANSWERS_FOLDER, unit).write_bytes(answer_part(rows.get(name), evidence.get(name, [])))
+        _frame_place(review, ANSWER_FRAMES_FOLDER, unit).write_bytes(
+            answer_part(rows.get(name), evidence.get(name, []))
+        )
     return len(new)
 
 
-def _answers(
+def _answers_by_unit(
     output: Location, manifest: Manifest, review: Review, units: Mapping[str, DrawnUnit]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Row]:
     found = {}
-    for table in answer_tables(output, manifest, columns=ANSWER_COLUMNS):
+    for table in answer_tables(output, manifest, columns=SHOWN_ANSWER_COLUMNS):
         mine = (pc.field("question_id") == review.record["question_id"]) & (pc.field("sample") == 0)
         asked = table.filter(mine)
         keep = [name in units for name in asked["document_id"].to_pylist()]
@@ -139,5 +149,5 @@ def _answers(
     return found
 
 
-def _place(review: Review, folder: str, unit: DrawnUnit) -> Location:
+def _frame_place(review: Review, folder: str, unit: DrawnUnit) -> Location:
     return review.folder / f"{folder}/{part_name(unit)}.html"

@@ -14,16 +14,16 @@ import jinja2
 
 from memagent_batch.evaluation.report.templates import page_bytes, page_environment
 from memagent_batch.evaluation.report.visible import visible
-from memagent_batch.review.labels.sheet import COLUMNS
+from memagent_batch.review.labels.sheet import SHEET_COLUMNS
 from memagent_batch.review.sample.draw import DrawnUnit
 from memagent_batch.review.sample.record import Review
 
-DOCUMENTS_FOLDER, ANSWERS_FOLDER = "documents", "answers"
+DOCUMENT_FRAMES_FOLDER, ANSWER_FRAMES_FOLDER = "documents", "answers"
 """Folders of the parts, beside the page."""
 NAME_DIGITS = 20
 """Digits of the permanent random number that name a part's file: they say nothing of the stratum."""
 
-_HERE = files("memagent_batch.review") / "labelling"
+_PAGE_FILES = files("memagent_batch.review") / "labelling"
 
 
 def label_page(review: Review, units: Sequence[DrawnUnit], *, role: str) -> bytes:
@@ -49,15 +49,15 @@ def label_page(review: Review, units: Sequence[DrawnUnit], *, role: str) -> byte
         "review_id": record["review_id"],
         "choices": record["choices"],
         "role": role,
-        "columns": list(COLUMNS),
+        "columns": list(SHEET_COLUMNS),
         "items": items,
     }
-    return _render("label.html", {"review": values}, script="label.js", style=style + _source("label.css"))
+    return _render("label.html", {"review": values}, script="label.js", style=style + _file_text("label.css"))
 
 
 def document_part(text: str | None) -> bytes:
     """A document's file: its whole text, with a sign for each character that can't be seen; None where it is gone."""
-    return _part({"text": None if text is None else visible(text)})
+    return _frame_page({"text": None if text is None else visible(text)})
 
 
 def answer_part(row: Mapping[str, Any] | None, evidence: Sequence[Mapping[str, Any]]) -> bytes:
@@ -71,7 +71,7 @@ def answer_part(row: Mapping[str, Any] | None, evidence: Sequence[Mapping[str, A
         {"text": visible(each["text"] or ""), "start": each["char_start"], "end": each["char_end"]} for each in evidence
     ]
     value, answer = ("nothing: the reading is gone", "") if row is None else _answer_words(row)
-    return _part({"value": visible(value), "answer": visible(answer), "evidence": sentences})
+    return _frame_page({"value": visible(value), "answer": visible(answer), "evidence": sentences})
 
 
 def part_name(drawn: DrawnUnit) -> str:
@@ -92,13 +92,13 @@ def _answer_words(row: Mapping[str, Any]) -> tuple[str, str]:
     return {"true": "yes", "false": "no"}.get(value, value), answer
 
 
-def _part(values: Mapping[str, Any]) -> bytes:
+def _frame_page(values: Mapping[str, Any]) -> bytes:
     return _render("frame.html", {"part": values}, script="frame.js", style=None)
 
 
 def _render(template: str, values: Mapping[str, Any], *, script: str, style: str | None) -> bytes:
     found = _environment().get_template(template)
-    return page_bytes(found, values, style=style, script=_source(script), frames=style is not None)
+    return page_bytes(found, values, style=style, script=_file_text(script), frames=style is not None)
 
 
 @cache
@@ -107,5 +107,5 @@ def _environment() -> jinja2.Environment:
 
 
 @cache
-def _source(name: str) -> str:
-    return (_HERE / name).read_text(encoding="utf-8")
+def _file_text(name: str) -> str:
+    return (_PAGE_FILES / name).read_text(encoding="utf-8")

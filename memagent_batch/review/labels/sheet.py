@@ -12,12 +12,12 @@ from memagent_batch.review.labels.table import LabelRow
 from memagent_batch.review.sample.draw import DrawnUnit
 from memagent_batch.review.sample.record import NO, YES, Review
 
-COLUMNS = (
+SHEET_COLUMNS = (
     *("document_id", "label", "comment", "question", "reviewer", "labelled_at", "blind", "char_start", "char_end"),
     *("review_id", "document_hash", "question_hash"),
 )
 """What a person fills in stands in front, next to the document's id."""
-REQUIRED = ("label", "review_id", "document_hash", "question_hash")
+REQUIRED_CELLS = ("label", "review_id", "document_hash", "question_hash")
 """Columns without which a label can't be taken."""
 TRUTHS = {"": True, "true": True, "false": False, "1": True, "0": False}
 """How `blind` may be written. A sheet shows no answer, so that an empty cell is blind."""
@@ -27,7 +27,7 @@ def sheet_bytes(units: Sequence[DrawnUnit], *, review: Review) -> bytes:
     """A sheet with a row for each of the readings, without labels; with a byte order mark, which Excel needs."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink)
-    writer.writerow(COLUMNS)
+    writer.writerow(SHEET_COLUMNS)
     for each in units:
         cells = {
             "document_id": each.unit.document_id,
@@ -36,7 +36,7 @@ def sheet_bytes(units: Sequence[DrawnUnit], *, review: Review) -> bytes:
             "document_hash": each.unit.document_hash,
             "question_hash": each.unit.question_hash,
         }
-        writer.writerow([quoted(cells.get(name, "")) for name in COLUMNS])
+        writer.writerow([quoted(cells.get(name, "")) for name in SHEET_COLUMNS])
     return sink.getvalue().encode("utf-8-sig", errors="backslashreplace")
 
 
@@ -58,7 +58,7 @@ def parse_sheet(data: bytes, *, name: str, reviews: Mapping[str, Review], review
         raise InputError(f"{name} is not UTF-8; save it as CSV UTF-8") from error
     head = text.split("\n", 1)[0]
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=";" if head.count(";") > head.count(",") else ",")
-    missing = [column for column in REQUIRED if column not in (reader.fieldnames or [])]
+    missing = [column for column in REQUIRED_CELLS if column not in (reader.fieldnames or [])]
     if missing:
         raise InputError(f"{name} has no column {missing[0]!r}; keep the columns of the labels.csv that was written")
     units = {
@@ -73,8 +73,8 @@ def parse_sheet(data: bytes, *, name: str, reviews: Mapping[str, Review], review
             where = f"{name}, line {reader.line_num}"
             review = _review(values, where=where, reviews=reviews)
             _require_drawn(values, where=where, units=units)
-            row = _label_row({"reviewer": reviewer or "", **_filled(values)}, where=where, review=review)
-            rows.append({**row, "document_id": units[_key(values)]})
+            row = _label_row({"reviewer": reviewer or "", **_without_blanks(values)}, where=where, review=review)
+            rows.append({**row, "document_id": units[_sheet_key(values)]})
     return rows
 
 
@@ -88,11 +88,11 @@ def unquoted(text: str) -> str:
     return text[1:] if text.startswith("'") and quoted(text[1:]) == text else text
 
 
-def _key(values: Mapping[str, str]) -> tuple[str, str, str]:
+def _sheet_key(values: Mapping[str, str]) -> tuple[str, str, str]:
     return values["review_id"], values["document_hash"], values["question_hash"]
 
 
-def _filled(values: Mapping[str, str]) -> dict[str, str]:
+def _without_blanks(values: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in values.items() if value}
 
 
@@ -105,7 +105,7 @@ def _review(values: Mapping[str, str], *, where: str, reviews: Mapping[str, Revi
 
 
 def _require_drawn(values: Mapping[str, str], *, where: str, units: Mapping[tuple[str, str, str], str]) -> None:
-    if _key(values) not in units:
+    if _sheet_key(values) not in units:
         raise InputError(
             f"{where}: document {values.get('document_id')!r} with this question is not in the sample of review "
             f"{values['review_id']}; keep the columns document_hash and question_hash as they were written"
@@ -115,15 +115,17 @@ def _require_drawn(values: Mapping[str, str], *, where: str, units: Mapping[tupl
 def _label_row(values: Mapping[str, str], *, where: str, review: Review) -> LabelRow:
     if not values["reviewer"]:
         raise InputError(f"{where}: nobody is named as reviewer; fill in the column, or say --reviewer NAME")
-    span = _span(values, where=where)
+    span = _sheet_span(values, where=where)
     return {
         "document_hash": values["document_hash"],
         "question_hash": values["question_hash"],
         "char_start": span[0],
         "char_end": span[1],
-        "value": _label(values["label"], allowed=[YES, NO] if span[0] is not None else review.labels, where=where),
+        "value": _required_label(
+            values["label"], allowed=[YES, NO] if span[0] is not None else review.labels, where=where
+        ),
         "reviewer": values["reviewer"],
-        "labelled_at": _time(values.get("labelled_at", ""), where=where),
+        "labelled_at": _sheet_time(values.get("labelled_at", ""), where=where),
         "blind": _blind(values.get("blind", ""), where=where),
         "purpose": review.purpose.value,
         "comment": values.get("comment") or None,
@@ -132,7 +134,7 @@ def _label_row(values: Mapping[str, str], *, where: str, review: Review) -> Labe
     }
 
 
-def _label(text: str, *, allowed: Sequence[str], where: str) -> str:
+def _required_label(text: str, *, allowed: Sequence[str], where: str) -> str:
     near = [label for label in allowed if text.casefold() == label.casefold()]
     if text in near or len(near) == 1:
         return text if text in near else near[0]
@@ -145,7 +147,7 @@ def _blind(text: str, *, where: str) -> bool:
     return TRUTHS[text.lower()]
 
 
-def _time(text: str, *, where: str) -> datetime | None:
+def _sheet_time(text: str, *, where: str) -> datetime | None:
     if not text:
         return None
     try:
@@ -156,7 +158,7 @@ def _time(text: str, *, where: str) -> datetime | None:
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
-def _span(values: Mapping[str, str], *, where: str) -> tuple[Any, Any]:
+def _sheet_span(values: Mapping[str, str], *, where: str) -> tuple[Any, Any]:
     texts = (values.get("char_start", ""), values.get("char_end", ""))
     if not any(texts):
         return None, None

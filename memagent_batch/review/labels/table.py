@@ -68,20 +68,20 @@ def append_labels(output: Location, rows: Sequence[LabelRow], *, now: datetime |
     """
     now = now or datetime.now(UTC)
     there = read_label_rows(output)
-    known = {_said(row) for row in there}
+    known = {_label_content(row) for row in there}
     last = {_person(row): row for row in sorted(there, key=lambda row: row["labelled_at"])}
     added: list[LabelRow] = []
     for row in rows:
         timed = row if row["labelled_at"] is not None else {**row, "labelled_at": now}
         before = last.get(_person(timed))
         is_repeated = row["labelled_at"] is None and before is not None and _word(before) == _word(timed)
-        if is_repeated or _said(timed) in known:
+        if is_repeated or _label_content(timed) in known:
             continue
-        known.add(_said(timed))
+        known.add(_label_content(timed))
         last[_person(timed)] = timed
         added.append({**timed, "imported_at": now})
     if added:
-        name = sha256(repr([_said(row) for row in added]).encode()).hexdigest()[:32]
+        name = sha256(repr([_label_content(row) for row in added]).encode()).hexdigest()[:32]
         table = pa.Table.from_pylist(added, schema=LABELS)
         (output / f"{LABELS_FOLDER}/{name}.parquet").create(parquet_bytes(table))
     return len(added)
@@ -100,7 +100,7 @@ def read_label_rows(output: Location) -> list[LabelRow]:
         with table_errors(place.uri, remedy="restore it: it holds people's work, and no command makes it again"):
             table = read_parquet(place, columns=LABELS.names)
         for row in table.to_pylist():
-            rows.setdefault(_said(row), row)
+            rows.setdefault(_label_content(row), row)
     return list(rows.values())
 
 
@@ -124,7 +124,7 @@ def as_labels(rows: Iterable[LabelRow]) -> list[Label]:
     ]
 
 
-def _said(row: LabelRow) -> tuple[Any, ...]:
+def _label_content(row: LabelRow) -> tuple[Any, ...]:
     return tuple(row[name] for name in SAID)
 
 

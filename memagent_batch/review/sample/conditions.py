@@ -23,12 +23,12 @@ COMPARISONS = {
 """Functions of the operators. `~` is an RE2 expression that is found anywhere in a text, in linear time."""
 
 _CONDITION = re.compile(r"\s*(\w+)\s*(!=|<=|>=|=|<|>|~|\bin\b)\s*(.+?)\s*", re.DOTALL)
-_TEXT = re.compile(r"'((?:[^']|'')*)'")
-_LIST = re.compile(rf"\(\s*({_TEXT.pattern}(?:\s*,\s*{_TEXT.pattern})*)\s*\)")
+_QUOTED_TEXT = re.compile(r"'((?:[^']|'')*)'")
+_LIST = re.compile(rf"\(\s*({_QUOTED_TEXT.pattern}(?:\s*,\s*{_QUOTED_TEXT.pattern})*)\s*\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class ColumnCondition:
     """One column, one operator, one value or several."""
 
     text: str
@@ -66,7 +66,7 @@ class Condition:
         return pc.fill_null(compared, False)
 
 
-def parse_condition(text: str) -> Condition:
+def parse_condition(text: str) -> ColumnCondition:
     """A condition as users write it.
 
     Raises:
@@ -76,14 +76,16 @@ def parse_condition(text: str) -> Condition:
     if found is None:
         raise SettingsError(f"--flagged: {text!r} is not a condition; write one as {EXAMPLES}")
     column, operator, written = found.groups()
-    return Condition(text=text.strip(), column=column, operator=operator, value=_value(written, operator, text=text))
+    return ColumnCondition(
+        text=text.strip(), column=column, operator=operator, value=_compared_value(written, operator, text=text)
+    )
 
 
-def _value(written: str, operator: str, *, text: str) -> Any:
+def _compared_value(written: str, operator: str, *, text: str) -> Any:
     if operator == "in":
         if _LIST.fullmatch(written):
-            return [each.replace("''", "'") for each in _TEXT.findall(written)]
-    elif quoted := _TEXT.fullmatch(written):
+            return [each.replace("''", "'") for each in _QUOTED_TEXT.findall(written)]
+    elif quoted := _QUOTED_TEXT.fullmatch(written):
         return quoted[1].replace("''", "'")
     elif operator != "~" and written.lower() in {"true", "false"}:
         return written.lower() == "true"

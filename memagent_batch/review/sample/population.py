@@ -1,7 +1,7 @@
 """The population of a review: the readings of the last finished run for one question, each in its stratum."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,13 +14,13 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
-from memagent_batch.review.sample.conditions import Condition
+from memagent_batch.review.sample.conditions import ColumnCondition
 from memagent_batch.review.sample.draw import Unit
 from memagent_batch.review.sample.strata import UNANSWERED, VALUE_PREFIX, Stratum
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER
 
-REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
+MOVED_TABLES_REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
 """What to do about a table file that is gone."""
 MAX_VALUES = 50
 """Most values of a review by values: each is a stratum that needs labels of its own."""
@@ -33,7 +33,7 @@ TYPED_COLUMNS = ("answer", "value_status", "confidence")
 class StratumRule:
     """How the scan's output divides a population: by a condition, or by the values of a column."""
 
-    flagged: Condition | None = None
+    flagged: ColumnCondition | None = None
     """What is flagged; None for a review by values."""
     by: str | None = None
     """Column whose values are the strata; None for a review by a condition."""
@@ -97,7 +97,7 @@ def read_population(output: Location, manifest: Manifest, *, question_id: str, r
             f"--flagged: no reading of question {question_id!r} has a value in the column {rule.column!r}; flag a "
             "question without a type by its answer: answer ~ 'yes'"
         )
-    population = Population(units=_numbered(units), question=question, num_unreadable=num_unreadable)
+    population = Population(units=_with_numbers(units), question=question, num_unreadable=num_unreadable)
     if len(population.values) > MAX_VALUES:
         raise SettingsError(
             f"--by: {rule.by} has {len(population.values)} values, more than {MAX_VALUES}; say with --flagged which "
@@ -118,7 +118,7 @@ def strata_of(answers: pa.Table, *, rule: StratumRule) -> list[str]:
     ]
 
 
-def _stratum(row: dict[str, Any], *, is_flagged: bool, rule: StratumRule) -> str:
+def _stratum(row: Mapping[str, Any], *, is_flagged: bool, rule: StratumRule) -> str:
     if row["status"] != Status.OK:
         return Stratum.FAILED
     status, value = row.get("value_status"), row[rule.column]
@@ -150,7 +150,7 @@ def read_columns(place: Location, *, columns: Sequence[str]) -> pa.Table:
     Raises:
         OutputError: it is gone or can't be read.
     """
-    with table_errors(place.uri, remedy=REMEDY), place.open() as stream:
+    with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY), place.open() as stream:
         if not place.path.endswith(".parquet"):
             table = pa.ipc.open_file(stream).read_all()
             return table.select([name for name in dict.fromkeys(columns) if name in table.schema.names])
@@ -172,7 +172,7 @@ def require_same(population: Population, sizes: dict[str, int], *, run_id: str) 
         )
 
 
-def _numbered(units: list[Unit]) -> list[Unit]:
+def _with_numbers(units: list[Unit]) -> list[Unit]:
     """In the order of their ids; documents of the same text with their places among these."""
     seen: Counter[tuple[str, str]] = Counter()
     numbered = []

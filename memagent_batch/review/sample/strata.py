@@ -58,10 +58,10 @@ def allocate(num_labels: int, sizes: Mapping[str, int]) -> dict[str, int]:
         if name in drawn:
             drawn[name] = min(sizes[name], max(drawn[name], number))
     rest = [name for name in sizes if name not in wanted] or by_value
-    return _filled(drawn, sizes, rest=rest, num_labels=num_labels)
+    return _with_rest(drawn, sizes, rest=rest, num_labels=num_labels)
 
 
-def _filled(drawn: dict[str, int], sizes: Mapping[str, int], *, rest: list[str], num_labels: int) -> dict[str, int]:
+def _with_rest(drawn: dict[str, int], sizes: Mapping[str, int], *, rest: list[str], num_labels: int) -> dict[str, int]:
     """Gives what is left to these strata, in proportion to their sizes; then to any that has room."""
     drawn = dict(drawn)
     for names in (rest, list(sizes)):

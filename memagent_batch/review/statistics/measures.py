@@ -5,15 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from memagent_batch.review.statistics.counts import StratumCounts
-from memagent_batch.review.statistics.totals import Totals
+from memagent_batch.review.statistics.totals import Numbers, Totals
 
-ENDS = (0.025, 0.975)
+INTERVAL_ENDS = (0.025, 0.975)
 """Quantiles of the draws between which 95 % of them lie."""
-
-Numbers = NDArray[np.float64]
 
 
 class Measure(StrEnum):
@@ -34,7 +31,7 @@ class Measure(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class MeasureEstimate:
     """A measure with its interval."""
 
     value: float | None
@@ -47,7 +44,7 @@ class Estimate:
 
 def estimate_measures(
     strata: Sequence[StratumCounts], draws: Totals, *, is_point_of_draws: bool = False
-) -> dict[Measure, Estimate]:
+) -> dict[Measure, MeasureEstimate]:
     """All measures but the error rate.
 
     Args:
@@ -68,10 +65,10 @@ def estimate_measures(
     totals = draws.astype(float)
     if is_point_of_draws:
         return {name: _of_draws(formula(totals)) for name, formula in formulas.items()}
-    return {name: _estimate(formula(points), formula(totals)) for name, formula in formulas.items()}
+    return {name: _estimate_of_draws(formula(points), formula(totals)) for name, formula in formulas.items()}
 
 
-def estimate_error_rate(strata: Sequence[StratumCounts], draws: Totals, *, num_unanswered: int) -> Estimate:
+def estimate_error_rate(strata: Sequence[StratumCounts], draws: Totals, *, num_unanswered: int) -> MeasureEstimate:
     """Share of wrong or missing answers.
 
     Args:
@@ -82,7 +79,7 @@ def estimate_error_rate(strata: Sequence[StratumCounts], draws: Totals, *, num_u
     size = sum(stratum.num_readings for stratum in strata) + num_unanswered
     points = np.array([[stratum.total] for stratum in strata], float).reshape(len(strata), 1)
     wrong = [_ratio(size - totals.sum(0), size) for totals in (points, draws.astype(float))]
-    return _estimate(*wrong)
+    return _estimate_of_draws(*wrong)
 
 
 def _ratio(upper: Numbers, lower: Numbers | float) -> Numbers:
@@ -92,21 +89,21 @@ def _ratio(upper: Numbers, lower: Numbers | float) -> Numbers:
     return quotient
 
 
-def _estimate(point: Numbers, draws: Numbers) -> Estimate:
+def _estimate_of_draws(point: Numbers, draws: Numbers) -> MeasureEstimate:
     """The middle of the draws. It holds the estimate: no wrong label among few leaves zero wrong ones possible."""
     value = None if np.isnan(point[0]) else float(point[0])
     draws = draws[~np.isnan(draws)]
     if not len(draws):
-        return Estimate(value=value, low=0.0, high=1.0)
-    low, high = (float(end) for end in np.quantile(draws, ENDS))
+        return MeasureEstimate(value=value, low=0.0, high=1.0)
+    low, high = (float(end) for end in np.quantile(draws, INTERVAL_ENDS))
     if value is None:
-        return Estimate(value=None, low=low, high=high)
-    return Estimate(value=value, low=min(low, value), high=max(high, value))
+        return MeasureEstimate(value=None, low=low, high=high)
+    return MeasureEstimate(value=value, low=min(low, value), high=max(high, value))
 
 
-def _of_draws(draws: Numbers) -> Estimate:
+def _of_draws(draws: Numbers) -> MeasureEstimate:
     draws = draws[~np.isnan(draws)]
     if not len(draws):
-        return Estimate(value=None, low=0.0, high=1.0)
-    low, middle, high = (float(end) for end in np.quantile(draws, (ENDS[0], 0.5, ENDS[1])))
-    return Estimate(value=middle, low=low, high=high)
+        return MeasureEstimate(value=None, low=0.0, high=1.0)
+    low, middle, high = (float(end) for end in np.quantile(draws, (INTERVAL_ENDS[0], 0.5, INTERVAL_ENDS[1])))
+    return MeasureEstimate(value=middle, low=low, high=high)

@@ -11,7 +11,7 @@ from memagent_batch.review.statistics.totals import SEED, draw_totals
 
 NUM_REVIEWS = 40
 """Simulated reviews of a design; their mean width is right to about 3 %."""
-NUM_DRAWS = 1_000
+NUM_PLAN_DRAWS = 1_000
 """Draws of each of them."""
 
 
@@ -41,7 +41,7 @@ def promise_measures(
     reviews = []
     for _ in range(NUM_REVIEWS):
         counts = [_simulated(stratum, shares[stratum.name], rng=rng) for stratum in strata]
-        draws = draw_totals(counts, seed=int(rng.integers(2**31)), num_draws=NUM_DRAWS)
+        draws = draw_totals(counts, seed=int(rng.integers(2**31)), num_draws=NUM_PLAN_DRAWS)
         reviews.append(estimate_measures(counts, draws))
     assumed = [replace(each, num_labelled=10**9, num_positive=round(10**9 * shares[each.name])) for each in strata]
     truth = estimate_measures(assumed, np.zeros((len(strata), 0), np.int64))

@@ -7,15 +7,14 @@ the error rates of diagnostic tests, Biometrics 36, 1980). It is drawn from by G
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memagent_batch.review.statistics.counts import StratumCounts
-from memagent_batch.review.statistics.totals import HALF, SEED, Totals
+from memagent_batch.review.statistics.totals import HALF, SEED, Numbers, Totals
 
-NUM_CHAINS = 400
+NUM_MARKOV_CHAINS = 400
 """Chains that are drawn side by side; each gives `NUM_KEPT` draws."""
 NUM_KEPT = 10
 """Draws that are kept of each chain."""
@@ -29,8 +28,6 @@ SPECIFICITY_PRIOR = (19.0, 1.0)
 """Beta prior of how often a negative is labelled so: worth twenty labels."""
 EDGE = 1e-9
 """How near to 0 or 1 a probability may come, so that none is a certainty in a chain."""
-
-Numbers = NDArray[Any]
 
 
 def draw_true_totals(strata: Sequence[StratumCounts], *, seed: int = SEED) -> Totals:
@@ -61,9 +58,9 @@ class _Chains:
         self._cells, self._positive, self._negative, self._rng = cells, positive, negative, rng
         self._num_labelled = cells.sum(1)
         seen = ((cells * (positive > negative)).sum(1) + HALF) / (self._num_labelled + 2 * HALF)
-        self.shares = np.broadcast_to(seen, (NUM_CHAINS, len(cells)))
-        self._sensitivity = np.full((NUM_CHAINS, 1, 1), 0.95)
-        self._specificity = np.full((NUM_CHAINS, 1, 1), 0.98)
+        self.shares = np.broadcast_to(seen, (NUM_MARKOV_CHAINS, len(cells)))
+        self._sensitivity = np.full((NUM_MARKOV_CHAINS, 1, 1), 0.95)
+        self._specificity = np.full((NUM_MARKOV_CHAINS, 1, 1), 0.98)
 
     def step(self) -> NDArray[np.int64]:
         """Draws the hidden truth, then all else given it; returns true positives among the labelled by stratum."""

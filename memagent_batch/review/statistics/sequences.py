@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from memagent_batch.review.statistics.counts import StratumCounts
-from memagent_batch.review.statistics.measures import Estimate, Measure
+from memagent_batch.review.statistics.measures import Measure, MeasureEstimate
 from memagent_batch.review.statistics.totals import HALF
 
 ALPHA = 0.05
@@ -27,25 +27,25 @@ class TotalBounds:
     """Most, in readings."""
 
 
-def sequence_measures(strata: Sequence[StratumCounts], *, alpha: float = ALPHA) -> dict[Measure, Estimate]:
+def sequence_measures(strata: Sequence[StratumCounts], *, alpha: float = ALPHA) -> dict[Measure, MeasureEstimate]:
     """All measures but the error rate, with confidence sequences: each stratum gets its share of `alpha`."""
-    bounds = {stratum.name: bounds_of(stratum, alpha=alpha / len(strata)) for stratum in strata}
+    bounds = {stratum.name: total_bounds(stratum, alpha=alpha / len(strata)) for stratum in strata}
     sides = (False, True)
     sizes = {side: sum(each.num_readings for each in strata if each.is_found is side) for side in sides}
     ends = []
     for found_end, missed_end in (("low", "high"), ("high", "low"), ("low", "low"), ("high", "high")):
         found = sum(getattr(bounds[each.name], found_end) for each in strata if each.is_found)
         missed = sum(getattr(bounds[each.name], missed_end) for each in strata if not each.is_found)
-        ends.append(_measures(found, missed, sizes=sizes))
+        ends.append(_measures_of_total(found, missed, sizes=sizes))
     missed_total, found_total = (sum(each.total for each in strata if each.is_found is side) for side in sides)
-    points = _measures(found_total, missed_total, sizes=sizes)
+    points = _measures_of_total(found_total, missed_total, sizes=sizes)
     return {
-        name: Estimate(value=point, low=_end(ends, name, is_upper=False), high=_end(ends, name, is_upper=True))
+        name: MeasureEstimate(value=point, low=_end(ends, name, is_upper=False), high=_end(ends, name, is_upper=True))
         for name, point in points.items()
     }
 
 
-def bounds_of(stratum: StratumCounts, *, alpha: float) -> TotalBounds:
+def total_bounds(stratum: StratumCounts, *, alpha: float) -> TotalBounds:
     """The totals that a sequence of draws without replacement does not rule out.
 
     The ratio of prior to posterior of a total is a martingale under that total (Waudby-Smith and Ramdas, Confidence
@@ -96,17 +96,17 @@ def _log_beta(first: float, second: float) -> float:
     return math.lgamma(first) + math.lgamma(second) - math.lgamma(first + second)
 
 
-def _measures(found: float, missed: float, *, sizes: Mapping[bool, int]) -> dict[Measure, float | None]:
+def _measures_of_total(found: float, missed: float, *, sizes: Mapping[bool, int]) -> dict[Measure, float | None]:
     return {
-        Measure.PRECISION: _share(found, sizes[True]),
-        Measure.RECALL: _share(found, found + missed),
-        Measure.F1: _share(2 * found, found + missed + sizes[True]),
-        Measure.ELUSION: _share(missed, sizes[False]),
-        Measure.RICHNESS: _share(found + missed, sizes[False] + sizes[True]),
+        Measure.PRECISION: _ratio_or_none(found, sizes[True]),
+        Measure.RECALL: _ratio_or_none(found, found + missed),
+        Measure.F1: _ratio_or_none(2 * found, found + missed + sizes[True]),
+        Measure.ELUSION: _ratio_or_none(missed, sizes[False]),
+        Measure.RICHNESS: _ratio_or_none(found + missed, sizes[False] + sizes[True]),
     }
 
 
-def _share(upper: float, lower: float) -> float | None:
+def _ratio_or_none(upper: float, lower: float) -> float | None:
     return upper / lower if lower else None
 
 

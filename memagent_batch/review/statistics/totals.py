@@ -14,6 +14,7 @@ HALF = 0.5
 SEED = 20130131
 """Seed of the draws, so that the same labels always have the same intervals."""
 
+Numbers = NDArray[np.floating]
 Totals = NDArray[np.int64]
 """Positives of each stratum in each draw, shape (strata, draws)."""
 

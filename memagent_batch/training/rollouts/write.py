@@ -14,8 +14,9 @@ from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.errors import DocumentError, SupersededError
 from memagent_batch.log.files import ReadingKey
-from memagent_batch.log.index import StandingOutcome, read_outcomes, read_turns, reading_key
+from memagent_batch.log.index import StandingOutcome, read_outcomes, reading_key
 from memagent_batch.log.question_list import AskedQuestion, asked_in
+from memagent_batch.log.turns import read_turns
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.documents import PlannedDocument, planned_documents, unreadable

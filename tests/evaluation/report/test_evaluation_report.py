@@ -17,7 +17,7 @@ import pytest
 from memagent_batch.config import TableFormat
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.report.failures import TRACES_PER_VARIANT
-from memagent_batch.evaluation.report.page import render
+from memagent_batch.evaluation.report.page import render_report
 from memagent_batch.evaluation.report.report import draw_pictures, make_page, write_report
 from memagent_batch.files.location import Location
 from memagent_batch.runs.tables import table_bytes
@@ -49,7 +49,7 @@ def page_of(folder: Path, made: Made) -> str:
 
 
 def page_at(output: Path) -> str:
-    return render(make_page(Location(uri=str(output))), pictures=[]).decode()
+    return render_report(make_page(Location(uri=str(output))), pictures=[]).decode()
 
 
 def words_of(page: str) -> str:
@@ -88,7 +88,7 @@ def test_report_what_can_not_be_drawn_is_left_out(made: Made, names: list[str], 
     page = make_page(Location(uri=str(write_evaluation(tmp_path, made))))
     pictures = draw_pictures(page)
     assert [picture.name for picture in pictures] == names
-    tags = Tags(render(page, pictures=pictures).decode())
+    tags = Tags(render_report(page, pictures=pictures).decode())
     assert tags.tags.count("img") == len(names)
     assert {link[1:] for link in tags.links} <= set(tags.ids)
 

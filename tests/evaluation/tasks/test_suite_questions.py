@@ -8,7 +8,7 @@ import pytest
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.evaluation.tasks.corpora import Corpus, read_hotpotqa, read_squad
-from memagent_batch.evaluation.tasks.lengths import TOLERANCE, Meter
+from memagent_batch.evaluation.tasks.lengths import TOLERANCE, TokenMeter
 from memagent_batch.evaluation.tasks.make import SuitePlan, cells_of, sample_requests
 from memagent_batch.evaluation.tasks.sample import Materials, SuiteSample
 from memagent_batch.evaluation.tasks.tasks import TASKS
@@ -66,7 +66,9 @@ def materials(tiny_tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("corpora")
     hotpot = write(folder / "hotpot.json", [hotpot_record(number) for number in range(NUM_RECORDS)])
     squad = write(folder / "squad.json", {"data": [squad_article(number) for number in range(NUM_RECORDS)]})
-    return Materials(meter=Meter(tiny_tokenizer), texts=(), hotpotqa=read_hotpotqa(hotpot), squad=read_squad(squad))
+    return Materials(
+        meter=TokenMeter(tiny_tokenizer), texts=(), hotpotqa=read_hotpotqa(hotpot), squad=read_squad(squad)
+    )
 
 
 def make_cell(materials: Materials, *, task: str, length: int, samples: int = 8) -> list[SuiteSample]:

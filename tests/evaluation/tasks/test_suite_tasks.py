@@ -11,14 +11,14 @@ from memagent_batch.evaluation.needles.words import ADJECTIVES, NOISE, NOUNS
 from memagent_batch.evaluation.tasks.claims import MOST_ENTRIES
 from memagent_batch.evaluation.tasks.essays import own_texts
 from memagent_batch.evaluation.tasks.haystacks import LONGEST_SENTENCE_CHARS, sentences_of
-from memagent_batch.evaluation.tasks.lengths import TOLERANCE, Meter
+from memagent_batch.evaluation.tasks.lengths import TOLERANCE, TokenMeter
 from memagent_batch.evaluation.tasks.linked import DISTANCES
 from memagent_batch.evaluation.tasks.make import SuitePlan, cells_of, sample_requests
 from memagent_batch.evaluation.tasks.niah import FORMS, make_crowded_key
 from memagent_batch.evaluation.tasks.sample import Materials, SuiteSample
 from memagent_batch.evaluation.tasks.tasks import TASKS
 from memagent_batch.evaluation.tasks.wordings import NOT_STATED
-from memagent_batch.evaluation.tasks.words import ALPHA, NUM_COMMON, ZETA
+from memagent_batch.evaluation.tasks.words import FREQUENCY_EXPONENT, NUM_COMMON, ZETA
 
 NEEDLE = re.compile(r"One of the special magic (\w+)s for (\S+) is: (\S+)\.")
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -29,7 +29,7 @@ FREE_TASKS = tuple(name for name, task in TASKS.items() if task.source is None)
 
 @pytest.fixture(scope="module")
 def materials(tiny_tokenizer: Tokenizer) -> Materials:
-    return Materials(meter=Meter(tiny_tokenizer), texts=own_texts())
+    return Materials(meter=TokenMeter(tiny_tokenizer), texts=own_texts())
 
 
 def make_cell(
@@ -56,7 +56,7 @@ def test_samples_of_every_task_differ_hold_their_references_and_have_their_lengt
 
 @pytest.mark.parametrize("task", FREE_TASKS)
 def test_document_measured_by_another_tokeniser_has_its_length_too(task: str, text_model: str) -> None:
-    materials = Materials(meter=Meter(Tokenizer(text_model)), texts=own_texts())
+    materials = Materials(meter=TokenMeter(Tokenizer(text_model)), texts=own_texts())
 
     (sample,) = make_cell(materials, task=task, length=3000, samples=1)
 
@@ -220,7 +220,7 @@ def test_frequent_words_fall_with_the_square_of_their_rank(length: int, material
     assert {word for word, _ in ranked[1:4]} == set(sample.references)
     assert ranked[3][1] > ranked[4][1]
     for rank, (word, num) in enumerate(ranked, start=1):
-        assert abs(num - num_words * rank**-ALPHA / ZETA) <= 1.1
+        assert abs(num - num_words * rank**-FREQUENCY_EXPONENT / ZETA) <= 1.1
         assert rank == 1 or re.fullmatch(r"[a-z]{6}", word)
 
 
@@ -389,7 +389,7 @@ def test_sample_with_another_seed_differs(materials: Materials) -> None:
 
 
 def test_length_without_room_for_the_needles_is_refused_with_the_least_one(text_model: str) -> None:
-    materials = Materials(meter=Meter(Tokenizer(text_model)), texts=own_texts())
+    materials = Materials(meter=TokenMeter(Tokenizer(text_model)), texts=own_texts())
     with pytest.raises(SettingsError, match=r"--lengths: 130 tokens are too few for niah_multivalue, which .* or more"):
         make_cell(materials, task="niah_multivalue", length=130)
 
@@ -402,7 +402,7 @@ def test_sentences_of_a_text_hold_all_its_words_in_pieces_of_bounded_length() ->
 def test_texts_of_any_script_and_length_of_sentence_make_documents(tiny_tokenizer: Tokenizer) -> None:
     words = random.Random(0).choices(["слово", "дом", "река", "лес"], k=900)
     texts = (("这是一个句子。",), tuple(" ".join(words[start : start + 90]) for start in range(0, 900, 90)))
-    materials = Materials(meter=Meter(tiny_tokenizer), texts=texts)
+    materials = Materials(meter=TokenMeter(tiny_tokenizer), texts=texts)
 
     (sample,) = make_cell(materials, task="niah_single_2", length=4000, samples=1)
 

@@ -1,0 +1,161 @@
+"""The file formats of inputs: the endings of their names, and what reads them."""
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from memagent_batch.errors import InputError
+from memagent_batch.files.errors import input_errors
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.formats.columnar import ColumnarReader
+from memagent_batch.inputs.formats.csv_rows import CsvReader
+from memagent_batch.inputs.formats.jsonl import JsonlReader
+from memagent_batch.inputs.formats.packed import COMPRESSIONS, is_compressed, open_stream
+from memagent_batch.inputs.formats.records import (
+    BOM,
+    Column,
+    Place,
+    Record,
+    RecordReader,
+    Unreadable,
+    Value,
+    column_value,
+    decode,
+)
+
+
+class Format(StrEnum):
+    """File format of an input."""
+
+    PARQUET = "parquet"
+    """Parquet."""
+    JSONL = "jsonl"
+    """One JSON object a line."""
+    CSV = "csv"
+    """Comma-separated, with a header row."""
+    ARROW = "arrow"
+    """Arrow IPC file, also called Feather."""
+    TABLE = "table"
+    """A Parquet file of a table of a lake."""
+    TEXT = "text"
+    """A text in UTF-8."""
+    UNKNOWN = "unknown"
+    """Something else, which is not read."""
+
+
+_ENDINGS: Mapping[str, Format] = {
+    ".parquet": Format.PARQUET,
+    ".pq": Format.PARQUET,
+    ".jsonl": Format.JSONL,
+    ".ndjson": Format.JSONL,
+    ".json": Format.JSONL,
+    ".csv": Format.CSV,
+    ".arrow": Format.ARROW,
+    ".feather": Format.ARROW,
+    ".ipc": Format.ARROW,
+    ".txt": Format.TEXT,
+    ".text": Format.TEXT,
+    ".md": Format.TEXT,
+}
+UNKNOWN_REMEDY = "move it away, or say what the files are with --input.format"
+"""What the user can do where the ending of a document's file is none of ours."""
+_REFUSED = frozenset({".xz", ".lz4", ".zip"})
+"""Compressions that are not read."""
+_IN_WHOLE = frozenset({Format.PARQUET, Format.ARROW})
+"""Formats that compress their own columns, and whose rows are found by seeking."""
+
+
+def format_of(name: str, *, where: str, remedy: str) -> Format:
+    """The format that a file's ending stands for.
+
+    Args:
+        name: Name of the file.
+        where: Full URI, for messages.
+        remedy: What the user can do where the ending is none of ours.
+
+    Raises:
+        InputError: the ending is none of ours.
+    """
+    ending = format_ending(name).lower()
+    inner, packed = posixpath.splitext(ending)
+    if inner in _REFUSED or (packed and _ENDINGS.get(inner) in _IN_WHOLE):
+        raise InputError(f"{where}: files of this compression are not read; unpack it, or write it as Parquet")
+    if inner not in _ENDINGS:
+        packings = ", ".join(COMPRESSIONS)
+        raise InputError(f"{where}: no known file ending ({', '.join(_ENDINGS)}; before {packings} too); {remedy}")
+    return _ENDINGS[inner]
+
+
+def format_ending(name: str) -> str:
+    """The ending of a name, with that of its compression: `.jsonl`, `.jsonl.gz`."""
+    inner, ending = posixpath.splitext(name)
+    return posixpath.splitext(inner)[1] + ending if ending.lower() in COMPRESSIONS else ending
+
+
+def is_named_text(name: str) -> bool:
+    """Whether a name, or a pattern of names, has the ending of a text file."""
+    return _ENDINGS.get(posixpath.splitext(format_ending(name).lower())[0]) is Format.TEXT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextReader:
+    """Reads a text file as one record of one column."""
+
+    def read(
+        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
+    ) -> Iterator[Record]:
+        """See `RecordReader`. The place is the whole file."""
+        with input_errors(location.uri):
+            data = _read_file(location)
+        values = tuple(column_value(_decode_file(data), column=column, where=location.uri) for column in columns)
+        yield Record(place=Place(start=0, stop=len(data)), where=location.uri, values=values)
+
+    def fetch(
+        self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]
+    ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
+        """See `RecordReader`."""
+        for record in self.read(location, columns=columns, groups=None):
+            yield from ((place, record.values) for place in places)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoReader:
+    """Stands for the reader of a file in an unknown format."""
+
+    def read(
+        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
+    ) -> Iterator[Record]:
+        """See `RecordReader`; always raises."""
+        format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)
+        return iter(())
+
+    def fetch(
+        self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]
+    ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
+        """See `RecordReader`; always raises."""
+        format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)
+        return iter(())
+
+
+def _read_file(location: Location) -> bytes:
+    if not is_compressed(location.path):
+        return location.read_bytes()
+    with open_stream(location) as stream:
+        return stream.read()
+
+
+def _decode_file(data: bytes) -> str | Unreadable:
+    return decode(data[len(BOM) :] if data.startswith(BOM) else data)
+
+
+READERS: Mapping[Format, RecordReader] = {
+    Format.PARQUET: ColumnarReader(),
+    Format.JSONL: JsonlReader(),
+    Format.CSV: CsvReader(),
+    Format.ARROW: ColumnarReader(),
+    Format.TABLE: ColumnarReader(),
+    Format.TEXT: TextReader(),
+    Format.UNKNOWN: NoReader(),
+}
+"""What reads each format."""

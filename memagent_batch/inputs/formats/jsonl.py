@@ -1,0 +1,110 @@
+"""Reads records from JSONL files."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pydantic import JsonValue
+
+from memagent_batch.errors import InputError
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.formats.byte_lines import ByteLines, fetch_lines, open_lines
+from memagent_batch.inputs.formats.records import (
+    Column,
+    Place,
+    Presence,
+    Record,
+    Unreadable,
+    Value,
+    column_value,
+    make_record,
+    refuse_missing,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonlReader:
+    """Reads JSONL: one JSON object a line; blank lines are skipped."""
+
+    def read(
+        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
+    ) -> Iterator[Record]:
+        """See `RecordReader`. A place is (first byte, byte after the last). A key that is absent counts as null,
+        but not one that no line of the file has.
+        """
+        there: dict[str, None] = {}
+        with open_lines(location) as lines:
+            for place, line in _placed_lines(lines):
+                where = f"{location.uri}, line {lines.num_lines}"
+                values = partial(_json_values, line, columns=columns, where=where, there=there)
+                yield make_record(values, place=place, where=where, keep_bad=keep_bad)
+        for column in columns if there else ():
+            if column.presence is Presence.SOME and column.absent is None and column.name not in there:
+                refuse_missing(column, there=tuple(there), where=location.uri)
+
+    def fetch(
+        self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]
+    ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
+        """See `RecordReader`."""
+        for place, lines in fetch_lines(location, places=places):
+            yield place, _line_values(lines, columns=columns)
+
+
+def _placed_lines(lines: ByteLines) -> Iterator[tuple[Place, str | InputError]]:
+    """The lines that are not blank, with their places; an error for each that is not UTF-8."""
+    while True:
+        start = lines.position
+        line: str | InputError
+        try:
+            line = next(lines)
+        except StopIteration:
+            return
+        except InputError as error:
+            line = error
+        if isinstance(line, InputError) or line.strip():
+            yield Place(start=start, stop=lines.position), line
+
+
+def _json_values(
+    line: str | InputError, *, columns: Sequence[Column], where: str, there: dict[str, None]
+) -> tuple[Value, ...]:
+    """The values of a line. Adds its keys to `there`: all that the file has, in their order."""
+    if isinstance(line, InputError):
+        raise line
+    item = json_object(line, where=where)
+    there.update(dict.fromkeys(item))
+    for column in columns:
+        if column.presence is Presence.EVERY and column.absent is None and column.name not in item:
+            refuse_missing(column, there=tuple(item), where=where)
+    return _item_values(item, columns=columns, where=where)
+
+
+def _item_values(item: Mapping[str, JsonValue], *, columns: Sequence[Column], where: str) -> tuple[Value, ...]:
+    return tuple(
+        column_value(item.get(column.name, column.substitute), column=column, where=where) for column in columns
+    )
+
+
+def json_object(line: str, *, where: str) -> dict[str, JsonValue]:
+    """The object that a line of JSONL holds.
+
+    Raises:
+        InputError: it is not JSON, or no object.
+    """
+    try:
+        item = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        fault = f"{error.msg}, column {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
+        raise InputError(f"{where}: malformed JSON ({fault}); write one JSON object a line") from error
+    if not isinstance(item, dict):
+        raise InputError(f"{where} holds {type(item).__name__}, not an object; write one JSON object a line")
+    return item
+
+
+def _line_values(lines: ByteLines, *, columns: Sequence[Column]) -> tuple[Value, ...]:
+    """The values of the one line that is left; a line that is no record any more concerns this one only."""
+    try:
+        return _item_values(json_object(next(lines, ""), where="its line"), columns=columns, where="its line")
+    except InputError as error:
+        return (Unreadable(reason=str(error)),) * len(columns)

@@ -1,0 +1,113 @@
+"""Rows of the turn log: made of what a reading brings, and checked one by one before they wait for a flush."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from memagent_batch.domain.addresses import ReadingAddress, token_hash
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.errors import LogRowError
+from memagent_batch.log.schemas import (
+    OUTCOME_LOG,
+    ClosedRow,
+    ClosingRow,
+    OutcomeRow,
+    ResultRow,
+    TurnRow,
+)
+
+OWN_COLUMNS = frozenset({"run_id", "prompt_hash", *ReadingAddress.__dataclass_fields__})
+"""Columns that this project alone fills; the others hold what engines and policies bring."""
+
+
+def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *, run_id: str) -> TurnRow:
+    """The row of a turn that has just ended."""
+    span = prompt.span
+    return {
+        "run_id": run_id,
+        "document_hash": address.document_hash,
+        "question_hash": address.question_hash,
+        "sample": address.sample,
+        "reader_fingerprint": address.reader_fingerprint,
+        "path": prompt.path,
+        "turn": prompt.number,
+        "kind": prompt.kind,
+        "writes": prompt.writes,
+        "chunk_index": span.index if span else None,
+        "token_start": span.token_start if span else None,
+        "token_end": span.token_end if span else None,
+        "char_start": span.char_start if span else None,
+        "char_end": span.char_end if span else None,
+        "prompt_hash": token_hash(prompt.token_ids),
+        "token_ids": completion.token_ids,
+        "text": completion.text,
+        "logprobs": completion.logprobs,
+        "finish_reason": completion.finish_reason,
+        "num_prompt_tokens": completion.num_prompt_tokens,
+        "num_cached_prompt_tokens": completion.num_cached_prompt_tokens,
+        "engine_seconds": completion.engine_seconds,
+        "finished_at": datetime.now(UTC),
+        "menu_logprobs": completion.menu_logprobs,
+        "held_from": None,
+    }
+
+
+def held_row(address: ReadingAddress, prompt: Prompt, held: TurnRow, *, run_id: str) -> TurnRow:
+    """The row of a turn whose completion stands in `held`, the row of an earlier version of the document.
+
+    It names the version that was asked, however many versions have taken the turn since: no chain is followed.
+    """
+    empty = Completion(token_ids=[], text="", finish_reason=FinishReason(held["finish_reason"]))
+    return {
+        **turn_row(address, prompt, empty, run_id=run_id),
+        "finished_at": held["finished_at"],
+        "held_from": held.get("held_from") or held["document_hash"],
+    }
+
+
+def outcome_row(address: ReadingAddress, result: ResultRow, *, run_id: str) -> OutcomeRow:
+    """The row of a reading that has ended."""
+    return {
+        "run_id": run_id,
+        "document_hash": address.document_hash,
+        "question_hash": address.question_hash,
+        "sample": address.sample,
+        "reader_fingerprint": address.reader_fingerprint,
+        **result,
+    }
+
+
+def closing_row(address: ReadingAddress, closed: ClosedRow, *, run_id: str) -> ClosingRow:
+    """The row of a reading whose closing turns have ended; its address has their fingerprint."""
+    return {
+        "run_id": run_id,
+        "document_hash": address.document_hash,
+        "question_hash": address.question_hash,
+        "sample": address.sample,
+        "reader_fingerprint": address.reader_fingerprint,
+        **closed,
+    }
+
+
+def require_outcome(address: ReadingAddress, result: ResultRow) -> None:
+    """Refuses an outcome that the log can't hold.
+
+    Raises:
+        LogRowError: names the column.
+    """
+    require_row(outcome_row(address, result, run_id=""), schema=OUTCOME_LOG)
+
+
+def require_row(row: Mapping[str, object], *, schema: pa.Schema) -> None:
+    """One row that does not fit would keep all the others of its file from being written."""
+    for column in schema:
+        value = row.get(column.name)
+        if column.name in OWN_COLUMNS:
+            continue
+        if value is None and not column.nullable:
+            raise LogRowError(f"`{column.name}` is missing, and the turn log has no room for that")
+        try:
+            pa.array([value], column.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise LogRowError(f"`{column.name}` does not fit the turn log: {type(error).__name__}: {error}") from error

@@ -1,0 +1,186 @@
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent_batch.errors import InputError
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.formats import byte_lines
+from memagent_batch.inputs.formats.byte_lines import ByteLines, line_at
+from memagent_batch.inputs.formats.csv_rows import CsvReader
+from memagent_batch.inputs.formats.jsonl import JsonlReader
+from memagent_batch.inputs.formats.records import Column, Kind, Place, Presence, Record, RecordReader, Unreadable
+
+TEXT = Column(name="text", kind=Kind.DOCUMENT, presence=Presence.SOME, knob="input.text_column")
+ID = Column(name="document_id", kind=Kind.IDENTIFIER, presence=Presence.EVERY, knob="input.document_id_column")
+REFERENCES = Column(name="r", kind=Kind.REFERENCES, presence=Presence.OPTIONAL)
+
+
+def _read(reader: RecordReader, path: Path, data: bytes, *columns: Column) -> list[Record]:
+    path.write_bytes(data)
+    return list(reader.read(Location(uri=str(path)), columns=columns, groups=None))
+
+
+@given(st.text())
+def test_byte_lines_any_text_rejoin_and_count_its_bytes(text: str) -> None:
+    lines = ByteLines(stream=io.BytesIO(b"\n" + text.encode()), path="f")
+    assert "".join(lines) == "\n" + text
+    assert lines.position == 1 + len(text.encode())
+
+
+def test_byte_lines_invalid_utf8_names_file_byte_and_line() -> None:
+    lines = ByteLines(stream=io.BytesIO(b"\xef\xbb\xbfab\ncd\xff\n"), path="some/file")
+    assert next(lines) == "ab\n"
+    with pytest.raises(InputError, match=r"some/file, line 2: invalid UTF-8 at byte 9 of the file"):
+        next(lines)
+
+
+def test_byte_lines_invalid_utf8_after_a_byte_order_mark_counts_from_the_first_byte() -> None:
+    with pytest.raises(InputError, match="at byte 5 "):
+        next(ByteLines(stream=io.BytesIO(b"\xef\xbb\xbfa\xff"), path="f"))
+
+
+def test_jsonl_records_are_found_again_at_their_bytes(tmp_path: Path) -> None:
+    data = '\ufeff{"text": "é"}\n\n  \r\n{"text": "b", "x": 1}\r\n{"text": "c"}'.encode()
+    records = _read(JsonlReader(), tmp_path / "f", data, TEXT)
+    assert [record.values for record in records] == [("é",), ("b",), ("c",)]
+    assert [json.loads(data[r.place.start : r.place.stop].decode("utf-8-sig"))["text"] for r in records] == [
+        "é",
+        "b",
+        "c",
+    ]
+
+
+def test_jsonl_key_that_some_lines_lack_is_null(tmp_path: Path) -> None:
+    records = _read(JsonlReader(), tmp_path / "f", b'{"document_id": 1}\n{"document_id": 2, "text": "b"}\n', ID, TEXT)
+    assert [record.values for record in records] == [("1", None), ("2", "b")]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            b'{"document_id": 1}\n{"document_id": 2, "body": 3}',
+            r"no column 'text'; its columns: 'document_id', 'body'; .*input\.text",
+        ),
+        (b'{"document_id": 1, "text": ""}\n{"text": "a"}', r"line 2.*no column 'document_id'; its columns: 'text'"),
+        (b'{"document_id": null, "text": ""}', r"line 1.*'document_id' is null"),
+        (b'{"document_id": "", "text": ""}', r"line 1.*'document_id' is empty"),
+        (b'{"document_id": 1.5, "text": ""}', "line 1.*'document_id' holds float"),
+        (b'{"document_id": 1, "text": 5}', "line 1.*'text' holds int"),
+        (b'\n{"document_id": 1, "text": "a"', "line 2.*malformed JSON"),
+        (b'{"a": ' * 100_000, "malformed JSON"),
+        (b'{"document_id": ' + b"1" * 5000 + b"}", "malformed JSON"),
+        (b'[{"document_id": 1}]', "line 1.*holds list, not an object"),
+        (b'{"document_id": 1, "text": "\xff"}', "line 1: invalid UTF-8 at byte 29"),
+    ],
+)
+def test_jsonl_bad_file_is_refused_with_place_and_remedy(data: bytes, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        _read(JsonlReader(), tmp_path / "f", data, ID, TEXT)
+
+
+def test_jsonl_lone_surrogate_concerns_its_document_only(tmp_path: Path) -> None:
+    bad, good = _read(JsonlReader(), tmp_path / "f", b'{"text": "\\ud800"}\n{"text": "a"}', TEXT)
+    assert isinstance(bad.values[0], Unreadable)
+    assert good.values == ("a",)
+
+
+def test_csv_multi_line_fields_are_found_again_at_their_bytes(tmp_path: Path) -> None:
+    data = b'\xef\xbb\xbfdocument_id,text\r\n1,"a\r\nb,""c"\n\n2,plain\r\n3,"\n\n"'
+    records = _read(CsvReader(), tmp_path / "f", data, ID, TEXT)
+    assert [record.values for record in records] == [("1", 'a\r\nb,"c'), ("2", "plain"), ("3", "\n\n")]
+    places = [record.place for record in records]
+    assert [data[place.start : place.stop] for place in places] == [b'1,"a\r\nb,""c"\n', b"2,plain\r\n", b'3,"\n\n"']
+    fetched = CsvReader().fetch(Location(uri=str(tmp_path / "f")), columns=(TEXT,), places=places[1:])
+    assert list(fetched) == [(places[1], ("plain",)), (places[2], ("\n\n",))]
+
+
+def test_csv_field_of_a_million_characters_is_read(tmp_path: Path) -> None:
+    (record,) = _read(CsvReader(), tmp_path / "f", b"text\n" + b"x" * 1_000_000, TEXT)
+    assert record.values == ("x" * 1_000_000,)
+
+
+def test_csv_empty_field_is_empty_text_but_null_where_optional(tmp_path: Path) -> None:
+    (record,) = _read(CsvReader(), tmp_path / "f", b"text,r\n,\n", TEXT, REFERENCES)
+    assert record.values == ("", None)
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"), [('"[""a"", ""b""]"', ["a", "b"]), ("a", "a"), ("[a]", "[a]"), ("[1]", ["1"])]
+)
+def test_csv_references_are_a_json_list_or_a_text(field: str, expected: object, tmp_path: Path) -> None:
+    (record,) = _read(CsvReader(), tmp_path / "f", f"r\n{field}\n".encode(), REFERENCES)
+    assert record.values == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "header row"),
+        (b"id,text\n1,a\n", "no column 'document_id'; its columns: 'id', 'text'"),
+        (b"document_id,text,text\n", "2 columns 'text'"),
+        (b"document_id,text\n1,a\n2,b,c\n", "line 3 has 3 fields, the header 2"),
+        (b"document_id,text\n1\n", "line 2 has 1 fields"),
+        (b"document_id,text\n,a\n", "line 2: column 'document_id' is empty"),
+        (b'document_id,text\n1,"a\n2,b\n', r"f, line 2 to 3: malformed CSV .*unexpected end"),
+        (b'document_id,text\n1,"a"b\n', "line 2: malformed CSV"),
+        (b'document_id,text\n\n1,"a\n\nb"\n2\n', "line 6 has 1 fields"),
+        (b"document_id;text\n1;a\n", "separated by ';'; write them with commas"),
+        (b"document_id\ttext\n1\ta\n", r"separated by '\\t'; write them with commas"),
+        (b"document_id,text\r1,a\r", "malformed CSV"),
+        (b"document_id,text\n1,\xff\n", "line 2: invalid UTF-8 at byte 20"),
+    ],
+)
+def test_csv_bad_file_is_refused_with_place_and_remedy(data: bytes, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        _read(CsvReader(), tmp_path / "f", data, ID, TEXT)
+
+
+@pytest.mark.parametrize("reader", [JsonlReader(), CsvReader()])
+def test_fetch_bytes_that_are_no_record_any_more_concern_that_record_only(reader: RecordReader, tmp_path: Path) -> None:
+    if isinstance(reader, JsonlReader):
+        first, last = b'{"text": "a"}\n', b'{"text": "c"}\n'
+        data = first + b'"\xff, }' + last
+    else:
+        first, last = b"a\n", b"c\n"
+        data = b"text\n" + first + b'"\xff, }\n' + last
+    (tmp_path / "f").write_bytes(data)
+    start = data.index(first)
+    places = [
+        Place(start=start, stop=start + len(first)),
+        Place(start=start + len(first), stop=len(data) - len(last)),
+        Place(start=len(data) - len(last), stop=len(data)),
+        Place(start=len(data) + 10, stop=len(data) + 20),
+    ]
+    location = Location(uri=str(tmp_path / "f"))
+    values = [value for _, (value,) in reader.fetch(location, columns=(TEXT,), places=places)]
+    assert values[0] == "a"
+    assert values[2] == "c"
+    assert isinstance(values[1], Unreadable)
+    assert isinstance(values[3], Unreadable)
+
+
+def test_fetch_records_far_apart_are_all_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(byte_lines, "_SPAN_BYTES", 1000)
+    monkeypatch.setattr(byte_lines, "_GAP_BYTES", 100)
+    texts = ["a", "b" * 2000, "c", "d" * 200, "e"]
+    with (tmp_path / "f").open("w", newline="") as stream:
+        csv.writer(stream).writerows([["text"], *([text] for text in texts)])
+    location = Location(uri=str(tmp_path / "f"))
+    places = [record.place for record in CsvReader().read(location, columns=(TEXT,), groups=None)]
+    wanted = [0, 1, 2, 4]
+    fetched = CsvReader().fetch(location, columns=(TEXT,), places=[places[index] for index in wanted])
+    assert [value for _, (value,) in fetched] == [texts[index] for index in wanted]
+
+
+def test_line_at_any_byte_is_its_line_from_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(byte_lines, "_SPAN_BYTES", 3)
+    data = b"a\n\nbcdefg\nh"
+    (tmp_path / "f").write_bytes(data)
+    found = [line_at(Location(uri=str(tmp_path / "f")), position) for position in range(len(data))]
+    assert found == [1, 1, 2, 3, 3, 3, 3, 3, 3, 3, 4]

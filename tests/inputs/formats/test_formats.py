@@ -1,0 +1,36 @@
+import pytest
+
+from memagent_batch.errors import InputError
+from memagent_batch.inputs.formats.formats import Format, format_of
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("s3://b/x.parquet", Format.PARQUET),
+        ("a/b.JSONL", Format.JSONL),
+        ("a.ndjson", Format.JSONL),
+        ("a.json", Format.JSONL),
+        ("a.b.csv", Format.CSV),
+        ("a.arrow", Format.ARROW),
+        ("a.feather", Format.ARROW),
+        ("a.txt", Format.TEXT),
+        ("a.md", Format.TEXT),
+        ("a.jsonl.gz", Format.JSONL),
+        ("a.b.CSV.ZST", Format.CSV),
+        ("a.txt.bz2", Format.TEXT),
+    ],
+)
+def test_format_of_known_ending_is_its_format(path: str, expected: Format) -> None:
+    assert format_of(path, where=path, remedy="") is expected
+
+
+def test_format_of_unknown_ending_is_refused_with_the_remedy() -> None:
+    with pytest.raises(InputError, match=r"a\.pdf: .*do this"):
+        format_of("a.pdf", where="x/a.pdf", remedy="do this")
+
+
+@pytest.mark.parametrize("path", ["a.jsonl.xz", "a.parquet.gz", "a.feather.zst", "a.zip"])
+def test_format_of_compressed_file_is_refused_with_unpacking(path: str) -> None:
+    with pytest.raises(InputError, match="unpack"):
+        format_of(path, where=path, remedy="")
