@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from memagent_batch.api.stage import read
     from memagent_batch.config import (
         ClosingConfig,
+        EscalateConfig,
         InputConfig,
         LogConfig,
         OpenAIConfig,
@@ -31,6 +32,7 @@ _PLACES = {
     **dict.fromkeys(
         (
             "ClosingConfig",
+            "EscalateConfig",
             "InputConfig",
             "LogConfig",
             "OpenAIConfig",
@@ -59,6 +61,7 @@ __all__ = [
     "Bool",
     "ClosingConfig",
     "Date",
+    "EscalateConfig",
     "Gated",
     "InputConfig",
     "Json",

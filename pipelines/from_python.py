@@ -13,7 +13,16 @@ from memagent_batch.api.knobs import checked_section
 from memagent_batch.api.question import GivenQuestions, question_table
 from memagent_batch.api.run import Run
 from memagent_batch.budgets import fitted
-from memagent_batch.config import AgentConfig, ClosingConfig, InputConfig, JobConfig, LogConfig, PoolConfig, TableFormat
+from memagent_batch.config import (
+    AgentConfig,
+    ClosingConfig,
+    EscalateConfig,
+    InputConfig,
+    JobConfig,
+    LogConfig,
+    PoolConfig,
+    TableFormat,
+)
 from memagent_batch.errors import SupersededError
 from memagent_batch.files.location import Location, absolute
 from memagent_batch.files.options import Options, StorageOptions
@@ -34,6 +43,7 @@ def answer(
     pool: PoolConfig = PoolConfig(),  # noqa: B008
     log: LogConfig = LogConfig(),  # noqa: B008
     closing: ClosingConfig = ClosingConfig(),  # noqa: B008
+    escalate: EscalateConfig | Mapping[str, Any] = EscalateConfig(),  # noqa: B008
     table_format: TableFormat = TableFormat.PARQUET,
     retry_failed: bool = False,
     max_failed_share: float = 1.0,
@@ -55,6 +65,7 @@ def answer(
         pool: The actor pool.
         log: The turn log.
         closing: What is asked after each answer; a value of a type is asked for where a question has one.
+        escalate: Which readings a second reader reads again; also a mapping with the same names.
         table_format: File format of `answers` and `memories`.
         retry_failed: Read failed readings again, and nothing else that is done.
         max_failed_share: Largest share of failed readings.
@@ -83,6 +94,7 @@ def answer(
         pool=pool,
         log=log,
         closing=closing,
+        escalate=escalate,
         table_format=table_format,
         retry_failed=retry_failed,
         max_failed_share=max_failed_share,

@@ -10,6 +10,7 @@ import ray
 
 from memagent_batch.budgets import closing_costs
 from memagent_batch.config import AgentConfig, JobConfig, SourceConfig
+from memagent_batch.domain.escalation import Doubt
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Cost, Policy
 from memagent_batch.errors import InputError
@@ -26,13 +27,17 @@ from memagent_batch.inputs.findings import log_documents, warn_of_bad_files, war
 from memagent_batch.inputs.questions import inline_type, missing_documents
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.log.index import TurnIndex, scan_log
+from memagent_batch.log.schemas import OUTCOME_LOG
 from memagent_batch.logs import step
 from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.tokenise import CountedDocument, count_tokens, index_shards
 from memagent_batch.reading.closed import Closing
+from memagent_batch.reading.escalation import Escalation
 from memagent_batch.reading.question_lengths import require_questions_fit
-from memagent_batch.runs.plan import Plan, count_pending
+from memagent_batch.runs.escalation import doubtful_readings
+from memagent_batch.runs.manifest import read_manifest
+from memagent_batch.runs.plan import Plan, Work, count_pending
 from memagent_batch.runs.results import result_questions
 from memagent_batch.wiring import make_documents, make_output, make_prompt_tokens
 from pipelines.check import Checked, Inputs, read_inputs
@@ -79,7 +84,32 @@ class PlanPrice(ClosingPrice):
     completion_tokens_at_most: int
 
 
-class PlanSummary(PlanCounts, PlanPrice):
+class SecondLookPrice(TypedDict):
+    """What the second reader takes, if each reading that the first has not answered yet turns out doubtful."""
+
+    doubtful: int
+    """Readings that the log shows to be doubtful."""
+    readings_to_do: int
+    """Of these, those that are left to read again."""
+    readings_at_most: int
+    """Those, and all that the first reader has still to read or close."""
+    turns_at_most: int
+    prompt_tokens_at_most: int
+    completion_tokens_at_most: int
+    closing_turns_at_most: int
+    closing_prompt_tokens_at_most: int
+    closing_completion_tokens_at_most: int
+    last_share: float | None
+    """Share of the readings of the last finished run that were doubtful; None where none was looked at."""
+
+
+class SecondLookPlan(TypedDict, total=False):
+    """There where doubtful readings are read again."""
+
+    second_look: SecondLookPrice
+
+
+class PlanSummary(PlanCounts, PlanPrice, SecondLookPlan):
     """What `memagent plan` prints."""
 
 
@@ -92,7 +122,23 @@ def plan_checked(checked: Checked) -> PlanSummary:
             index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
             bundles = list(plan.pending(index, retry_failed=job.retry_failed))
             price = _price(plan, bundles, agent=job.agent, sources=job)
-            return {**summarise_plan(plan, index, bundles), **price}
+            again = _second_look(plan, index, checked)
+            return {**summarise_plan(plan, index, bundles), **price, **again}
+
+
+def find_doubtful(
+    plan: Plan, index: TurnIndex, escalation: Escalation, *, job: JobConfig, not_read: pa.Table
+) -> dict[Work, Doubt]:
+    """The readings that the second reader reads again; see `doubtful_readings`."""
+    columns = [not_read[name].to_pylist() for name in ("document_hash", "question_hash", "sample")]
+    return doubtful_readings(
+        plan,
+        index,
+        output=make_output(job),
+        doubts=escalation.doubts,
+        extraction=job.agent.extraction,
+        not_read=frozenset(zip(*columns, strict=True)),
+    )
 
 
 def scan_plan(output: Location, plan: Plan, *, reader_fingerprint: str) -> TurnIndex:
@@ -173,6 +219,36 @@ def summarise_plan(plan: Plan, index: TurnIndex, bundles: list[pa.Table]) -> Pla
         "readings_failed": counts.failed,
         "readings_to_do": pending.readings - pending.closings,
         "readings_to_close": pending.closings,
+    }
+
+
+def _second_look(plan: Plan, index: TurnIndex, checked: Checked) -> SecondLookPlan:
+    """What the second reader takes at most, where there is one."""
+    escalation, job, output = checked.escalation, checked.job, make_output(checked.job)
+    if escalation is None:
+        return {}
+    second = plan.for_second_reader(closing=escalation.closing)
+    looked = scan_plan(output, second, reader_fingerprint=escalation.reader.fingerprint)
+    doubtful = find_doubtful(plan, index, escalation, job=job, not_read=OUTCOME_LOG.empty_table())
+    again = {*doubtful, *plan.open_work(index, retry_failed=job.retry_failed)}
+    bundles = list(second.pending(looked, retry_failed=job.retry_failed, only=again))
+    price = _price(second, bundles, agent=escalation.agent, sources=job)
+    left = list(second.pending(looked, retry_failed=job.retry_failed, only=doubtful))
+    manifest = read_manifest(output)
+    last = manifest.get("second_look") if manifest else None
+    return {
+        "second_look": {
+            "doubtful": len(doubtful),
+            "readings_to_do": count_pending(left).readings,
+            "readings_at_most": count_pending(bundles).readings,
+            "turns_at_most": price["turns"],
+            "prompt_tokens_at_most": price["prompt_tokens_at_most"],
+            "completion_tokens_at_most": price["completion_tokens_at_most"],
+            "closing_turns_at_most": price["closing_turns_at_most"],
+            "closing_prompt_tokens_at_most": price["closing_prompt_tokens_at_most"],
+            "closing_completion_tokens_at_most": price["closing_completion_tokens_at_most"],
+            "last_share": last["share"] if last else None,
+        }
     }
 
 

@@ -1,5 +1,6 @@
 """CPU tasks after the engine: parts of the plan in, files of the tables out."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
@@ -9,10 +10,11 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent
 from memagent_batch.errors import SupersededError
 from memagent_batch.files.errors import storage_errors
+from memagent_batch.log.schemas import OutcomeRow
 from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.parts import detach_not_read, part_key
 from memagent_batch.runs.plan import PART_COLUMN
-from memagent_batch.runs.schemas import PART_REPORT, PartReport, ReasonRow, reason_rows, rows_of_files
+from memagent_batch.runs.schemas import PART_REPORT, EscalatedRow, PartReport, ReasonRow, reason_rows, rows_of_files
 from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
     EVIDENCE_FOLDER,
@@ -58,7 +60,7 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, P
     _write_part(dict(files.values()), projection=projection)
     statuses = tables.answers["status"].to_pylist()
     report: PartReport = {
-        "key": key if tables.is_whole and not tables.missing and set(statuses) <= LASTING else None,
+        "key": key if tables.is_whole and not (tables.missing or not_read) and set(statuses) <= LASTING else None,
         "answers_file": files[ANSWERS_FOLDER][0],
         "memories_file": files[MEMORIES_FOLDER][0],
         "evidence_file": files[EVIDENCE_FOLDER][0] if EVIDENCE_FOLDER in files else None,
@@ -71,6 +73,8 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, P
         "num_results": tables.results.num_rows if tables.results is not None else 0,
         "failed_reasons": _part_reasons(tables.answers, statuses, status=Status.FAILED),
         "not_read_reasons": _part_reasons(tables.answers, statuses, status=Status.NOT_READ),
+        "escalated": _escalated(tables.answers),
+        "num_second_not_read": _num_second_not_read(not_read, projection=projection),
         "missing": tables.missing,
         "num_document_tokens": _total(tables.answers["num_document_tokens"]),
         "num_turns": _total(tables.answers["num_turns"]),
@@ -79,6 +83,28 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, P
         "num_completion_tokens": _total(tables.answers["num_completion_tokens"]),
     }
     return pa.Table.from_pylist([report], schema=PART_REPORT)
+
+
+def _escalated(answers: pa.Table) -> list[EscalatedRow]:
+    """The readings that were doubtful, by reason."""
+    rows = [row for row in answers.select(["escalated_because", "tier"]).to_pylist() if row["escalated_because"]]
+    counts = Counter(row["escalated_because"] for row in rows)
+    answered = Counter(row["escalated_because"] for row in rows if row["tier"] == 2)
+    return [
+        {"because": because, "num_readings": count, "num_answered": answered[because]}
+        for because, count in sorted(counts.items())
+    ]
+
+
+def _num_second_not_read(not_read: Sequence[OutcomeRow], *, projection: Projection) -> int:
+    reader = projection.second.reader_fingerprint if projection.second else None
+    return len(
+        {
+            (row["document_hash"], row["question_hash"], row["sample"])
+            for row in not_read
+            if row["reader_fingerprint"] == reader
+        }
+    )
 
 
 def _total(column: pa.ChunkedArray) -> int:

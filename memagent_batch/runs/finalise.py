@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -21,6 +22,7 @@ from memagent_batch.log.question_list import read_asked, write_asked
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import shown
+from memagent_batch.reading.escalation import Escalation
 from memagent_batch.runs.changes import Changes, find_changes, removed_documents
 from memagent_batch.runs.claim import ANSWER_TABLES, publish, removed_on_failure, require_claim
 from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
@@ -30,6 +32,7 @@ from memagent_batch.runs.manifest import (
     Manifest,
     RunCounts,
     RunRecord,
+    SecondLook,
     asked_documents,
     asked_questions,
     package_versions,
@@ -85,10 +88,23 @@ class Run:
     """When it began on the monotonic clock, which corrections of the wall clock don't move; seconds."""
     projection: Projection
     """How rows are made of the log."""
+    escalation: Escalation | None = None
+    """What reads doubtful readings again."""
 
 
-def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> Run:
-    """Writes `run.json`: from here on the location belongs to this job, and in it to this run."""
+def begin_run(
+    output: Location,
+    job: JobConfig,
+    *,
+    reader: ReaderIdentity,
+    plan: Plan,
+    escalation: Escalation | None = None,
+    second: Plan | None = None,
+) -> Run:
+    """Writes `run.json`: from here on the location belongs to this job, and in it to this run.
+
+    `escalation` and `second` are the second reader and its plan, where there is one.
+    """
     started_at = datetime.now(UTC)
     record = RunRecord(
         run_id="",
@@ -99,13 +115,38 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         reader_fingerprint=reader.fingerprint,
         settings=public_settings(job),
         closing_turns=plan.closing_turns,
+        second_reader_fingerprint=escalation.reader.fingerprint if escalation else None,
     )
     run_id = _claim(output, record)
     write_asked(output, plan.hashed_questions(), run_id=run_id)
     fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(job.output)}
     log.info(f"run {run_id}: {plan.num_readings} readings asked", extra={"event": EventKind.RUN_STARTED, **fields})
+    projection = _projection(output, job, run_id=run_id, reader=reader, plan=plan)
+    if escalation is not None and second is not None:
+        again = job.with_agent(escalation.agent)
+        projection = replace(
+            projection,
+            doubts=escalation.doubts,
+            second=_projection(output, again, run_id=run_id, reader=escalation.reader, plan=second),
+            second_closings=second.closings_of(plan),
+        )
+    return Run(
+        run_id=run_id,
+        output=output,
+        job=job,
+        reader=reader,
+        asked=plan.num_readings,
+        started_at=started_at,
+        began_seconds=time.monotonic(),
+        projection=projection,
+        escalation=escalation,
+    )
+
+
+def _projection(output: Location, job: JobConfig, *, run_id: str, reader: ReaderIdentity, plan: Plan) -> Projection:
+    """How rows are made of what one reader logged."""
     prompts = make_prompt_set(job.agent)
-    projection = Projection(
+    return Projection(
         output=output,
         run_id=run_id,
         reader_fingerprint=reader.fingerprint,
@@ -120,16 +161,6 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         results=result_questions(plan.questions) if plan.closing is not None else {},
         documents=make_documents(job)[0],
         input=job.input,
-    )
-    return Run(
-        run_id=run_id,
-        output=output,
-        job=job,
-        reader=reader,
-        asked=plan.num_readings,
-        started_at=started_at,
-        began_seconds=time.monotonic(),
-        projection=projection,
     )
 
 
@@ -205,7 +236,7 @@ def _require_closed(run: Run, reports: Sequence[PartReport]) -> RunCounts:
 def _manifest(
     run: Run, reports: Sequence[PartReport], *, counts: RunCounts, removed_file: str, changes: Changes
 ) -> Manifest:
-    return {
+    manifest: Manifest = {
         "format": FORMAT,
         "run_id": run.run_id,
         "counts": counts,
@@ -235,6 +266,33 @@ def _manifest(
         },
         "changes": asdict(changes),
         "parts": [_recorded_part(report) for report in reports],
+    }
+    if run.escalation is not None:
+        manifest["second_look"] = _second_look(run.escalation, reports, asked=run.asked)
+    return manifest
+
+
+def _second_look(escalation: Escalation, reports: Sequence[PartReport], *, asked: int) -> SecondLook:
+    """How many readings were doubtful, why, and what became of them."""
+    because: Counter[str] = Counter()
+    answered = not_read = 0
+    for report in reports:
+        because.update({row["because"]: row["num_readings"] for row in report["escalated"]})
+        answered += sum(row["num_answered"] for row in report["escalated"])
+        not_read += report["num_second_not_read"]
+    num = because.total()
+    return {
+        "reader_fingerprint": escalation.reader.fingerprint,
+        "reader": escalation.reader.parts,
+        "extraction": escalation.agent.extraction.value,
+        "counts": {
+            "escalated": num,
+            "answered": answered,
+            "failed": num - answered - not_read,
+            "not_read": not_read,
+        },
+        "share": round(num / asked, 6) if asked else 0.0,
+        "because": dict(sorted(because.items())),
     }
 
 

@@ -6,6 +6,7 @@ with, and is written last. The question list is in `log/questions/`.
 """
 
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -17,10 +18,10 @@ from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.inputs.documents import CARRY_PREFIX
-from memagent_batch.log.index import TurnIndex
+from memagent_batch.log.index import LoggedOutcome, TurnIndex
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.plan import Plan, Work
 from memagent_batch.runs.schemas import RUN_PLAN
 
 RUNS_FOLDER = "runs"
@@ -55,20 +56,31 @@ class PastRun:
     """`REMOVED`."""
 
 
-def recorded_plan(plan: Plan, index: TurnIndex) -> pa.Table:
-    """The plan of a run whose readings have ended, as `RUN_PLAN`."""
+def recorded_plan(plan: Plan, index: TurnIndex, *, again: Mapping[Work, LoggedOutcome] | None = None) -> pa.Table:
+    """The plan of a run whose readings have ended, as `RUN_PLAN`.
+
+    `again`: how the readings ended that the second reader answered; None where there is none.
+    """
     hashes = plan.hashed_questions()["question_hash"].to_pylist()
     offsets, questions, samples = array("i", [0]), array("i"), array("i")
     run_ids: list[str | None] = []
+    tiers: list[int | None] = []
     for document in plan.documents.select(["document_id", "document_hash"]).to_pylist():
         for row, sample in product(plan.question_rows(document["document_id"]), range(plan.samples)):
-            outcome = index.outcomes.get((document["document_hash"], hashes[row], sample))
+            second = again.get((document["document_hash"], row, sample)) if again else None
+            outcome = second or index.outcomes.get((document["document_hash"], hashes[row], sample))
             questions.append(row)
             samples.append(sample)
             run_ids.append(outcome.run_id if outcome else None)
+            tiers.append(None if again is None else 2 if second else 1)
         offsets.append(len(run_ids))
     kind = RUN_PLAN.field("readings").type
-    columns = [pa.array(questions, pa.int32()), pa.array(samples, pa.int32()), pa.array(run_ids, pa.string())]
+    columns = [
+        pa.array(questions, pa.int32()),
+        pa.array(samples, pa.int32()),
+        pa.array(run_ids, pa.string()),
+        pa.array(tiers, pa.int32()),
+    ]
     readings = pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), pa.StructArray.from_arrays(columns, fields=list(kind.value_type)), type=kind
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 from fsspec.utils import glob_translate
 
@@ -55,6 +55,22 @@ class RunCounts(TypedDict):
     memories_rows: int
 
 
+class SecondLook(TypedDict):
+    """What a manifest says of the second reader."""
+
+    reader_fingerprint: str
+    reader: Mapping[str, Any]
+    """`ReaderIdentity.parts`."""
+    extraction: str
+    """How its answers are taken out of responses."""
+    counts: dict[str, int]
+    """Readings that were doubtful (`escalated`), and of these those that it answered, failed at or did not read."""
+    share: float
+    """Doubtful readings of all that were asked for, 0 to 1."""
+    because: dict[str, int]
+    """Doubtful readings by reason."""
+
+
 class Manifest(TypedDict):
     """What `manifest.json` says. One of another version may have further fields, which stay where it is copied."""
 
@@ -79,6 +95,8 @@ class Manifest(TypedDict):
     changes: Mapping[str, Any]
     """`Changes` since the run before."""
     parts: list[PartReport]
+    second_look: NotRequired[SecondLook]
+    """There where doubtful readings were read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +119,8 @@ class RunRecord:
     """All knobs, without secrets."""
     closing_turns: Sequence[str] = ()
     """Fingerprints under which the log keeps the turns asked after its answers."""
+    second_reader_fingerprint: str | None = None
+    """Identity of the reader that reads doubtful readings again; None where none does."""
     format: str = FORMAT
     """Layout of the location."""
 
@@ -248,7 +268,20 @@ def public_settings(task: AgentTask) -> dict[str, Any]:
     """All knobs as JSON, by the names that users write, without secrets."""
     groups = task.model_dump(mode="json", exclude=_secrets(task.agent))
     knobs = {**groups.pop("agent"), **(groups.pop("sources", None) or {}), **groups}
+    if isinstance(task, JobConfig) and task.escalate.to:
+        second = task.agent.with_knobs(task.escalate.to)
+        public = second.model_dump(mode="json", exclude=_secrets(second)["agent"])
+        knobs["escalate"]["to"] = _named(public, task.escalate.to)
     return {**recorded(knobs), **{name: knobs[name] for name in knobs.keys() & {"ask"}}}  # questions are data
+
+
+def _named(knobs: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    """The knobs that are named, group by group; one that no record holds is not there."""
+    return {
+        name: _named(knobs[name], below) if isinstance(below, dict) and isinstance(knobs[name], dict) else knobs[name]
+        for name, below in names.items()
+        if name in knobs
+    }
 
 
 def _secrets(agent: AgentConfig) -> Any:

@@ -12,9 +12,9 @@ an outcome would be, and the rows go to the table `answers` with their part.
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
+from dataclasses import asdict, fields
 from hashlib import sha256
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,7 +48,7 @@ class EndedRow(TypedDict):
     not_read: OutcomeRow | None
 
 
-PROJECTION = 2
+PROJECTION = 3
 """Raised with every change of the code that changes a row of a table: parts are then written again."""
 
 _PLAN_COLUMNS = (
@@ -61,7 +61,9 @@ _PLAN_COLUMNS = (
     "turn_files",
     "closing_files",
 )
-_SETTINGS = sorted({field.name for field in fields(Projection)} - {"output", "run_id", "documents", "input"})
+_SETTINGS = sorted(
+    {field.name for field in fields(Projection)} - {"output", "run_id", "documents", "input", "doubts", "second"}
+)
 _QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", "list_hash", CLOSING_FINGERPRINT)
 
 
@@ -70,7 +72,7 @@ def part_key(part: pa.Table, *, projection: Projection) -> str:
     carried = sorted(name for name in part.schema.names if name.startswith(CARRY_PREFIX))
     made_of = {
         "code": [PROJECTION, str(ANSWERS), str(MEMORIES), str(EVIDENCE)],
-        "settings": {name: getattr(projection, name) for name in _SETTINGS},
+        "settings": _settings(projection),
         "documents": part.select([*_PLAN_COLUMNS, *carried]).to_pylist(),
         "questions": {
             row: {name: value for name, value in question.items() if name in _QUESTION_COLUMNS}
@@ -78,6 +80,14 @@ def part_key(part: pa.Table, *, projection: Projection) -> str:
         },
     }
     return sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+
+
+def _settings(projection: Projection) -> dict[str, Any]:
+    """What of a projection decides rows, as JSON values."""
+    own = {name: getattr(projection, name) for name in _SETTINGS}
+    if projection.second is None or projection.doubts is None:
+        return own
+    return {**own, "doubts": asdict(projection.doubts), "second": _settings(projection.second)}
 
 
 def kept_parts(output: Location) -> dict[str, PartReport]:

@@ -7,7 +7,7 @@ Holds ids, hashes and places of documents, and the questions; never texts.
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TypedDict
@@ -32,6 +32,9 @@ PART_BYTES = 256 * 1024 * 1024
 
 PART_READINGS = 10_000
 """Most readings in one part file of the tables."""
+
+Work = tuple[str, int, int]
+"""Document hash, row of the question list, sample: a reading, whoever reads it."""
 
 PART_COLUMN = "part"
 """Number of a part, from 0, in each of its rows: files of the tables are named by it."""
@@ -150,6 +153,7 @@ class Plan:
         self.questions = _with_inline(questions, documents, value_type=inline_type)
         self.samples = samples
         self.closing = closing
+        self._listed, self._inline_type = questions, inline_type
         self._hashed = with_hashes(self.questions, as_lists=as_lists)
         self.types: list[ValueType | None] = value_types(self.questions)
         """The type that each question asks for."""
@@ -195,6 +199,35 @@ class Plan:
         """Documents that are there."""
         return int(self.documents.num_rows) - len(self._missing)
 
+    def for_second_reader(self, *, closing: Closing | None) -> "Plan":
+        """The same readings by a reader that takes questions one by one.
+
+        Args:
+            closing: What is asked after its answers.
+        """
+        return Plan(self.documents, self._listed, samples=self.samples, inline_type=self._inline_type, closing=closing)
+
+    def closings_of(self, other: "Plan") -> dict[str, str]:
+        """Fingerprints of what closes readings here, by those of the same questions in another plan."""
+        both = zip(other._closings, self._closings, strict=True)
+        return {theirs: own for theirs, own in both if theirs and own}
+
+    def addressed(self) -> Iterator[tuple[Work, ReadingKey, str | None]]:
+        """Each reading of a text that can be read, its key in the log, and the fingerprint of what closes it."""
+        for document in self._texts():
+            for row, sample in self._asked(document) if document["error"] is None else ():
+                closing = self._closings[row] if self._closings else None
+                yield (document["document_hash"], row, sample), self._key(document, row, sample), closing
+
+    def open_work(self, index: TurnIndex, *, retry_failed: bool) -> Iterator[Work]:
+        """The readings that have still to be read or closed."""
+        again = {None, Status.FAILED} if retry_failed else {None}
+        for document in self._texts():
+            for row, sample in self._asked(document) if document["error"] is None else ():
+                status = self._status(document, row, sample, index)
+                if status in again or self._is_open(document, row, sample, index, retry_failed=retry_failed):
+                    yield document["document_hash"], row, sample
+
     def hashed_questions(self) -> pa.Table:
         """The question list with the hashes of the addresses; `readings` name its rows."""
         return self._hashed
@@ -223,13 +256,15 @@ class Plan:
                     to_close += status == Status.OK and self._is_open(document, row, sample, index)
         return PlanCounts(asked=asked, done=done, failed=failed, to_close=to_close)
 
-    def pending(self, index: TurnIndex, *, retry_failed: bool) -> Iterator[pa.Table]:
+    def pending(
+        self, index: TurnIndex, *, retry_failed: bool, only: Container[Work] | None = None
+    ) -> Iterator[pa.Table]:
         """Documents with readings to do, longest first, as bundles to tokenise together (`bundles.py`).
 
         Documents of the same text share their readings: the first of them is read, for all.
-        A bundle is a table of the index's places with `WORK_COLUMNS`.
+        A bundle is a table of the index's places with `WORK_COLUMNS`. `only`: readings beside which none are done.
         """
-        work = self._todo(index, retry_failed=retry_failed)
+        work = self._todo(index, retry_failed=retry_failed, only=only)
         documents = self.documents.select(_PLACE_COLUMNS)
         for name, column in work.items():
             documents = documents.append_column(WORK_COLUMNS.field(name), column)
@@ -247,12 +282,14 @@ class Plan:
                 WORK_COLUMNS.field("turn_files"), pa.array(files, WORK_COLUMNS.types[1])
             ).combine_chunks()
 
-    def parts(self, index: TurnIndex) -> Iterator[pa.Table]:
+    def parts(self, index: TurnIndex, *, second: "tuple[Plan, TurnIndex] | None" = None) -> Iterator[pa.Table]:
         """All documents, in groups whose readings make one part file of each table; in a group in input order.
 
         Documents whose readings ended at about the same time go together, so that a log file is read for one group or
         two, and not for all. The readings are all that were asked for; `outcome_files` and `turn_files` name the log
         files that hold them, `asked` holds their questions (`question_list.py`), `part` the number of the group.
+
+        `second`: the plan of a second reader and what the log holds of it; its files are named too.
         """
         ended_in = [self._ended_in(document, index) for document in self._texts()]
         order = sorted(range(len(ended_in)), key=ended_in.__getitem__)
@@ -260,6 +297,8 @@ class Plan:
         number = num_bytes = num_readings = 0
         for row, document in zip(order, self._texts(order), strict=True):
             group[row] = self._part_row(document, index)
+            if second is not None:
+                group[row] = _with_files(group[row], second[0]._part_row(document, second[1]))
             num_bytes += document["num_bytes"] * len(group[row]["readings"])
             num_readings += len(group[row]["readings"])
             if num_bytes >= PART_BYTES or num_readings >= PART_READINGS:
@@ -306,7 +345,9 @@ class Plan:
         closed = index.closings.get(fingerprint, {}).get(self._key(document, row, sample))
         return closed is None or (retry_failed and closed.is_failed)
 
-    def _todo(self, index: TurnIndex, *, retry_failed: bool) -> dict[str, pa.ListArray]:
+    def _todo(
+        self, index: TurnIndex, *, retry_failed: bool, only: Container[Work] | None = None
+    ) -> dict[str, pa.ListArray]:
         """The readings to do of each document, and those to close, as columns of `WORK_COLUMNS`."""
         again = {None, Status.FAILED} if retry_failed else {None}
         shared_texts = self._shared_texts()
@@ -315,6 +356,8 @@ class Plan:
         for document in self._texts():
             taken = taken_of_shared if document["document_hash"] in shared_texts else set()
             for row, sample in self._asked(document) if document["error"] is None else ():
+                if only is not None and (document["document_hash"], row, sample) not in only:
+                    continue
                 key = (self._key(document, row, sample), self._closings[row] if self._closings else None)
                 status = self._status(document, row, sample, index)
                 is_open = status == Status.OK and self._is_open(document, row, sample, index, retry_failed=retry_failed)
@@ -370,6 +413,16 @@ class Plan:
         documents = documents.append_column(PART_COLUMN, pa.array([number] * len(rows), pa.int64()))
         asked = [[reading["question"] for reading in group[row]["readings"]] for row in rows]
         return with_asked(documents, asked, questions=self._hashed).combine_chunks()
+
+
+def _with_files(row: _PartRow, other: _PartRow) -> _PartRow:
+    """The row of a document with the log files of another reader."""
+    return {
+        "readings": row["readings"],
+        "outcome_files": sorted({*row["outcome_files"], *other["outcome_files"]}),
+        "turn_files": sorted({*row["turn_files"], *other["turn_files"]}),
+        "closing_files": sorted({*row["closing_files"], *other["closing_files"]}),
+    }
 
 
 def _with_inline(questions: pa.Table, documents: pa.Table, *, value_type: ValueType | None) -> pa.Table:

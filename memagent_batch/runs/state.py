@@ -49,7 +49,24 @@ class LifeSign(TypedDict, total=False):
     last_sign_of_life_seconds_ago: int
 
 
-class RunState(LogSums, LifeSign):
+class SecondLookState(TypedDict):
+    """What the second reader has done."""
+
+    outcomes_ok: int
+    outcomes_failed: int
+    turns: int
+    prompt_tokens: int
+    counts: dict[str, int] | None
+    """Counts of the manifest; None before it is written."""
+
+
+class SecondLookSign(TypedDict, total=False):
+    """There where doubtful readings are read again."""
+
+    second_look: SecondLookState
+
+
+class RunState(LogSums, LifeSign, SecondLookSign):
     """What `memagent status` shows. Times are ISO 8601, UTC."""
 
     run_id: str
@@ -85,9 +102,7 @@ def read_state(output: Location) -> RunState:
     manifest = read_manifest(output)
     if manifest is not None and manifest["run_id"] != record["run_id"]:
         manifest = None
-    statuses = [
-        entry.status for entry in scan_log(output, reader_fingerprint=record["reader_fingerprint"]).outcomes.values()
-    ]
+    statuses = _statuses(output, reader_fingerprint=record["reader_fingerprint"])
     note = None if manifest else read_stop_note(output, run_id=record["run_id"])
     sums = _sum_log(
         output, reader_fingerprint=record["reader_fingerprint"], closing_turns=record.get("closing_turns", ())
@@ -108,12 +123,37 @@ def read_state(output: Location) -> RunState:
         **sums,
         "counts": manifest["counts"] if manifest else None,
         "changes": manifest.get("changes") if manifest else None,
+        **_second_look(output, record.get("second_reader_fingerprint"), manifest=manifest),
+    }
+
+
+def _statuses(output: Location, *, reader_fingerprint: str) -> list[Status]:
+    return [entry.status for entry in scan_log(output, reader_fingerprint=reader_fingerprint).outcomes.values()]
+
+
+def _second_look(output: Location, fingerprint: str | None, *, manifest: Manifest | None) -> SecondLookSign:
+    """What the second reader has done, where there is one."""
+    if fingerprint is None:
+        return {}
+    statuses = _statuses(output, reader_fingerprint=fingerprint)
+    sums = _sum_log(output, reader_fingerprint=fingerprint, closing_turns=())
+    again = manifest.get("second_look") if manifest else None
+    return {
+        "second_look": {
+            "outcomes_ok": statuses.count(Status.OK),
+            "outcomes_failed": statuses.count(Status.FAILED),
+            "turns": sums["turns"],
+            "prompt_tokens": sums["prompt_tokens"],
+            "counts": again["counts"] if again else None,
+        }
     }
 
 
 def _state(manifest: Manifest | None, note: StopNote | None) -> str:
     if manifest is not None:
-        return "incomplete" if manifest["counts"].get("not_read") else "finished"
+        again = manifest.get("second_look")
+        unread = manifest["counts"].get("not_read") or (again and again["counts"]["not_read"])
+        return "incomplete" if unread else "finished"
     return "stopped" if note else "running or killed"
 
 

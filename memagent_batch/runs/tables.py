@@ -2,17 +2,19 @@
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import TypedDict
+from typing import TypedDict, cast
 
 import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from memagent_batch.config import InputConfig, TableFormat
+from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.answers import Extraction, extract_answer
+from memagent_batch.domain.escalation import Doubt, Doubts
 from memagent_batch.domain.prompts import new_memory
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import DIRECT, FinishReason, Writes
@@ -24,7 +26,8 @@ from memagent_batch.log.closings import read_closings
 from memagent_batch.log.files import ReadingKey
 from memagent_batch.log.index import read_outcomes, read_turns_of
 from memagent_batch.log.question_list import AskedQuestion, asked_in
-from memagent_batch.log.schemas import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, TurnRow
+from memagent_batch.log.schemas import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, SpanRow, TurnRow
+from memagent_batch.runs.escalation import verdicts_of
 from memagent_batch.runs.evidence import Answered, evidence_of_part
 from memagent_batch.runs.results import ResultQuestion, results_table
 from memagent_batch.runs.schemas import ANSWERS, EVIDENCE, MEMORIES, AnswerRow, MemoryRow
@@ -106,6 +109,12 @@ class Projection:
     """The documents, where texts are fetched from for evidence."""
     input: InputConfig = InputConfig()  # noqa: RUF009 - a frozen value
     """Where texts stand in them."""
+    doubts: Doubts | None = None
+    """What makes an answer doubtful; None where nothing is read again."""
+    second: "Projection | None" = None
+    """What turns readings of the second reader into rows."""
+    second_closings: Mapping[str, str] = field(default_factory=dict)
+    """Fingerprints in its `closings`, by those in `closings` of questions of the same type."""
 
     @property
     def origin(self) -> Origin:
@@ -141,25 +150,23 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
 
     `not_read`: what stands in for the outcomes of readings that were not read, as rows of `OUTCOME_LOG`.
     """
-    held = _held_of_part(part, projection=projection)
-    unread = {(row["document_hash"], row["question_hash"], row["sample"]): row for row in not_read}
+    first = _held_of_part(part, projection=projection, not_read=not_read)
+    second = _held_of_part(part, projection=projection.second, not_read=not_read) if projection.second else None
     answers: list[AnswerRow] = []
     answered: list[Answered] = []
     memories: list[MemoryRow] = []
     missing: list[str] = []
     for row, document, question, sample in _readings(part):
-        key = (document["document_hash"] or "", question["question_hash"], sample)
-        outcome, closed = unread.get(key) or held.outcomes.get(key), held.closed_of(question, key)
-        is_open = closed is None and bool(question.get("closing_fingerprint"))
-        if document["error"] is None and (outcome is None or (is_open and outcome["status"] == Status.OK)):
+        look = first.look(document, question, sample)
+        if look is not None and second is not None:
+            look = _looked_again(look, second, document, question, projection=projection)
+        if look is None:
             names = f"document {document['document_id']!r}, question {question['question_id']!r}"
             missing.append(f"{names}, sample {sample}")
             continue
-        answer = answer_row(document, question, outcome, sample=sample, origin=projection.origin, closed=closed)
-        answers.append(answer)
-        answered.append(Answered(row=row, answer=answer, sentences=(closed["evidence"] if closed else None) or ()))
-        turns = held.turns_of(question, key)
-        memories.extend(_memory_rows(turns, document, question, sample=sample, projection=projection))
+        answers.append(look.answer)
+        answered.append(Answered(row=row, answer=look.answer, sentences=look.sentences))
+        memories.extend(look.memories)
     rows = part.take(pa.array([each.row for each in answered], pa.int64()))
     carried = {name: rows[CARRY_PREFIX + name].to_pylist() for name in carried_columns(part.schema)}
     answers = with_votes(answers)
@@ -177,34 +184,55 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _HeldPart:
-    """What the log holds of the readings of a part."""
+class _Look:
+    """What one reader has to say of a reading."""
 
-    reader_fingerprint: str
-    """The reader."""
-    closings: Mapping[str, Sequence[str]]
-    """`Projection.closings`."""
+    answer: AnswerRow
+    """Its row of `answers`."""
+    sentences: Sequence[SpanRow]
+    """Sentences that the answer rests on."""
+    memories: Sequence[MemoryRow]
+    """Its rows of `memories`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HeldPart:
+    """What the log holds of the readings of a part, by one reader."""
+
+    projection: Projection
+    """What turns them into rows."""
     outcomes: Mapping[ReadingKey, OutcomeRow]
-    """How they ended."""
+    """How they ended; what could not be read now is among them."""
     closed: Mapping[str, Mapping[ReadingKey, ClosedRow]]
     """What closing turns brought, by fingerprint."""
     turns: Mapping[str, Mapping[ReadingKey, Mapping[str, TurnRow]]]
     """Turns, by fingerprint and path."""
 
-    def closed_of(self, question: AskedQuestion, key: ReadingKey) -> ClosedRow | None:
-        """What was asked after the answer to a question brought; None where nothing was."""
-        return self.closed.get(question.get("closing_fingerprint") or "", {}).get(key)
+    def look(self, document: PartDocument, question: AskedQuestion, sample: int) -> _Look | None:
+        """What the reader has to say; None where the log has no outcome that ought to be there."""
+        key = (document["document_hash"] or "", question["question_hash"], sample)
+        outcome, closing = self.outcomes.get(key), question.get("closing_fingerprint") or ""
+        closed = self.closed.get(closing, {}).get(key)
+        is_open = closed is None and bool(closing)
+        if document["error"] is None and (outcome is None or (is_open and outcome["status"] == Status.OK)):
+            return None
+        origin, turns = self.projection.origin, self._turns_of(question, key)
+        return _Look(
+            answer=answer_row(document, question, outcome, sample=sample, origin=origin, closed=closed),
+            sentences=(closed["evidence"] if closed else None) or (),
+            memories=list(_memory_rows(turns, document, question, sample=sample, projection=self.projection)),
+        )
 
-    def turns_of(self, question: AskedQuestion, key: ReadingKey) -> dict[str, TurnRow]:
+    def _turns_of(self, question: AskedQuestion, key: ReadingKey) -> dict[str, TurnRow]:
         """The turns of a reading by path: of its question list, its own, and its closing turns."""
-        own = self.turns[self.reader_fingerprint]
+        own = self.turns[self.projection.reader_fingerprint]
         found = {**own.get((key[0], question.get("list_hash", ""), key[2]), {}), **own.get(key, {})}
-        for fingerprint in self.closings.get(question.get("closing_fingerprint") or "", ()):
+        for fingerprint in self.projection.closings.get(question.get("closing_fingerprint") or "", ()):
             found |= self.turns[fingerprint].get(key, {})
         return found
 
 
-def _held_of_part(part: pa.Table, *, projection: Projection) -> _HeldPart:
+def _held_of_part(part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow]) -> _HeldPart:
     """Reads the log files that a part names."""
     files = {
         name: sorted({file for files in part[name].to_pylist() for file in files})
@@ -213,10 +241,14 @@ def _held_of_part(part: pa.Table, *, projection: Projection) -> _HeldPart:
     reader, output = projection.reader_fingerprint, projection.output
     outcomes = read_outcomes(output, files["outcome_files"], reader_fingerprint=reader)
     closing_turns = {each for fingerprints in projection.closings.values() for each in fingerprints}
+    unread = {
+        (row["document_hash"], row["question_hash"], row["sample"]): row
+        for row in not_read
+        if row["reader_fingerprint"] == reader
+    }
     return _HeldPart(
-        reader_fingerprint=reader,
-        closings=projection.closings,
-        outcomes=outcomes,
+        projection=projection,
+        outcomes={**outcomes, **unread},
         closed=read_closings(output, files["closing_files"], fingerprints=list(projection.closings)),
         turns=read_turns_of(
             output,
@@ -227,6 +259,47 @@ def _held_of_part(part: pa.Table, *, projection: Projection) -> _HeldPart:
             with_tokens=False,
         ),
     )
+
+
+def _looked_again(
+    first: _Look, second: _HeldPart, document: PartDocument, question: AskedQuestion, *, projection: Projection
+) -> _Look | None:
+    """The look that stands: the second one where the first is doubtful and the second has an answer."""
+    answer, doubts = first.answer, projection.doubts
+    verdicts = verdicts_of(answer, num_evidence=answer["num_evidence"])
+    doubt = doubts.of(answer["status"], verdicts=verdicts, answer=answer["answer"]) if doubts else None
+    if document["error"] is not None or doubt is None:
+        return replace(first, answer={**answer, "tier": 1})
+    closing = projection.second_closings.get(question.get("closing_fingerprint") or "")
+    single: AskedQuestion = {
+        **question,
+        "question_hash": text_hash(question["question"]),
+        "list_hash": "",
+        "closing_fingerprint": closing,
+    }
+    look = second.look(document, single, answer["sample"])
+    return None if look is None else _standing(first, look, doubt)
+
+
+def _standing(first: _Look, second: _Look, doubt: Doubt) -> _Look:
+    """The second look where it is `ok`, else the first; both have cost what the row says."""
+    stands = second if second.answer["status"] == Status.OK else first
+    answer = {**stands.answer, **_both_costs(first.answer, second.answer), "tier": 2 if stands is second else 1}
+    if stands is first:
+        answer["escalation_error"] = f"{second.answer['error_type']}: {second.answer['error_message']}"
+    answer["escalated_because"] = doubt.value
+    return replace(stands, answer=cast("AnswerRow", answer))
+
+
+def _both_costs(first: AnswerRow, second: AnswerRow) -> dict[str, float]:
+    return {
+        "num_turns": first["num_turns"] + second["num_turns"],
+        "num_replayed_turns": first["num_replayed_turns"] + second["num_replayed_turns"],
+        "num_prompt_tokens": first["num_prompt_tokens"] + second["num_prompt_tokens"],
+        "num_cached_prompt_tokens": first["num_cached_prompt_tokens"] + second["num_cached_prompt_tokens"],
+        "num_completion_tokens": first["num_completion_tokens"] + second["num_completion_tokens"],
+        "engine_seconds": first["engine_seconds"] + second["engine_seconds"],
+    }
 
 
 def _evidence(part: pa.Table, answered: Sequence[Answered], *, projection: Projection) -> tuple[pa.Table | None, bool]:
@@ -276,6 +349,9 @@ def answer_row(
         "value_unit": question.get("unit"),
         "votes": None,
         "num_evidence": len(closed["evidence"]) if closed and closed["evidence"] is not None else None,
+        "tier": None,
+        "escalated_because": None,
+        "escalation_error": None,
     }
     if row["status"] == Status.OK:
         row["answer"] = extract_answer(row["response"] or "", extraction=origin.extraction)
