@@ -163,7 +163,7 @@ def test_fresh_run_ends_as_one_that_got_its_second_look_later_and_diff_names_the
 def test_second_reader_that_fails_leaves_the_first_answer_and_says_so(
     documents: Path, text_model: str, tmp_path: Path
 ) -> None:
-    long = {"question_id": "risk", "question": "Which risk " * 9, "answer_type": "label", "labels": list("abcd")}
+    long = {"question_id": "risk", "question": "Which risk " * 4, "answer_type": "label", "labels": list("abcd")}
     escalate = ma.EscalateConfig(**{**ESCALATE, "to": {"policy": {"question_tokens": 8}}})
     policy = ma.Truncate(chunk_tokens=60, question_tokens=60, memory_tokens=40, answer_tokens=40)
     agent = ma.Agent(model=text_model, engine="simulated", window_tokens=1500, policy=policy)
