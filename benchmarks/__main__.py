@@ -41,11 +41,6 @@ SCENARIOS = (
         runs=3,
     ),
     Scenario(
-        name="escalation",
-        answers="What does a second look at doubtful answers cost, and what does it mend?",
-        module="benchmarks.escalation",
-    ),
-    Scenario(
         name="overhead",
         answers="What does everything that is not the engine cost?",
         module="benchmarks.overhead",
