@@ -74,8 +74,8 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
         if escalation is not None and second is not None:
             looked = look_again(plan, index, second, escalation, run=run, not_read=not_read)
             not_read = pa.concat_tables([not_read, looked.not_read])
-        reports = write(plan, index, run=run, not_read=not_read, second=looked and (looked.plan, looked.index))
-        recorded = recorded_plan(plan, index, again=looked and looked.answered())
+        reports = write(plan, index, run=run, not_read=not_read, second=(looked.plan, looked.index) if looked else None)
+        recorded = recorded_plan(plan, index, again=looked.answered() if looked else None)
         manifest = close_run(run, reports=reports, recorded=recorded, before=before)
         progress.close()
         return manifest
