@@ -41,7 +41,8 @@ from memagent_batch.log.index import read_turns, scan_log
 from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG, ResultRow
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWriter, new_run_id
 from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.tables import Projection, project
+from memagent_batch.runs.rows.projection import Projection
+from memagent_batch.runs.tables import project
 from tests.faults.loopback.proxy import FaultProxy, RequestFault
 from tests.faults.peak_memory import peak_mib
 
