@@ -99,6 +99,11 @@ SCENARIOS = (
         module="benchmarks.answers.policies",
     ),
     Scenario(
+        name="escalation",
+        answers="What does a second look at doubtful answers cost, and what does it mend?",
+        module="benchmarks.answers.escalation",
+    ),
+    Scenario(
         name="start",
         answers="How long is it from the command to the first turn, and where does the time go?",
         module="benchmarks.whole_job.start",

@@ -27,6 +27,7 @@ from memagent_batch.config import (
     TextOrTexts,
     TrainConfig,
     TrainLoopConfig,
+    merged,
 )
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import ENGINES, POLICIES, REWARDS, problem_message
@@ -79,15 +80,24 @@ class ReaderSettings(Settings, AgentConfig, RunConfig):
     """Knobs of a command that reads with an agent; the documents come from elsewhere."""
 
     allow_code: bool = False
-    """Allows `policy.kind`, `engine` and `rollouts.reward` to name code of yours as package.module:name, which is then
-    imported and run."""
+    """Allows `policy.kind`, `engine`, `rollouts.reward` and those in `escalate.to` to name code of yours as
+    package.module:name, which is then imported and run."""
 
     @model_validator(mode="after")
     def _check_plugins(self) -> Self:
         """Each kind is there, and code of the user's is allowed; a SettingsError, since it says all that is needed."""
-        kinds = ((POLICIES, self.policy.kind), (ENGINES, self.engine), (REWARDS, self.rollouts.reward))
+        second = self.escalate.to
+        policy = second.get("policy")
+        kinds = (
+            (POLICIES, self.policy.kind),
+            (ENGINES, self.engine),
+            (REWARDS, self.rollouts.reward),
+            (POLICIES, policy.get("kind") if isinstance(policy, dict) else None),
+            (ENGINES, second.get("engine")),
+        )
         for seam, kind in kinds:
-            seam.require(kind, allows_code=self.allow_code)
+            if isinstance(kind, str):
+                seam.require(kind, allows_code=self.allow_code)
         return self
 
     @property
@@ -158,15 +168,6 @@ def read_settings(
         raise SettingsError(readable(error, kind=kind)) from error
     except SourceError as error:
         raise SettingsError(f"settings can't be read: {error}") from error
-
-
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Knobs with others over them, group by group."""
-    result = dict(base)
-    for name, value in over.items():
-        below = base.get(name)
-        result[name] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-    return result
 
 
 def read_yaml(file: Path, *, option: str) -> Any:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from memagent_batch.config import (
         BoundsConfig,
         ClosingConfig,
+        EscalateConfig,
         InputConfig,
         LogConfig,
         OpenAIConfig,
@@ -33,6 +34,7 @@ _PLACES = {
         (
             "BoundsConfig",
             "ClosingConfig",
+            "EscalateConfig",
             "InputConfig",
             "LogConfig",
             "OpenAIConfig",
@@ -62,6 +64,7 @@ __all__ = [
     "BoundsConfig",
     "ClosingConfig",
     "Date",
+    "EscalateConfig",
     "Gated",
     "InputConfig",
     "Json",

@@ -4,7 +4,7 @@ Plain values; no field can be set. Built in Python they hold what the call says 
 environment; `jobs/` alone reads job files, `MEMAGENT_...` variables and options, and makes these values of them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from string import Formatter
 from typing import Annotated, Any, Literal, Self
@@ -27,6 +27,7 @@ from pydantic import (
 from memagent_batch.domain.advantages import Advantage
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.document import BreakAt
+from memagent_batch.domain.escalation import Doubt
 from memagent_batch.domain.prompts import AnswerForm
 from memagent_batch.domain.rewards import Overlong
 from memagent_batch.files.options import StorageKnob, StorageOptions
@@ -299,6 +300,10 @@ class AgentConfig(Section):
     simulated: SimulatedConfig = SimulatedConfig()
     """Knobs of engine `simulated`."""
 
+    def with_knobs(self, knobs: Mapping[str, Any]) -> "AgentConfig":
+        """The agent with these knobs over those that were set; raises a ValidationError as any other."""
+        return AgentConfig(**merged(self.model_dump(exclude_unset=True), knobs))
+
     @model_validator(mode="after")
     def _check_policy(self) -> Self:
         if self.policy.overlap_tokens >= self.policy.chunk_tokens:
@@ -333,6 +338,32 @@ class ClosingConfig(Section):
     def _check_support(self) -> Self:
         if self.support and not self.evidence:
             raise ValueError("closing.support is asked of the sentences that closing.evidence finds; set both")
+        return self
+
+
+class EscalateConfig(Section):
+    """Which readings a second reader reads again, and how it differs from the first."""
+
+    when: Annotated[tuple[Doubt, ...], BeforeValidator(_as_tuple)] = ()
+    """What makes an answer doubtful, one or several: `failed`; `invalid` or `not_stated` (its value); `answer` (it is
+    one of `escalate.answers`); `weak_support` (its sentences do not bear it); `low_confidence` (see
+    `escalate.confidence_below`). None by default: nothing is read again."""
+    confidence_below: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Confidence below this is low, for `low_confidence`."""
+    answers: TextOrTexts = ()
+    """Doubtful answers, for `answer`; case and white space do not count."""
+    to: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
+    """Knobs of the second reader over those of the first: `policy`, `model`, `engine`, `prompt_set` and others of the
+    agent, as in a job file."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if bool(self.when) != bool(self.to):
+            missing = "to: say how the second reader differs, such as {policy: {kind: parallel}}"
+            raise ValueError(f"escalate.{missing}" if self.when else f"escalate.when: choose from {', '.join(Doubt)}")
+        for doubt, name in ((Doubt.LOW_CONFIDENCE, "confidence_below"), (Doubt.ANSWER, "answers")):
+            if (doubt in self.when) != bool(getattr(self, name)):
+                raise ValueError(f"escalate.{name} and the reason {doubt.value!r} in escalate.when need each other")
         return self
 
 
@@ -532,6 +563,8 @@ class RunConfig(BoundsConfig, Storage):
     """The turn log."""
     closing: ClosingConfig = ClosingConfig()
     """What is asked after each answer."""
+    escalate: EscalateConfig = EscalateConfig()
+    """Which readings a second reader reads again."""
 
     rollouts: RolloutConfig = RolloutConfig()
     """Knobs of `memagent collect`."""
@@ -680,6 +713,15 @@ class TrainLoopConfig(AgentTask):
     """How long it goes on, and what it keeps."""
     log_format: LogFormat = LogFormat.TEXT
     """How run start and end, progress, failed readings and engine deaths are written on stderr."""
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Knobs with others over them, group by group."""
+    result = dict(base)
+    for name, value in over.items():
+        below = base.get(name)
+        result[name] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return result
 
 
 def _masked_value(value: Any) -> Any:

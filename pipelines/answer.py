@@ -1,6 +1,9 @@
 """The main job: read -> plan -> tokenise -> read documents -> write. Every reading asked for gets exactly one row."""
 
+import logging
 import time
+from collections.abc import Container
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -8,7 +11,8 @@ import ray
 
 from memagent_batch.config import AgentConfig, JobConfig
 from memagent_batch.errors import BoundReachedError
-from memagent_batch.log.index import TurnIndex
+from memagent_batch.log.index import TurnIndex, turns_of_runs
+from memagent_batch.logs import EventKind
 from memagent_batch.plugins import engine_config
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.board import start_board
@@ -21,18 +25,29 @@ from memagent_batch.ray_data.stages import read_calls, tokenised_plan
 from memagent_batch.ray_data.stop import noted_stop
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.reading.closed import Closing
-from memagent_batch.runs.bounds import bounds_of, num_actors, stopping_line
+from memagent_batch.runs.bounds import Spent, bounds_of, num_actors, stopping_line
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
+from memagent_batch.runs.escalation.doubtful import doubtful_readings
+from memagent_batch.runs.escalation.second_look import SecondLook
+from memagent_batch.runs.escalation.second_reader import SecondPlan, plan_again
 from memagent_batch.runs.finalise import Run, begin_run, close_run
-from memagent_batch.runs.history import keep_last_run, recorded_plan, write_begun_plan, write_kept_index
+from memagent_batch.runs.history import (
+    PastRun,
+    keep_last_run,
+    recorded_plan,
+    write_begun_plan,
+    write_kept_index,
+)
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
-from memagent_batch.runs.plan import Plan, count_pending, group_documents
+from memagent_batch.runs.plan import Plan, Work, count_pending, group_documents
 from memagent_batch.runs.schemas import PartReport
 from memagent_batch.runs.state import write_progress
 from memagent_batch.wiring import make_output
 from pipelines.check import Checked, check
 from pipelines.plan import last_versions, make_plan, scan_plan
+
+log = logging.getLogger(__name__)
 
 
 def answer(job: JobConfig) -> Manifest:
@@ -54,41 +69,126 @@ def answer_checked(checked: Checked) -> Manifest:
 
 def answer_plan(plan: Plan, checked: Checked) -> Manifest:
     """The same for the plan of a run that was checked, inside a `ray_session`."""
-    job, reader = checked.job, checked.reader
-    output = make_output(job)
-    run = begin_run(output, job, reader=reader, plan=plan)
+    job, output, second = checked.job, make_output(checked.job), plan_again(plan, checked.second)
+    run = begin_run(output, job, reader=checked.reader, plan=plan, second=second)
     progress = Progress(run_id=run.run_id, asked=run.asked, model=job.agent.model, policy=job.agent.policy.kind)
     with noted_stop(output, run_id=run.run_id):
         before = keep_last_run(output)
         progress.begin()
-        index = scan_plan(output, plan, reader_fingerprint=reader.fingerprint)
-        held_for = last_versions(before, plan, index=index, agent=job.agent)
-        bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
-        if bundles:
-            write_begun_plan(output, recorded_plan(plan, index), run_id=run.run_id)
-        not_read = read_documents(bundles, run=run, progress=progress, closing=plan.closing)
-        index = scan_plan(output, plan, reader_fingerprint=reader.fingerprint)
-        reports = write(plan, index, run=run, not_read=not_read)
+        bounded = start_bounds(run)
+        read = read_plan(plan, run=run, progress=progress, before=before, bounded=bounded)
+        index, spent = read.index, progress.spent()
+        look = look_again(plan, read, second, run=run, before=before, bounded=bounded, spent=spent) if second else None
+        reports = write(plan, read, run=run, look=look)
         write_kept_index(output, plan, run_id=run.run_id)
-        recorded = recorded_plan(plan, index)
         manifest = close_run(
             run,
             reports=reports,
-            recorded=recorded,
+            recorded=recorded_plan(plan, index, again=look.answered() if look else None),
             before=before,
-            spent=progress.spent(),
-            run_turns=index.run_turns,
+            spent=look.spent if look else spent,
+            run_turns=turns_of_runs(index, look.index) if look else index.run_turns,
         )
         progress.close()
         return manifest
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlan:
+    """What one reader has read of a plan."""
+
+    index: TurnIndex
+    """What the log holds of it."""
+    not_read: pa.Table
+    """Readings that could not be read now, as rows of `OUTCOME_LOG`."""
+
+
+def read_plan(
+    plan: Plan,
+    *,
+    run: Run,
+    progress: Progress,
+    before: PastRun | None,
+    bounded: BoundedRun | None,
+    only: Container[Work] | None = None,
+) -> ReadPlan:
+    """Reads what the log does not answer yet of a plan.
+
+    Args:
+        plan: The plan of one reader.
+        run: The run, with the job and the identity of that reader.
+        progress: Shows the readings.
+        before: The last finished run.
+        bounded: What the run may take.
+        only: Readings beside which none are done, by the second reader; None for all, by the first.
+
+    Raises:
+        BoundReachedError: the run has met a bound of its own before all was read.
+    """
+    job, fingerprint = run.job, run.reader.fingerprint
+    index = scan_plan(run.output, plan, reader_fingerprint=fingerprint)
+    held_for = last_versions(before, plan, index=index, agent=job.agent)
+    bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for, only=only))
+    if bundles and only is None:
+        write_begun_plan(run.output, recorded_plan(plan, index), run_id=run.run_id)
+    not_read = read_documents(
+        bundles, run=run, progress=progress, closing=plan.closing, bounded=bounded, singly=only is not None
+    )
+    return ReadPlan(index=scan_plan(run.output, plan, reader_fingerprint=fingerprint), not_read=not_read)
+
+
+def look_again(
+    plan: Plan,
+    read: ReadPlan,
+    second: SecondPlan,
+    *,
+    run: Run,
+    before: PastRun | None,
+    bounded: BoundedRun | None,
+    spent: Spent,
+) -> SecondLook:
+    """Reads doubtful readings by the second reader, whose actors start when those of the first have ended.
+
+    Args:
+        plan: The plan of the first reader.
+        read: What that one has read.
+        second: The second reader and its plan.
+        run: The run.
+        before: The last finished run.
+        bounded: What is left of what the run may take.
+        spent: What the turns of the first reader have taken in this run.
+    """
+    agent, doubts = second.reader.agent, second.reader.doubts
+    extraction = run.job.agent.extraction
+    doubtful = doubtful_readings(
+        plan, read.index, output=run.output, doubts=doubts, extraction=extraction, not_read=read.not_read
+    )
+    log.info(
+        f"{len(doubtful)} of {run.asked} readings are doubtful",
+        extra={"event": EventKind.PROGRESS, "run_id": run.run_id, "doubtful": len(doubtful), "asked": run.asked},
+    )
+    again = replace(run, job=run.job.with_agent(agent), reader=second.reader.identity)
+    progress = Progress(
+        run_id=run.run_id, asked=len(doubtful), model=agent.model, policy=agent.policy.kind, spent_before=spent
+    )
+    looked = read_plan(second.plan, run=again, progress=progress, before=before, bounded=bounded, only=doubtful)
+    return SecondLook(
+        plan=second.plan, index=looked.index, doubtful=doubtful, not_read=looked.not_read, spent=progress.spent()
+    )
+
+
 def read_documents(
-    bundles: list[pa.Table], *, run: Run, progress: Progress, closing: Closing | None = None
+    bundles: list[pa.Table],
+    *,
+    run: Run,
+    progress: Progress,
+    closing: Closing | None = None,
+    bounded: BoundedRun | None = None,
+    singly: bool = False,
 ) -> pa.Table:
     """Reads what the log does not answer yet, in this order, and asks what is asked after the answers.
 
-    All that was read is in the log when this returns.
+    All that was read is in the log when this returns. `singly`: see `ReaderTask.of_job`.
 
     Returns the readings that could not be read now, as rows of `OUTCOME_LOG`.
 
@@ -99,7 +199,7 @@ def read_documents(
         return collect_not_read([])
     job = run.job
     calls = group_documents(bundles, readings_in_flight=job.pool.replicas * job.pool.readings_in_flight)
-    board, bounded = start_board(), start_bounds(run)
+    board = start_board()
     task = ReaderTask.of_job(
         job,
         run_id=run.run_id,
@@ -107,6 +207,7 @@ def read_documents(
         board=board,
         closes=closing is not None,
         bounded=bounded,
+        singly=singly,
     )
     splits = closing is not None and closing.turns.plan.evidence
     tokenised = tokenised_plan(calls, agent=job.agent, sources=job, splits=splits, bounded=bounded)
@@ -129,15 +230,17 @@ def start_bounds(run: Run) -> BoundedRun | None:
     return start_ledger(bounds, actors=num_actors(run.job), seconds_taken=time.monotonic() - run.began_seconds)
 
 
-def write(plan: Plan, index: TurnIndex, *, run: Run, not_read: pa.Table) -> list[PartReport]:
+def write(plan: Plan, read: ReadPlan, *, run: Run, look: SecondLook | None) -> list[PartReport]:
     """Projects plan and log into the tables, beside those that are shown; returns a report for each part.
 
     Parts that are as they were in the last finished run keep their files.
     """
     kept = kept_parts(run.output)
+    parts = plan.parts(read.index, second=(look.plan, look.index) if look else None)
+    not_read = pa.concat_tables([read.not_read, look.not_read]) if look else read.not_read
     remove_leftovers(run.output, tables=ANSWER_TABLES, run_id=run.run_id)
     with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
-        rows = ray.data.from_arrow(list(attach_not_read(plan.parts(index), not_read))).map_batches(
+        rows = ray.data.from_arrow(list(attach_not_read(parts, not_read))).map_batches(
             partial(write_tables, projection=run.projection, kept=kept),
             batch_size=None,
             batch_format="pyarrow",

@@ -38,6 +38,10 @@ def collect(job: JobConfig) -> RolloutsRecord:
         SupersededError: a newer attempt has claimed the output.
     """
     require_reward(job.rollouts)
+    if job.escalate.when:
+        raise SettingsError(
+            "escalate: a second reader's samples are no draws of the policy that is learnt; leave it out of `collect`"
+        )
     checked = replace(check(sampled_job(job)), closing=None)  # what is learnt from is the reading alone
     with ray_session():
         plan = make_plan(checked.job, inputs=checked.inputs)

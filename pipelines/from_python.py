@@ -17,6 +17,7 @@ from memagent_batch.config import (
     AgentConfig,
     BoundsConfig,
     ClosingConfig,
+    EscalateConfig,
     InputConfig,
     JobConfig,
     LogConfig,
@@ -43,6 +44,7 @@ def answer(
     pool: PoolConfig = PoolConfig(),  # noqa: B008
     log: LogConfig = LogConfig(),  # noqa: B008
     closing: ClosingConfig = ClosingConfig(),  # noqa: B008
+    escalate: EscalateConfig | Mapping[str, Any] = EscalateConfig(),  # noqa: B008
     table_format: TableFormat = TableFormat.PARQUET,
     limit: int | None = None,
     bounds: BoundsConfig = BoundsConfig(),  # noqa: B008
@@ -66,6 +68,7 @@ def answer(
         pool: The actor pool.
         log: The turn log.
         closing: What is asked after each answer; a value of a type is asked for where a question has one.
+        escalate: Which readings a second reader reads again; also a mapping with the same names.
         table_format: File format of `answers` and `memories`.
         limit: Documents to take, as a fair sample that grows with it; by default all.
         bounds: What the run may take at most: tokens, cost, hours.
@@ -97,6 +100,7 @@ def answer(
         pool=pool,
         log=log,
         closing=closing,
+        escalate=escalate,
         table_format=table_format,
         limit=limit,
         **bounds.model_dump(exclude_unset=True),

@@ -1,17 +1,11 @@
 """Read and plan: which documents and questions there are, refused here where they can't be read."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TypedDict
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import ray
 
-from memagent_batch.budgets import closing_costs
 from memagent_batch.config import AgentConfig, JobConfig, SourceConfig
-from memagent_batch.domain.prompts import PromptTokens
-from memagent_batch.domain.readings import Cost, Policy
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.needles.taught import warn_of_untaught
 from memagent_batch.files.location import Location
@@ -31,16 +25,18 @@ from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.logs import step
 from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.index import indexed_shards
-from memagent_batch.ray_data.session import CPU_SHARE, ray_session
-from memagent_batch.ray_data.tokenise import CountedDocument, count_tokens
+from memagent_batch.ray_data.session import ray_session
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
+from memagent_batch.runs.escalation.doubtful import doubtful_readings, open_readings
+from memagent_batch.runs.escalation.second_reader import SecondReader
 from memagent_batch.runs.history import PastRun, last_hashes, last_run, read_kept_index
 from memagent_batch.runs.plan import Plan, count_pending
-from memagent_batch.runs.question_lists import AskedDocument, QuestionLists, compare_ways
+from memagent_batch.runs.question_lists import QuestionLists, compare_ways
 from memagent_batch.runs.results import result_questions
-from memagent_batch.wiring import make_documents, make_output, make_prompt_tokens, make_tokenizer
+from memagent_batch.wiring import make_documents, make_output
 from pipelines.check import Checked, Inputs, read_inputs
+from pipelines.price import ClosingPrice, PlanPrice, asked_documents, closing_price, document_lengths, reading_price
 
 
 class PlanCounts(TypedDict):
@@ -57,42 +53,28 @@ class PlanCounts(TypedDict):
     readings_to_close: int
 
 
-class LargestDocument(TypedDict):
-    """The longest document to read."""
+class SecondLookPrice(ClosingPrice):
+    """What the second reader takes, if each reading that the first has not answered yet turns out doubtful."""
 
-    document_id: str
-    tokens: int
-
-
-class ClosingPrice(TypedDict):
-    """Turns and tokens that are asked after the answers of the readings to do and to close, at most."""
-
-    closing_turns_at_most: int
-    closing_prompt_tokens_at_most: int
-    closing_completion_tokens_at_most: int
-
-
-class PlanPrice(TypedDict):
-    """Documents, turns and tokens of the readings to do.
-
-    `documents_read_before` have changed since the last finished run. Turns of their last versions are taken where
-    prompts are the same; `turns` and tokens count them all, since only reading shows which.
-    """
-
-    documents_to_read: int
-    documents_read_before: int
-    document_tokens: int
-    largest_document: LargestDocument | None
-    turns: int
-    prompt_tokens_at_least: int
+    doubtful: int
+    """Readings that the log shows to be doubtful."""
+    readings_to_do: int
+    """Of these, those that are left to read again."""
+    readings_at_most: int
+    """Those, and all that the first reader has still to read or close."""
+    turns_at_most: int
     prompt_tokens_at_most: int
     completion_tokens_at_most: int
+    last_share: float | None
+    """Share of the readings of the last finished run that were doubtful; None where none was looked at."""
 
 
 class PlanSummary(PlanCounts, PlanPrice, ClosingPrice):
     """What `memagent plan` prints."""
 
     question_lists: QuestionLists | None
+    second_look: SecondLookPrice | None
+    """None where nothing is read again."""
 
 
 def plan_checked(checked: Checked) -> PlanSummary:
@@ -102,15 +84,52 @@ def plan_checked(checked: Checked) -> PlanSummary:
         plan = make_plan(job, inputs=checked.inputs, closing=checked.closing)
         with step("counting tokens"):
             index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
-            held_for = last_versions(last_run(output), plan, index=index, agent=job.agent)
+            before = last_run(output)
+            held_for = last_versions(before, plan, index=index, agent=job.agent)
             bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
-            documents = _lengths(bundles, agent=job.agent, sources=job)
+            documents = document_lengths(bundles, agent=job.agent, sources=job)
+            second = checked.second
             return {
                 **summarise_plan(plan, index, bundles),
-                **_price(plan, documents, bundles, agent=job.agent),
-                **_closing_price(plan, bundles, agent=job.agent),
-                "question_lists": compare_ways(_asked_documents(plan, documents, agent=job.agent), job.agent),
+                **reading_price(plan, documents, bundles, agent=job.agent),
+                **closing_price(plan, bundles, agent=job.agent),
+                "question_lists": compare_ways(asked_documents(plan, documents, agent=job.agent), job.agent),
+                "second_look": second_look_price(plan, index, second, job=job, before=before) if second else None,
             }
+
+
+def second_look_price(
+    plan: Plan, index: TurnIndex, second: SecondReader, *, job: JobConfig, before: PastRun | None
+) -> SecondLookPrice:
+    """What the second reader takes at most.
+
+    Args:
+        plan: The plan of the first reader.
+        index: What the log holds of it.
+        second: The second reader.
+        job: All knobs.
+        before: The last finished run.
+    """
+    again, output, agent = plan.for_second_reader(second.closing), make_output(job), second.agent
+    looked = scan_plan(output, again, reader_fingerprint=second.identity.fingerprint)
+    doubtful = doubtful_readings(plan, index, output=output, doubts=second.doubts, extraction=job.agent.extraction)
+    at_most = {*doubtful, *open_readings(plan, index, retry_failed=job.retry_failed)}
+    left, bundles = (
+        list(again.pending(looked, retry_failed=job.retry_failed, only=only)) for only in (doubtful, at_most)
+    )
+    documents = document_lengths(bundles, agent=agent, sources=job)
+    price = reading_price(again, documents, bundles, agent=agent)
+    last = before.manifest.get("second_look") if before else None
+    return {
+        "doubtful": len(doubtful),
+        "readings_to_do": count_pending(left).readings,
+        "readings_at_most": count_pending(bundles).readings,
+        "turns_at_most": price["turns"],
+        "prompt_tokens_at_most": price["prompt_tokens_at_most"],
+        "completion_tokens_at_most": price["completion_tokens_at_most"],
+        **closing_price(again, bundles, agent=agent),
+        "last_share": last["share"] if last else None,
+    }
 
 
 def scan_plan(output: Location, plan: Plan, *, reader_fingerprint: str) -> TurnIndex:
@@ -218,110 +237,3 @@ def summarise_plan(plan: Plan, index: TurnIndex, bundles: list[pa.Table]) -> Pla
         "readings_to_do": pending.readings - pending.closings,
         "readings_to_close": pending.closings,
     }
-
-
-def _price(
-    plan: Plan, documents: Sequence[CountedDocument], bundles: Sequence[pa.Table], *, agent: AgentConfig
-) -> PlanPrice:
-    """What the readings to do take."""
-    prompts, policy = make_prompt_tokens(agent), make_policy(agent)
-    largest = max(documents, key=lambda row: row["num_tokens"], default=None)
-    costs = [times for row in documents for times in _costs(plan, row, policy=policy, prompts=prompts)]
-    turns = sum(times * cost.num_turns for times, cost in costs)
-    most = sum(times * cost.num_prompt_tokens for times, cost in costs)
-    least = sum(
-        times * (cost.num_prompt_tokens if cost.min_prompt_tokens is None else cost.min_prompt_tokens)
-        for times, cost in costs
-    )
-    slots = agent.policy.question_tokens + agent.policy.memory_tokens
-    return {
-        "documents_to_read": len(documents),
-        "documents_read_before": sum(len(bundle["last_hash"].drop_null()) for bundle in bundles),
-        "document_tokens": sum(row["num_tokens"] for row in documents),
-        "largest_document": {"document_id": largest["document_id"], "tokens": largest["num_tokens"]}
-        if largest
-        else None,
-        "turns": turns,
-        "prompt_tokens_at_least": least,
-        "prompt_tokens_at_most": most + turns * slots,
-        "completion_tokens_at_most": sum(times * cost.num_completion_tokens for times, cost in costs),
-    }
-
-
-def _asked_documents(plan: Plan, documents: Sequence[CountedDocument], *, agent: AgentConfig) -> list[AskedDocument]:
-    """The documents to read with the lengths of all their questions."""
-    if all(len(plan.question_rows(row["document_id"])) < 2 for row in documents):
-        return []
-    tokenizer = make_tokenizer(agent)
-    lengths = [len(tokenizer.encode(text)) for text in plan.questions["question"].to_pylist()]
-    bound = plan.questions["document_id"].is_valid().to_pylist()
-    asked = []
-    for row in documents:
-        rows = plan.question_rows(row["document_id"])
-        asked.append(
-            AskedDocument(
-                num_tokens=row["num_tokens"],
-                questions=[lengths[each] for each in rows] * plan.samples,
-                num_lists=len({bound[each] for each in rows}) * plan.samples,
-            )
-        )
-    return asked
-
-
-def _closing_price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig) -> ClosingPrice:
-    """What closing turns take where each is asked, with every budget at its full length."""
-    turns = prompt_tokens = completion_tokens = 0
-    costs = {
-        each: closing_costs(plan.closing.turns.plan, agent, value_type=each) if plan.closing else ()
-        for each in set(plan.types)
-    }
-    for row, count in _asked_rows(bundles).items() if plan.closing else ():
-        for cost in costs[plan.types[row]]:
-            turns += count
-            prompt_tokens += count * cost.num_prompt_tokens
-            completion_tokens += count * cost.num_completion_tokens
-    return {
-        "closing_turns_at_most": turns,
-        "closing_prompt_tokens_at_most": prompt_tokens,
-        "closing_completion_tokens_at_most": completion_tokens,
-    }
-
-
-def _asked_rows(bundles: list[pa.Table]) -> Counter[int]:
-    """How often each row of the question list is to be read or closed."""
-    counts: Counter[int] = Counter()
-    for bundle in bundles:
-        for name in ("readings", "closings"):
-            rows = pc.struct_field(pc.list_flatten(bundle[name]), "question").value_counts()
-            counts.update({row["values"]: row["counts"] for row in rows.to_pylist()})
-    return counts
-
-
-def _lengths(bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConfig) -> list[CountedDocument]:
-    """The documents to read; those that are only closed are left out."""
-    bundles = [bundle.filter(pc.greater(pc.list_value_length(bundle["readings"]), 0)) for bundle in bundles]
-    bundles = [bundle.combine_chunks() for bundle in bundles if bundle.num_rows]
-    if not bundles:
-        return []
-    rows = ray.data.from_arrow(bundles).map_batches(
-        count_tokens,
-        fn_kwargs={"agent": agent, "sources": sources},
-        batch_size=None,
-        batch_format="pyarrow",
-        num_cpus=CPU_SHARE,
-    )
-    return [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
-
-
-def _costs(plan: Plan, row: CountedDocument, *, policy: Policy, prompts: PromptTokens) -> list[tuple[int, Cost]]:
-    """What the readings of a document cost, and how many cost that: after a shared pass the others only answer."""
-    whole = Cost(
-        num_chunks=row["num_chunks"],
-        num_turns=row["num_turns"],
-        num_prompt_tokens=row["num_prompt_tokens"],
-        num_completion_tokens=row["num_completion_tokens"],
-        min_prompt_tokens=row["min_prompt_tokens"],
-    )
-    answer = policy.cost(prompts, num_tokens=0)
-    num_passes = min(plan.num_passes(row["document_id"]), row["num_readings"])
-    return [(num_passes, whole), (row["num_readings"] - num_passes, answer)]

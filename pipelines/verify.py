@@ -14,8 +14,9 @@ from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.history import RUNS_FOLDER, PastRun, open_run
 from memagent_batch.runs.record.projections import PROJECTION_FILE, restored_projection
+from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.table_files import read_tables
-from memagent_batch.runs.tables import ANSWERS_FOLDER, REMOVED_FOLDER, Projection
+from memagent_batch.runs.tables import ANSWERS_FOLDER, REMOVED_FOLDER
 from memagent_batch.verification.chain import Chain, read_chain
 from memagent_batch.verification.comparison import differences
 from memagent_batch.verification.contents import Contents, read_contents

@@ -22,14 +22,14 @@ from memagent_batch.errors import EngineDeadError, StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.questions import value_types
 from memagent_batch.log.index import scan_log, scan_turn_files
-from memagent_batch.log.question_list import read_asked
+from memagent_batch.log.question_list import read_asked, read_asked_singly
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.ray_data.held import HeldReadings, LookUp
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
 from memagent_batch.ray_data.ledger import BoundedRun
 from memagent_batch.ray_data.reporter import Reporter, is_replacement
 from memagent_batch.reading.agent import LoadedAgent, make_agent
-from memagent_batch.reading.allowance import BoundedEngine
+from memagent_batch.reading.allowance import Allowance, BoundedEngine
 from memagent_batch.reading.closed import Closing, make_closing
 from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.questions import Questions
@@ -84,8 +84,13 @@ class ReaderTask:
         board: Any,
         closes: bool = False,
         bounded: BoundedRun | None = None,
+        singly: bool = False,
     ) -> Self:
-        """The task of a job's readers, whose plan names the log files of each document, and says what `closes`."""
+        """The task of a job's readers, whose plan names the log files of each document, and says what `closes`.
+
+        `singly`: they take questions one by one, even where the run's list is for a reader that takes it whole.
+        """
+        load_questions = read_asked_singly if singly else read_asked
         return cls(
             agent=job.agent,
             pool=job.pool,
@@ -94,7 +99,7 @@ class ReaderTask:
             board=board,
             place=job,
             log=job.log,
-            load_questions=partial(read_asked, make_output(job), run_id=run_id),
+            load_questions=partial(load_questions, make_output(job), run_id=run_id),
             closing=job.closing if closes else None,
             bounded=bounded,
         )
@@ -121,6 +126,8 @@ class StartedActor:
     """The question list of the run."""
     engine: Engine
     """The engine."""
+    allowance: Allowance | None
+    """What its turns may still take of the run's bounds; None where there are none."""
     journal: Journal
     """The turn log, and the turns under way."""
     reporter: Reporter
@@ -198,11 +205,13 @@ class ActorLife:
             board=task.board, log=log, run_id=task.run_id, model=agent.model, policy=task.agent.policy.kind
         )
         reporter.count_engine_start(engine)
+        allowance = task.bounded.allowance() if task.bounded else None
         self._background = asyncio.create_task(reporter.report())
         return StartedActor(
             agent=agent,
             questions=questions,
-            engine=BoundedEngine(engine, task.bounded.allowance()) if task.bounded else engine,
+            engine=BoundedEngine(engine, allowance) if allowance else engine,
+            allowance=allowance,
             journal=Journal(log=log, suspects=suspects),
             reporter=reporter,
             slots=asyncio.Semaphore(task.pool.readings_in_flight),

@@ -18,8 +18,10 @@ from memagent_batch.ray_data.reader import Reader
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.questions import Questions
+from memagent_batch.runs.rows.looks import PartDocument, answer_row
+from memagent_batch.runs.rows.projection import Origin
 from memagent_batch.runs.schemas import AnswerRow
-from memagent_batch.runs.tables import Origin, PartDocument, answer_row, answers_table, carried_columns
+from memagent_batch.runs.tables import answers_table, carried_columns
 from memagent_batch.runs.votes import with_votes
 
 Outcomes = Mapping[tuple[int, int], tuple[OutcomeRow | None, ClosedRow | None]]

@@ -42,6 +42,10 @@ class Ledger:
         seconds_left = None if self._deadline is None else self._deadline - time.monotonic()
         return Grant(amounts=amounts, seconds_left=seconds_left)
 
+    async def put(self, amounts: Amounts) -> None:
+        """Takes back what an actor has left of its shares."""
+        self._left = tuple(left + amount for left, amount in zip(self._left, amounts, strict=True))
+
     async def strike(self, knob: str) -> None:
         """An actor could start no further turn; the first reason counts."""
         self._struck = self._struck or knob
@@ -62,8 +66,9 @@ class BoundedRun:
 
     def allowance(self) -> Allowance:
         """The share of one actor of readers."""
-        draw, strike = (partial(_asked, method) for method in (self.ledger.draw, self.ledger.strike))
-        return Allowance(self.bounds, draw=draw, strike=strike)
+        ledger = self.ledger
+        draw, strike, put = (partial(_asked, method) for method in (ledger.draw, ledger.strike, ledger.put))
+        return Allowance(self.bounds, draw=draw, strike=strike, put=put)
 
     def struck(self) -> str | None:
         """The knob of the bound that is met; None while turns start."""

@@ -17,7 +17,7 @@ from memagent_batch.errors import MemagentError
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.board import Event, Report
 from memagent_batch.ray_data.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
-from memagent_batch.runs.bounds import Spent
+from memagent_batch.runs.bounds import NOTHING, Spent
 from memagent_batch.runs.plan import PendingWork
 from memagent_batch.runs.state import ProgressNote
 
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 class Progress:
     """Counts of one run: a line in a terminal, log lines elsewhere, counters and gauges for Prometheus."""
 
-    def __init__(self, *, run_id: str, asked: int, model: str, policy: str) -> None:
+    def __init__(self, *, run_id: str, asked: int, model: str, policy: str, spent_before: Spent = NOTHING) -> None:
         """Starts every counter's series.
 
         Args:
@@ -52,7 +52,9 @@ class Progress:
             asked: Its readings.
             model: Label of the metrics.
             policy: Label of the metrics.
+            spent_before: What other readers of the run have taken before these.
         """
+        self._spent_before = spent_before
         self._run_id, self._asked = run_id, asked
         self._sums = Counter(dict.fromkeys(READER_COUNTS, 0))
         own = labels(model=model, policy=policy)
@@ -79,12 +81,12 @@ class Progress:
 
     def spent(self) -> Spent:
         """What the run's turns have taken, as far as readers have reported it."""
-        sums = self._sums
+        sums, before = self._sums, self._spent_before
         return {
-            "num_turns": sums["turns"],
-            "num_prompt_tokens": sums["prompt_tokens"],
-            "num_cached_prompt_tokens": sums["cached_tokens"],
-            "num_completion_tokens": sums["completion_tokens"],
+            "num_turns": before["num_turns"] + sums["turns"],
+            "num_prompt_tokens": before["num_prompt_tokens"] + sums["prompt_tokens"],
+            "num_cached_prompt_tokens": before["num_cached_prompt_tokens"] + sums["cached_tokens"],
+            "num_completion_tokens": before["num_completion_tokens"] + sums["completion_tokens"],
         }
 
     def note(self) -> ProgressNote:

@@ -64,6 +64,8 @@ class Reader:
         ended = await asyncio.gather(
             *(self._read(actor, of_document, asked) for of_document in shared for asked in of_document.asked())
         )
+        if actor.allowance is not None:
+            await actor.allowance.give_back()
         return list(chain.from_iterable(ended))
 
     async def held_outcomes(self, document: PlannedDocument) -> Mapping[ReadingKey, OutcomeRow]:

@@ -15,13 +15,14 @@ from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.parts import detach_not_read, part_key
 from memagent_batch.runs.plan import PART_COLUMN
 from memagent_batch.runs.record.seal import FileHash
+from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.schemas import PART_REPORT, PartReport, ReasonRow, reason_rows, rows_of_files
 from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
     EVIDENCE_FOLDER,
     MEMORIES_FOLDER,
     RESULTS_FOLDER,
-    Projection,
+    PartTables,
     count_rows,
     project,
     table_bytes,
@@ -61,7 +62,7 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, P
     hashes = _write_part(dict(files.values()), projection=projection)
     statuses = tables.answers["status"].to_pylist()
     report: PartReport = {
-        "key": key if tables.is_whole and not tables.missing and set(statuses) <= LASTING else None,
+        "key": key if _lasts(tables) else None,
         "answers_file": files[ANSWERS_FOLDER][0],
         "memories_file": files[MEMORIES_FOLDER][0],
         "evidence_file": files[EVIDENCE_FOLDER][0] if EVIDENCE_FOLDER in files else None,
@@ -75,6 +76,7 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, P
         "num_results": tables.results.num_rows if tables.results is not None else 0,
         "failed_reasons": _part_reasons(tables.answers, statuses, status=Status.FAILED),
         "not_read_reasons": _part_reasons(tables.answers, statuses, status=Status.NOT_READ),
+        "escalated": tables.escalated,
         "missing": tables.missing,
         "hashes": hashes,
         "num_document_tokens": _total(tables.answers["num_document_tokens"]),
@@ -84,6 +86,13 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, P
         "num_completion_tokens": _total(tables.answers["num_completion_tokens"]),
     }
     return pa.Table.from_pylist([report], schema=PART_REPORT)
+
+
+def _lasts(tables: PartTables) -> bool:
+    """Whether the next run makes the same rows of the same log."""
+    is_read_again = not any(row["num_not_read"] for row in tables.escalated)
+    is_read = is_read_again and set(tables.answers["status"].to_pylist()) <= LASTING
+    return is_read and tables.is_whole and not tables.missing
 
 
 def _total(column: pa.ChunkedArray) -> int:

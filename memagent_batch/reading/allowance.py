@@ -40,10 +40,19 @@ class Allowance:
         *,
         draw: Callable[[Amounts], Awaitable[Grant]],
         strike: Callable[[str], Awaitable[None]],
+        put: Callable[[Amounts], Awaitable[None]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Takes what gives a share of at least so much, if there is as much, and what is told that a bound is met."""
-        self._bounds, self._draw, self._strike, self._clock = bounds, draw, strike, clock
+        """An allowance without a share.
+
+        Args:
+            bounds: The bounds of the run.
+            draw: Gives a share of at least so much, if there is as much.
+            strike: Takes the knob of a bound that is met.
+            put: Takes back what is left of shares.
+            clock: Tells the time in seconds.
+        """
+        self._bounds, self._draw, self._strike, self._put, self._clock = bounds, draw, strike, put, clock
         self._left: Amounts = tuple(0 for _ in bounds.meters)
         self._low = self._left
         self._deadline: float | None = None
@@ -85,6 +94,16 @@ class Allowance:
         self._in_flight -= 1
         self._ended.set()
         self._ended = asyncio.Event()
+
+    async def give_back(self) -> None:
+        """Gives what is left back where no turn is under way: this actor may have read its last document."""
+        if self._drawing is not None:
+            await asyncio.shield(self._drawing)
+        if self._in_flight or not any(self._left):
+            return
+        left, none = self._left, tuple(0 for _ in self._left)
+        self._left, self._low, self._is_dry = none, none, False
+        await self._put(left)
 
     def _takes(self, need: Amounts) -> bool:
         """Takes so much, if it is there and time is left; returns whether it did."""

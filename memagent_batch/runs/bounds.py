@@ -21,6 +21,9 @@ class Spent(TypedDict):
     num_completion_tokens: int
 
 
+NOTHING: Spent = {"num_turns": 0, "num_prompt_tokens": 0, "num_cached_prompt_tokens": 0, "num_completion_tokens": 0}
+
+
 def bounds_of(run: RunConfig) -> Bounds | None:
     """The bounds; None where there are none."""
     meters = []

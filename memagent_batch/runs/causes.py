@@ -30,6 +30,8 @@ class Cause(StrEnum):
     """The number of samples."""
     READER = "reader"
     """The reader fingerprint: model, prompts, policy, sampling."""
+    TIER = "tier"
+    """Which reader answered: that of all readings, or the second one for doubtful ones."""
     EXTRACTION = "extraction"
     """How answers are taken out of responses."""
     TYPE = "type"
@@ -52,6 +54,8 @@ class AskedReading:
     """How its answer is taken out of the response."""
     value_type: ValueType | None = None
     """The type that it asks for."""
+    tier: int = 1
+    """Which of the run's readers answered, 1 or 2."""
 
 
 def change_between(*, asked_before: bool, asked_after: bool) -> AnswerChange:
@@ -66,7 +70,8 @@ def causes_between(before: AskedReading, after: AskedReading) -> list[Cause]:
     differs = {
         Cause.DOCUMENT: before.document_hash != after.document_hash,
         Cause.QUESTION: before.question_hash != after.question_hash,
-        Cause.READER: before.reader_fingerprint != after.reader_fingerprint,
+        Cause.READER: before.tier == after.tier and before.reader_fingerprint != after.reader_fingerprint,
+        Cause.TIER: before.tier != after.tier,
         Cause.EXTRACTION: before.extraction != after.extraction,
         Cause.TYPE: before.value_type != after.value_type,
     }

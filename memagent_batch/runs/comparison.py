@@ -8,6 +8,7 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
@@ -25,6 +26,10 @@ BATCH_READINGS = 10_000
 
 SIDE_COLUMNS = tuple(field.name for field in ANSWER_GIVEN)
 """Columns of `DIFFERENCES` that are there for each of the two runs."""
+
+
+_Place = tuple[str, ReadingKey, str]
+"""Where a log has an answer: reader, reading, and the run that read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +50,14 @@ class _Reading:
     @property
     def key(self) -> ReadingKey:
         """Its key in the log."""
-        return (self.asked.document_hash or "", self.asked.question_hash, self.sample)
+        single = text_hash(self.question)  # as the second reader takes questions, whatever the first one does
+        question_hash = self.asked.question_hash if self.asked.tier == 1 else single
+        return (self.asked.document_hash or "", question_hash, self.sample)
+
+    @property
+    def place(self) -> _Place:
+        """Where the log has its answer."""
+        return (self.asked.reader_fingerprint, self.key, self.run_id or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +99,11 @@ class _Side:
         self._records = run.plan.select(["document_hash", "error", "readings"]).to_struct_array().combine_chunks()
         self._questions = run.questions.select(["question_id", "question", "question_hash"]).to_pylist()
         self._types = value_types(run.questions)
-        self._reader = (run.manifest["reader_fingerprint"], run.manifest["settings"]["extraction"])
+        first = (run.manifest["reader_fingerprint"], run.manifest["settings"]["extraction"])
+        again = run.manifest.get("second_look")
+        self._readers = (first, (again["reader_fingerprint"], again["extraction"])) if again else (first,)
         self._is_sample = "sample" in run.manifest
-        self._files: dict[tuple[ReadingKey, str], list[str]] = {}
+        self._files: dict[_Place, list[str]] = {}
 
     def document_ids(self) -> Iterator[str]:
         """What it asked something of, in the order of its plan: its documents, and ones that were not there."""
@@ -106,7 +120,7 @@ class _Side:
 
     def reads_as(self, other: "_Side") -> bool:
         """Whether equal records of the two, in one log, mean equal answers."""
-        mine, others = ((side._reader, side._questions, side._types) for side in (self, other))
+        mine, others = ((side._readers, side._questions, side._types) for side in (self, other))
         return mine == others
 
     def record(self, document_id: str) -> pa.StructScalar | None:
@@ -120,10 +134,10 @@ class _Side:
         if record is None:
             return {}
         document = record.as_py()
-        fingerprint, extraction = self._reader
         readings = {}
         for reading in document["readings"]:
-            question = self._questions[reading["question"]]
+            question, tier = self._questions[reading["question"]], reading.get("tier") or 1
+            fingerprint, extraction = self._readers[tier - 1]
             readings[question["question_id"], reading["sample"]] = _Reading(
                 asked=AskedReading(
                     document_hash=document["document_hash"],
@@ -131,6 +145,7 @@ class _Side:
                     reader_fingerprint=fingerprint,
                     extraction=extraction,
                     value_type=self._types[reading["question"]],
+                    tier=tier,
                 ),
                 question=question["question"],
                 sample=reading["sample"],
@@ -141,8 +156,9 @@ class _Side:
 
     def index(self, run_ids: set[str]) -> None:
         """Finds the log files that hold what these runs read."""
-        if run_ids:
-            self._files = scan_outcome_files(self.run.output, reader_fingerprint=self._reader[0], run_ids=run_ids)
+        for fingerprint, _ in self._readers if run_ids else ():
+            found = scan_outcome_files(self.run.output, reader_fingerprint=fingerprint, run_ids=run_ids)
+            self._files |= {(fingerprint, *place): files for place, files in found.items()}
 
     def answers(self, readings: Sequence[_Reading | None]) -> Iterator[_GivenAnswer]:
         """What the run has to say of each reading."""
@@ -154,7 +170,7 @@ class _Side:
                 status = Status.NOT_READ if reading.error is None else Status.FAILED
                 yield _GivenAnswer(question=reading.question, status=status, error_message=reading.error)
             else:
-                outcome = outcomes.get((reading.key, reading.run_id))
+                outcome = outcomes.get(reading.place)
                 if outcome is None:
                     raise OutputError(
                         f"the log of {self.run.output.uri} no longer holds what run {reading.run_id} read (document "
@@ -162,19 +178,19 @@ class _Side:
                     )
                 yield _given_answer(reading, outcome)
 
-    def _outcomes(self, readings: Sequence[_Reading]) -> dict[tuple[ReadingKey, str], StandingOutcome]:
-        by_run: dict[str, list[ReadingKey]] = defaultdict(list)
+    def _outcomes(self, readings: Sequence[_Reading]) -> dict[_Place, StandingOutcome]:
+        by_run: dict[tuple[str, str], list[ReadingKey]] = defaultdict(list)
         for reading in readings:
-            by_run[str(reading.run_id)].append(reading.key)
-        found = {}
-        for run_id, keys in by_run.items():
+            by_run[reading.asked.reader_fingerprint, str(reading.run_id)].append(reading.key)
+        found: dict[_Place, StandingOutcome] = {}
+        for (fingerprint, run_id), keys in by_run.items():
             rows = read_outcomes(
                 self.run.output,
-                sorted({file for key in keys for file in self._files.get((key, run_id), ())}),
-                reader_fingerprint=self._reader[0],
+                sorted({file for key in keys for file in self._files.get((fingerprint, key, run_id), ())}),
+                reader_fingerprint=fingerprint,
                 document_hashes=sorted({key[0] for key in keys}),
             )
-            found.update({(key, run_id): row for key, row in rows.items()})
+            found.update({(fingerprint, key, run_id): row for key, row in rows.items()})
         return found
 
 

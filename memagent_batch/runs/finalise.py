@@ -25,6 +25,8 @@ from memagent_batch.masking import shown
 from memagent_batch.runs.bounds import Spent, cost
 from memagent_batch.runs.changes import Changes, find_changes, removed_documents
 from memagent_batch.runs.claim import ANSWER_TABLES, publish, removed_on_failure, require_claim
+from memagent_batch.runs.escalation.second_reader import SecondPlan, SecondReader
+from memagent_batch.runs.escalation.summary import sum_up_second_look
 from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
 from memagent_batch.runs.manifest import (
     FORMAT,
@@ -41,7 +43,7 @@ from memagent_batch.runs.manifest import (
 )
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.record.sealing import sealed
-from memagent_batch.runs.results import result_questions
+from memagent_batch.runs.rows.projection import Projection, SecondProjection, make_projection
 from memagent_batch.runs.schemas import PartReport, ReasonRow, reason_rows, rows_of_files
 from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
@@ -49,11 +51,10 @@ from memagent_batch.runs.tables import (
     MEMORIES_FOLDER,
     REMOVED_FOLDER,
     RESULTS_FOLDER,
-    Projection,
     count_rows,
     table_bytes,
 )
-from memagent_batch.wiring import ReaderIdentity, make_documents, make_prompt_set, make_prompt_tokens
+from memagent_batch.wiring import ReaderIdentity
 
 log = logging.getLogger(__name__)
 
@@ -93,13 +94,17 @@ class Run:
     """Version of each table of a lake that it reads."""
     sample: Sample | None = None
     """The sample of a run with a limit."""
+    second: SecondReader | None = None
+    """What reads doubtful readings again; None where nothing does."""
 
 
 def _versions(plan: Plan) -> dict[str, str]:
     return {} if plan.table is None else {**plan.table.versions}
 
 
-def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> Run:
+def begin_run(
+    output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan, second: SecondPlan | None = None
+) -> Run:
     """Writes `run.json`: from here on the location belongs to this job, and in it to this run."""
     started_at = datetime.now(UTC)
     record = RunRecord(
@@ -113,28 +118,15 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         closing_turns=plan.closing_turns,
         tables=_versions(plan),
         sample=_sample(job, plan),
+        second_reader_fingerprint=second.reader.identity.fingerprint if second else None,
     )
     run_id = _claim(output, record)
     write_asked(output, plan.hashed_questions(), run_id=run_id)
     fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(job.output)}
     log.info(f"run {run_id}: {plan.num_readings} readings asked", extra={"event": EventKind.RUN_STARTED, **fields})
-    prompts = make_prompt_set(job.agent)
-    projection = Projection(
-        output=output,
-        run_id=run_id,
-        reader_fingerprint=reader.fingerprint,
-        model=job.agent.model,
-        first_memory=prompts.first_memory,
-        keep_word=prompts.keep_word,
-        extraction=job.agent.extraction,
-        table_format=job.table_format,
-        opens_thought=make_prompt_tokens(job.agent).opens_thought,
-        closings=plan.turns_of_closings(),
-        has_evidence=plan.closing is not None and plan.closing.turns.plan.evidence,
-        results=result_questions(plan.questions) if plan.closing is not None else {},
-        documents=make_documents(job)[0],
-        input=job.input,
-    )
+    projection = make_projection(output, job, run_id=run_id, reader=reader, plan=plan, tier=1 if second else None)
+    if second is not None:
+        projection = replace(projection, second=_second_projection(output, job, second, run_id=run_id))
     return Run(
         run_id=run_id,
         output=output,
@@ -146,7 +138,14 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         projection=projection,
         tables=_versions(plan),
         sample=record.sample,
+        second=second.reader if second else None,
     )
+
+
+def _second_projection(output: Location, job: JobConfig, second: SecondPlan, *, run_id: str) -> SecondProjection:
+    reader, own = second.reader, job.with_agent(second.reader.agent)
+    projection = make_projection(output, own, run_id=run_id, reader=reader.identity, plan=second.plan, tier=2)
+    return SecondProjection(doubts=reader.doubts, projection=projection, closings=second.closings)
 
 
 def _sample(job: JobConfig, plan: Plan) -> Sample | None:
@@ -205,6 +204,8 @@ def close_run(
         changes=find_changes(recorded, questions, before=before, tables=run.tables, run_turns=run_turns),
     )
     manifest = _with_spending(manifest, run, spent=spent)
+    if run.second is not None:
+        manifest["second_look"] = sum_up_second_look(run.second, reports, asked=run.asked)
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )

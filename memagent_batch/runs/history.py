@@ -7,7 +7,7 @@ it found what; `manifest.json` is a copy of the one that it closed with, and is 
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -21,10 +21,10 @@ from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.inputs.documents import CARRY_PREFIX
 from memagent_batch.inputs.lake.known import kept_index
-from memagent_batch.log.index import TurnIndex
+from memagent_batch.log.index import LoggedOutcome, TurnIndex
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.plan import Plan, Work
 from memagent_batch.runs.schemas import RUN_PLAN
 
 RUNS_FOLDER = "runs"
@@ -63,27 +63,33 @@ class PastRun:
     """`REMOVED`."""
 
 
-def recorded_plan(plan: Plan, index: TurnIndex) -> pa.Table:
+def recorded_plan(plan: Plan, index: TurnIndex, *, again: Mapping[Work, LoggedOutcome] | None = None) -> pa.Table:
     """The plan of a run as `RUN_PLAN`: its documents with their readings, and those that a limit leaves out with none.
 
     The latter are known by it, so that a later run can tell which of them are gone. A reading that was answered and not
     closed has no run yet, as one that was not read.
+
+    `again`: how the readings ended that a second reader answered; None where there is no such reader.
     """
     hashes = plan.hashed_questions()["question_hash"].to_pylist()
     offsets, questions, samples = array("i", [0]), array("i"), array("i")
     run_ids: list[str | None] = []
+    tiers: list[int | None] = []
     for document in plan.documents.select(["document_id", "document_hash"]).to_pylist():
         for row, sample in product(plan.question_rows(document["document_id"]), range(plan.samples)):
             key = (document["document_hash"], hashes[row], sample)
-            outcome = None if plan.is_open(row, key, index) else index.outcomes.get(key)
+            second = again.get(Work(document["document_hash"], row, sample)) if again else None
+            outcome = second or (None if plan.is_open(row, key, index) else index.outcomes.get(key))
             questions.append(row)
             samples.append(sample)
             run_ids.append(outcome.run_id if outcome else None)
+            tiers.append(None if again is None else 2 if second else 1)
         offsets.append(len(run_ids))
     documents = plan.documents if plan.outside is None else pa.concat_tables([plan.documents, plan.outside])
     offsets.extend([len(run_ids)] * (documents.num_rows - plan.documents.num_rows))
     kind = RUN_PLAN.field("readings").type
-    columns = [pa.array(questions, pa.int32()), pa.array(samples, pa.int32()), pa.array(run_ids, pa.string())]
+    values = zip((questions, samples, run_ids, tiers), kind.value_type, strict=True)
+    columns = [pa.array(column, field.type) for column, field in values]
     readings = pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), pa.StructArray.from_arrays(columns, fields=list(kind.value_type)), type=kind
     )

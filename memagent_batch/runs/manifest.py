@@ -69,6 +69,34 @@ class Sample(TypedDict):
     """All that are there."""
 
 
+class SecondLookCounts(TypedDict):
+    """Readings that were doubtful, and of these what became of them."""
+
+    escalated: int
+    """All of them."""
+    answered: int
+    """Those that the second reader answered."""
+    failed: int
+    """Those that it failed at: the first answer stands."""
+    not_read: int
+    """Those that it could not read now: the next run reads them."""
+
+
+class SecondLookSummary(TypedDict):
+    """What a manifest says of the second reader."""
+
+    reader_fingerprint: str
+    reader: Mapping[str, Any]
+    """`ReaderIdentity.parts`."""
+    extraction: str
+    """How its answers are taken out of responses."""
+    counts: SecondLookCounts
+    share: float
+    """Doubtful readings of all that were asked for, 0 to 1."""
+    because: dict[str, int]
+    """Doubtful readings by reason."""
+
+
 class Manifest(TypedDict):
     """What `manifest.json` says. One of another version may have further fields, which stay where it is copied."""
 
@@ -104,6 +132,8 @@ class Manifest(TypedDict):
     """The sample of a run with a limit."""
     record: NotRequired[Seal]
     """Hashes of its files and of the run before; none in outputs of versions without it."""
+    second_look: NotRequired[SecondLookSummary]
+    """There where doubtful readings were read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +160,8 @@ class RunRecord:
     """Version or snapshot of each table of a lake that is read."""
     sample: Sample | None = None
     """The sample of a run with a limit."""
+    second_reader_fingerprint: str | None = None
+    """The identity of what reads doubtful readings again; None where nothing does."""
     format: str = FORMAT
     """Layout of the location."""
 
@@ -284,7 +316,20 @@ def public_settings(task: AgentTask) -> dict[str, Any]:
     """All knobs as JSON, by the names that users write, without secrets."""
     groups = task.model_dump(mode="json", exclude=_secrets(task.agent))
     knobs = {**groups.pop("agent"), **(groups.pop("sources", None) or {}), **groups}
+    if isinstance(task, JobConfig) and task.escalate.to:
+        second = task.agent.with_knobs(task.escalate.to)
+        public = second.model_dump(mode="json", exclude=_secrets(second)["agent"])
+        knobs["escalate"]["to"] = _named(public, task.escalate.to)
     return {**recorded(knobs), **{name: knobs[name] for name in knobs.keys() & {"ask"}}}  # questions are data
+
+
+def _named(knobs: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    """The knobs that are named, group by group; one that no record holds is not there."""
+    return {
+        name: _named(knobs[name], below) if isinstance(below, dict) and isinstance(knobs[name], dict) else knobs[name]
+        for name, below in names.items()
+        if name in knobs
+    }
 
 
 def _secrets(agent: AgentConfig) -> Any:

@@ -28,8 +28,10 @@ from memagent_batch.log.schemas import ClosedRow, OutcomeRow
 from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
 from memagent_batch.runs.manifest import RUN_FILE, read_manifest
 from memagent_batch.runs.plan import PART_READINGS
+from memagent_batch.runs.rows.looks import PartDocument, answer_row
+from memagent_batch.runs.rows.projection import Origin
 from memagent_batch.runs.schemas import AnswerRow
-from memagent_batch.runs.tables import Origin, PartDocument, answer_row, answers_table, carried_columns
+from memagent_batch.runs.tables import answers_table, carried_columns
 
 PARTIAL_FOLDER = "partial"
 PARTIAL_FILE = "partial/partial.json"
@@ -132,6 +134,7 @@ def _begun_run(output: Location) -> _BegunRun:
             reader_fingerprint=fingerprint,
             model=settings["model"],
             extraction=Extraction(settings["extraction"]),
+            tier=1 if record.get("second_reader_fingerprint") else None,
         ),
         asked=record["asked"],
     )

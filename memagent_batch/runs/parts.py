@@ -12,9 +12,9 @@ an outcome would be, and the rows go to the table `answers` with their part.
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
+from dataclasses import asdict, fields
 from hashlib import sha256
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,8 +24,8 @@ from memagent_batch.inputs.documents import CARRY_PREFIX
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT, asked_in
 from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
 from memagent_batch.runs.manifest import read_manifest
+from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.schemas import ANSWERS, EVIDENCE, MEMORIES, PART_REPORT, PartReport
-from memagent_batch.runs.tables import Projection
 
 NOT_READ_COLUMN = "not_read"
 """Column of what a reader returns, and of a part of the plan."""
@@ -61,7 +61,7 @@ _PLAN_COLUMNS = (
     "turn_files",
     "closing_files",
 )
-_SETTINGS = sorted({field.name for field in fields(Projection)} - {"output", "run_id", "documents", "input"})
+_SETTINGS = sorted({field.name for field in fields(Projection)} - {"output", "run_id", "documents", "input", "second"})
 _QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", "list_hash", CLOSING_FINGERPRINT)
 
 
@@ -70,7 +70,7 @@ def part_key(part: pa.Table, *, projection: Projection) -> str:
     carried = sorted(name for name in part.schema.names if name.startswith(CARRY_PREFIX))
     made_of = {
         "code": [PROJECTION, str(ANSWERS), str(MEMORIES), str(EVIDENCE)],
-        "settings": {name: getattr(projection, name) for name in _SETTINGS},
+        "settings": _settings(projection),
         "documents": part.select([*_PLAN_COLUMNS, *carried]).to_pylist(),
         "questions": {
             row: {name: value for name, value in question.items() if name in _QUESTION_COLUMNS}
@@ -78,6 +78,20 @@ def part_key(part: pa.Table, *, projection: Projection) -> str:
         },
     }
     return sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+
+
+def _settings(projection: Projection) -> dict[str, Any]:
+    """What of a projection decides rows, as JSON values."""
+    own = {name: getattr(projection, name) for name in _SETTINGS}
+    second = projection.second
+    if second is None:
+        return own
+    return {
+        **own,
+        "doubts": asdict(second.doubts),
+        "second": _settings(second.projection),
+        "second_closings": second.closings,
+    }
 
 
 def kept_parts(output: Location) -> dict[str, PartReport]:

@@ -7,11 +7,11 @@ Holds ids, hashes and places of documents, and the questions; never texts.
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from types import MappingProxyType
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -69,6 +69,27 @@ CALL_READINGS = 64
 """Most readings of a group of documents; beyond that, what a call costs is little beside what the readings cost."""
 
 _PLACE_COLUMNS = ["document_id", "document_hash", "path", "format", "start", "stop", "num_bytes", "error", ROWS_COLUMN]
+
+
+class Work(NamedTuple):
+    """A reading, whoever reads it; a tuple, since a run holds one for each."""
+
+    document_hash: str
+    question: int
+    """Row of the question list."""
+    sample: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedReading:
+    """A reading of a plan, and where the log keeps it."""
+
+    work: Work
+    """The reading."""
+    key: ReadingKey
+    """Its key under the reader's fingerprint."""
+    closing: str | None
+    """The fingerprint of what closes it; None where nothing is asked after its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +181,7 @@ class Plan:
         self.questions = _with_inline(questions, documents, value_type=inline_type)
         self.samples = samples
         self.closing = closing
+        self._listed, self._inline_type = questions, inline_type
         self._hashed = with_hashes(self.questions, as_lists=as_lists)
         self.types: list[ValueType | None] = value_types(self.questions)
         """The type that each question asks for."""
@@ -205,6 +227,33 @@ class Plan:
         """Documents that are there."""
         return int(self.documents.num_rows) - len(self._missing)
 
+    def for_second_reader(self, closing: Closing | None) -> "Plan":
+        """The same readings by a reader that takes questions one by one, and asks this after its answers."""
+        return Plan(
+            self.documents,
+            self._listed,
+            samples=self.samples,
+            inline_type=self._inline_type,
+            closing=closing,
+            table=self.table,
+            outside=self.outside,
+        )
+
+    def closings_of(self, other: "Plan") -> dict[str, str]:
+        """Fingerprints of what closes readings here, by those of the same questions in another plan."""
+        both = zip(other._closings, self._closings, strict=True)
+        return {theirs: own for theirs, own in both if theirs and own}
+
+    def addressed(self) -> Iterator[PlannedReading]:
+        """The readings of texts that can be read."""
+        for document in self._texts():
+            for row, sample in self._asked(document) if document["error"] is None else ():
+                yield PlannedReading(
+                    work=Work(document["document_hash"], row, sample),
+                    key=self._key(document, row, sample),
+                    closing=self._closings[row] if self._closings else None,
+                )
+
     def hashed_questions(self) -> pa.Table:
         """The question list with the hashes of the addresses; `readings` name its rows."""
         return self._hashed
@@ -242,16 +291,25 @@ class Plan:
         return closed is None or (retry_failed and closed.is_failed)
 
     def pending(
-        self, index: TurnIndex, *, retry_failed: bool, last_hashes: Mapping[str, str] = MappingProxyType({})
+        self,
+        index: TurnIndex,
+        *,
+        retry_failed: bool,
+        last_hashes: Mapping[str, str] = MappingProxyType({}),
+        only: Container[Work] | None = None,
     ) -> Iterator[pa.Table]:
         """Documents with readings to do, longest first, as bundles to tokenise together (`bundles.py`).
 
-        `last_hashes`: hashes of the last versions of documents that have changed, by document_id.
-
         Documents of the same text share their readings: the first of them is read, for all.
         A bundle is a table of the index's places with `WORK_COLUMNS`.
+
+        Args:
+            index: What the log holds.
+            retry_failed: Whether failed readings are done again.
+            last_hashes: Hashes of the last versions of documents that have changed, by document_id.
+            only: Readings beside which none are done; None for all.
         """
-        work = self._todo(index, retry_failed=retry_failed)
+        work = self._todo(index, retry_failed=retry_failed, only=only)
         documents = self.documents.select(_PLACE_COLUMNS)
         for name, column in work.items():
             documents = documents.append_column(WORK_COLUMNS.field(name), column)
@@ -273,12 +331,14 @@ class Plan:
                 bundle = bundle.append_column(column, pa.array(values, column.type))
             yield bundle.combine_chunks()
 
-    def parts(self, index: TurnIndex) -> Iterator[pa.Table]:
+    def parts(self, index: TurnIndex, *, second: "tuple[Plan, TurnIndex] | None" = None) -> Iterator[pa.Table]:
         """All documents, in groups whose readings make one part file of each table; in a group in input order.
 
         Documents whose readings ended at about the same time go together, so that a log file is read for one group or
         two, and not for all. The readings are all that were asked for; `outcome_files` and `turn_files` name the log
         files that hold them, `asked` holds their questions (`question_list.py`), `part` the number of the group.
+
+        `second`: the plan of a second reader and what the log holds of it, whose files are named too.
         """
         ended_in = [self._ended_in(document, index) for document in self._texts()]
         order = sorted(range(len(ended_in)), key=ended_in.__getitem__)
@@ -286,6 +346,8 @@ class Plan:
         number = num_bytes = num_readings = 0
         for row, document in zip(order, self._texts(order), strict=True):
             group[row] = self._part_row(document, index)
+            if second is not None:
+                group[row] = _with_files(group[row], second[0]._part_row(document, second[1]))
             num_bytes += document["num_bytes"] * len(group[row]["readings"])
             num_readings += len(group[row]["readings"])
             if num_bytes >= PART_BYTES or num_readings >= PART_READINGS:
@@ -322,7 +384,7 @@ class Plan:
     def _key(self, document: _IndexedText, row: int, sample: int) -> ReadingKey:
         return (document["document_hash"], self._hashes[row], sample)
 
-    def _todo(self, index: TurnIndex, *, retry_failed: bool) -> dict[str, pa.ListArray]:
+    def _todo(self, index: TurnIndex, *, retry_failed: bool, only: Container[Work] | None) -> dict[str, pa.ListArray]:
         """The readings to do of each document, and those to close, as columns of `WORK_COLUMNS`."""
         again = {None, Status.FAILED} if retry_failed else {None}
         shared_texts = self._shared_texts()
@@ -331,6 +393,8 @@ class Plan:
         for document in self._texts():
             taken = taken_of_shared if document["document_hash"] in shared_texts else set()
             for row, sample in self._asked(document) if document["error"] is None else ():
+                if only is not None and (document["document_hash"], row, sample) not in only:
+                    continue
                 reading = self._key(document, row, sample)
                 key = (reading, self._closings[row] if self._closings else None)
                 status = self._status(document, row, sample, index)
@@ -387,6 +451,16 @@ class Plan:
         documents = documents.append_column(PART_COLUMN, pa.array([number] * len(rows), pa.int64()))
         asked = [[reading["question"] for reading in group[row]["readings"]] for row in rows]
         return with_asked(documents, asked, questions=self._hashed).combine_chunks()
+
+
+def _with_files(row: _PartRow, other: _PartRow) -> _PartRow:
+    """The row of a document with the log files of another reader."""
+    return {
+        "readings": row["readings"],
+        "outcome_files": sorted({*row["outcome_files"], *other["outcome_files"]}),
+        "turn_files": sorted({*row["turn_files"], *other["turn_files"]}),
+        "closing_files": sorted({*row["closing_files"], *other["closing_files"]}),
+    }
 
 
 def _with_inline(questions: pa.Table, documents: pa.Table, *, value_type: ValueType | None) -> pa.Table:

@@ -5,6 +5,7 @@ from typing import NotRequired, TypedDict
 
 import pyarrow as pa
 
+from memagent_batch.domain.escalation import Doubt
 from memagent_batch.domain.reasons import Reason
 from memagent_batch.files.columns import column
 from memagent_batch.log.schemas import (
@@ -64,6 +65,24 @@ ANSWERS = pa.schema(
             pa.int32(),
             "rows of `evidence` that are chosen sentences; null where they were not asked for, or the turn failed",
             unit="rows",
+            nullable=True,
+        ),
+        column(
+            "tier",
+            pa.int32(),
+            "whose answer this is: 1 for the reader of all, 2 for the second one; null where `escalate` is off",
+            nullable=True,
+        ),
+        column(
+            "escalated_because",
+            pa.string(),
+            "why the first reader's answer was doubtful, so that the reading was read again: " + ", ".join(Doubt),
+            nullable=True,
+        ),
+        column(
+            "escalation_error",
+            pa.string(),
+            "why the second reader has no answer, so that the first one's stands",
             nullable=True,
         ),
     ]
@@ -168,6 +187,9 @@ class AnswerRow(ResultRow, ClosingColumns):
     value_unit: str | None
     votes: float | None
     num_evidence: int | None
+    tier: int | None
+    escalated_because: str | None
+    escalation_error: str | None
 
 
 class EvidenceRow(TypedDict):
@@ -225,10 +247,12 @@ RUN_PLAN = pa.schema(
                         pa.field("question", pa.int32(), nullable=False),
                         pa.field("sample", pa.int32(), nullable=False),
                         pa.field("run_id", pa.string()),
+                        pa.field("tier", pa.int32()),
                     ]
                 )
             ),
-            "what was asked of it: row of the question list, sample, and the run that read it, if one did",
+            "what was asked of it: row of the question list, sample, the run that read it, if one did, and the tier of "
+            "its answer; null where `escalate` was off",
         ),
     ]
 )
@@ -287,6 +311,17 @@ _REASONS = pa.list_(
     pa.struct([("error_type", pa.string()), ("error_message", pa.string()), ("num_readings", pa.int64())])
 )
 
+_ESCALATED = pa.list_(
+    pa.struct(
+        [
+            ("because", pa.string()),
+            ("num_readings", pa.int64()),
+            ("num_answered", pa.int64()),
+            ("num_not_read", pa.int64()),
+        ]
+    )
+)
+
 PART_REPORT = pa.schema(
     [
         pa.field("key", pa.string()),
@@ -303,6 +338,7 @@ PART_REPORT = pa.schema(
         pa.field("num_results", pa.int64()),
         pa.field("failed_reasons", _REASONS),
         pa.field("not_read_reasons", _REASONS),
+        pa.field("escalated", _ESCALATED),
         pa.field("missing", pa.list_(pa.string())),
         pa.field("hashes", pa.list_(pa.struct([("file", pa.string()), ("sha256", pa.string())]))),
         pa.field("num_document_tokens", pa.int64()),
@@ -321,6 +357,17 @@ class ReasonRow(TypedDict):
     error_type: str
     error_message: str
     num_readings: int
+
+
+class EscalatedRow(TypedDict):
+    """Readings of a part that were doubtful for one reason."""
+
+    because: str
+    num_readings: int
+    num_answered: int
+    """Of these, those that the second reader answered."""
+    num_not_read: int
+    """And those that it could not read now."""
 
 
 class AnswerSums(TypedDict):
@@ -353,6 +400,7 @@ class PartReport(AnswerSums):
     num_results: int
     failed_reasons: list[ReasonRow]
     not_read_reasons: list[ReasonRow]
+    escalated: list[EscalatedRow]
     missing: NotRequired[list[str]]
     """Readings that the log has no outcome of; a manifest keeps none."""
     hashes: NotRequired[list[FileHash]]

@@ -3,7 +3,7 @@
 A run that stops before its end leaves a note, `runs/RUN_ID/stopped.json`. A killed run leaves none.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypedDict, cast
 
@@ -18,7 +18,7 @@ from memagent_batch.log.index import scan_log, scan_turns
 from memagent_batch.masking import printable
 from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.history import RUNS_FOLDER
-from memagent_batch.runs.manifest import FORMAT, RUN_FILE, Manifest, RunCounts, Sample, read_manifest
+from memagent_batch.runs.manifest import FORMAT, RUN_FILE, Manifest, RunCounts, Sample, SecondLookCounts, read_manifest
 
 STOPPED_FILE = "stopped.json"
 PROGRESS_FILE = "progress.json"
@@ -69,6 +69,18 @@ class LifeSign(TypedDict, total=False):
     last_sign_of_life_seconds_ago: int
 
 
+class SecondLookState(TypedDict):
+    """What the second reader has done."""
+
+    outcomes_ok: int
+    outcomes_failed: int
+    turns: int
+    prompt_tokens: int
+    last_turn_at: str | None
+    counts: SecondLookCounts | None
+    """Counts of the manifest; None before it is written."""
+
+
 class RunState(LogSums, LifeSign):
     """What `memagent status` shows. Times are ISO 8601, UTC."""
 
@@ -97,6 +109,8 @@ class RunState(LogSums, LifeSign):
     """The cost of both, where there is a price."""
     counts: RunCounts | None
     """Counts of the manifest; None before it is written, as `changes`."""
+    second_look: SecondLookState | None
+    """What the second reader has done; None where there is none."""
     changes: Mapping[str, Any] | None
 
 
@@ -115,13 +129,13 @@ def read_state(output: Location) -> RunState:
     manifest = read_manifest(output)
     if manifest is not None and manifest["run_id"] != record["run_id"]:
         manifest = None
-    statuses = [
-        entry.status for entry in scan_log(output, reader_fingerprint=record["reader_fingerprint"]).outcomes.values()
-    ]
+    statuses = _statuses(output, reader_fingerprint=record["reader_fingerprint"])
     note = None if manifest else read_stop_note(output, run_id=record["run_id"])
     sums = _sum_log(
         output, reader_fingerprint=record["reader_fingerprint"], closing_turns=record.get("closing_turns", ())
     )
+    again = _second_look(output, record.get("second_reader_fingerprint"), manifest=manifest)
+    turns_at = [each["last_turn_at"] for each in (sums, again) if each]
     return {
         "run_id": record["run_id"],
         "state": _state(manifest, note),
@@ -129,7 +143,7 @@ def read_state(output: Location) -> RunState:
         "finished_at": manifest["finished_at"] if manifest else None,
         "stopped_at": note["stopped_at"] if note else None,
         "stopped_because": note["why"] if note else None,
-        **(LifeSign() if manifest or note else _life_sign(record["started_at"], sums["last_turn_at"])),
+        **(LifeSign() if manifest or note else _life_sign([record["started_at"], *turns_at])),
         "documents": record["documents"],
         "tables": record.get("tables", {}),
         "questions": record["questions"],
@@ -143,17 +157,41 @@ def read_state(output: Location) -> RunState:
         "cost": manifest.get("cost") if manifest else None,
         "counts": manifest["counts"] if manifest else None,
         "changes": manifest.get("changes") if manifest else None,
+        "second_look": again,
+    }
+
+
+def _statuses(output: Location, *, reader_fingerprint: str) -> list[Status]:
+    return [entry.status for entry in scan_log(output, reader_fingerprint=reader_fingerprint).outcomes.values()]
+
+
+def _second_look(output: Location, fingerprint: str | None, *, manifest: Manifest | None) -> SecondLookState | None:
+    """What the second reader has done; None where there is none."""
+    if fingerprint is None:
+        return None
+    statuses = _statuses(output, reader_fingerprint=fingerprint)
+    sums = _sum_log(output, reader_fingerprint=fingerprint, closing_turns=())
+    summary = manifest.get("second_look") if manifest else None
+    return {
+        "outcomes_ok": statuses.count(Status.OK),
+        "outcomes_failed": statuses.count(Status.FAILED),
+        "turns": sums["turns"],
+        "prompt_tokens": sums["prompt_tokens"],
+        "last_turn_at": sums["last_turn_at"],
+        "counts": summary["counts"] if summary else None,
     }
 
 
 def _state(manifest: Manifest | None, note: StopNote | None) -> str:
     if manifest is not None:
-        return "incomplete" if manifest["counts"].get("not_read") else "finished"
+        again = manifest.get("second_look")
+        unread = manifest["counts"].get("not_read") or (again and again["counts"]["not_read"])
+        return "incomplete" if unread else "finished"
     return "stopped" if note else "running or killed"
 
 
-def _life_sign(started_at: str, last_turn_at: str | None) -> LifeSign:
-    seen = max(datetime.fromisoformat(text) for text in (started_at, last_turn_at) if text)
+def _life_sign(signs: Sequence[str | None]) -> LifeSign:
+    seen = max(datetime.fromisoformat(text) for text in signs if text)
     age = datetime.now(UTC) - seen
     return {"last_sign_of_life_at": seen.isoformat(), "last_sign_of_life_seconds_ago": round(age.total_seconds())}
 

@@ -13,9 +13,10 @@ from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.history import PastRun
+from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.schemas import PartReport
 from memagent_batch.runs.table_files import read_tables
-from memagent_batch.runs.tables import PartTables, Projection, project
+from memagent_batch.runs.tables import PartTables, project
 from memagent_batch.verification.comparison import differences, without
 from memagent_batch.verification.findings import Finding, Kind, Report, Unchecked
 from memagent_batch.verification.log_places import LogPlaces, find_places

@@ -66,7 +66,7 @@ def prompt(turn: Turn) -> Prompt:
 
 
 def allowance(bounds: Bounds, ledger: Ledger) -> Allowance:
-    return Allowance(bounds, draw=ledger.draw, strike=ledger.strike)
+    return Allowance(bounds, draw=ledger.draw, strike=ledger.strike, put=ledger.put)
 
 
 async def read_all(engine: BoundedEngine, turns: Sequence[Turn]) -> int:
@@ -124,7 +124,7 @@ def test_no_turn_starts_that_would_end_after_the_time_by_the_longest_of_late() -
         now = 0.0
         bounds = Bounds(meters=[], seconds=100.0)
         ledger = Ledger(bounds, actors=1, seconds_taken=0.0)
-        own = Allowance(bounds, draw=ledger.draw, strike=ledger.strike, clock=lambda: now)
+        own = Allowance(bounds, draw=ledger.draw, strike=ledger.strike, put=ledger.put, clock=lambda: now)
         reserved = await own.reserve(prompt((1, 1, 1)))
         now = 30.0
         own.settle(reserved, prompt_tokens=1, completion_tokens=1, seconds=30.0)
@@ -138,5 +138,33 @@ def test_no_turn_starts_that_would_end_after_the_time_by_the_longest_of_late() -
         with pytest.raises(BoundReachedError, match="max_hours"):
             await late
         assert await ledger.struck() == "max_hours"
+
+    asyncio.run(run())
+
+
+def test_what_an_actor_gives_back_is_there_for_the_next_one_to_the_last_token() -> None:
+    async def run() -> None:
+        bounds, scripted = Bounds(meters=meters(100, 10**9)), Scripted()
+        ledger = Ledger(bounds, actors=1, seconds_taken=0.0)
+        own = allowance(bounds, ledger)
+        first, second = BoundedEngine(scripted, own), BoundedEngine(scripted, allowance(bounds, ledger))
+        assert await read_all(first, [(20, 10, 5)] * 2) == 0
+        await own.give_back()
+        assert await read_all(second, [(15, 10, 10)] * 2) == 0
+        assert scripted.taken[0] == 100
+        assert await read_all(first, [(1, 1, 1)]) == 1
+
+    asyncio.run(run())
+
+
+def test_nothing_is_given_back_while_a_turn_is_under_way() -> None:
+    async def run() -> None:
+        bounds = Bounds(meters=meters(100, 10**9))
+        ledger = Ledger(bounds, actors=1, seconds_taken=0.0)
+        own = allowance(bounds, ledger)
+        reserved = await own.reserve(prompt((40, 10, 5)))
+        await own.give_back()
+        own.settle(reserved, prompt_tokens=40, completion_tokens=5, seconds=0.0)
+        assert await read_all(BoundedEngine(Scripted(), own), [(45, 10, 5)]) == 0
 
     asyncio.run(run())

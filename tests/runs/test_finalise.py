@@ -20,13 +20,13 @@ from memagent_batch.log.index import scan_log
 from memagent_batch.logs import begin_log
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.runs import finalise as close
-from memagent_batch.runs import tables
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_unpublished
 from memagent_batch.runs.finalise import Run, begin_run, close_run
 from memagent_batch.runs.history import recorded_plan
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read
 from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.rows import looks
 from memagent_batch.runs.schemas import PART_REPORT, PartReport
 from memagent_batch.runs.state import read_state
 from memagent_batch.wiring import ReaderIdentity
@@ -206,7 +206,7 @@ class JumpingClock(datetime):
 def test_run_on_a_clock_that_goes_back_is_timed_and_ordered_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (close, turn_log, tables):
+    for module in (close, turn_log, looks):
         monkeypatch.setattr(module, "datetime", JumpingClock)
     plan = plan_of(readable=0, broken=2)
     manifests = []

@@ -20,7 +20,8 @@ from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.reading.closed import make_closing
 from memagent_batch.runs.history import recorded_plan
 from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.tables import Projection, project
+from memagent_batch.runs.rows.projection import Projection
+from memagent_batch.runs.tables import project
 
 NOW = datetime.now(UTC)
 COUNTS = {field.name: 0 for field in OUTCOME_LOG if field.name.startswith("num_") and field.name != "num_chunks"}
@@ -70,6 +71,7 @@ async def test_value_that_is_closed_stays_where_another_type_of_the_same_words_m
     asked = plan.hashed_questions().to_pylist()[0]
     unread: Any = {"document_hash": text_hash("a"), "question_hash": asked["question_hash"], "sample": 0}
     unread |= dict.fromkeys(OUTCOME_LOG.names[5:]) | {**ENDED, "run_id": "second", "status": "not_read"}
+    unread |= {"reader_fingerprint": "f"}
     projection = Projection(
         output=output,
         run_id="second",

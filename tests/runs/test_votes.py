@@ -9,7 +9,7 @@ from memagent_batch.domain.closing.answer_types import Json, Label, Number
 from memagent_batch.errors import InputError
 from memagent_batch.inputs.questions import NO_TYPE, given_questions, type_fields
 from memagent_batch.runs.results import MAX_RESULT_COLUMNS, result_questions, results_table
-from memagent_batch.runs.tables import NOT_CLOSED
+from memagent_batch.runs.rows.looks import NOT_CLOSED
 from memagent_batch.runs.votes import with_votes
 
 

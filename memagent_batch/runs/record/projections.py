@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, get_args, get_type_hints
 
 from memagent_batch.runs.parts import PROJECTION
-from memagent_batch.runs.tables import Projection
+from memagent_batch.runs.rows.projection import Projection
 
 PROJECTION_FILE = "projection.json"
 """Name of the file in the record of a run."""

@@ -1,0 +1,141 @@
+"""The second reader of a run: refused here where it can't work, before an engine starts; and what it may read."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from memagent_batch.budgets import fitted
+from memagent_batch.config import AgentConfig, ClosingConfig, EscalateConfig
+from memagent_batch.domain.closing.answer_types import ValueType
+from memagent_batch.domain.escalation import Doubt, Doubts
+from memagent_batch.errors import SettingsError
+from memagent_batch.plugins import make_policy, problem_message
+from memagent_batch.reading.closed import Closing
+from memagent_batch.reading.closing_checks import checked_closing
+from memagent_batch.runs.plan import Plan
+from memagent_batch.wiring import ReaderIdentity, identify_reader, make_engine
+
+OF_VALUES = (Doubt.INVALID, Doubt.NOT_STATED, Doubt.LOW_CONFIDENCE)
+"""Reasons that a value gives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondReader:
+    """What reads doubtful readings again."""
+
+    doubts: Doubts
+    """What makes an answer doubtful."""
+    agent: AgentConfig
+    """What reads, with window and budgets that fit its model."""
+    identity: ReaderIdentity
+    """Its identity."""
+    closing: Closing | None
+    """What is asked after its answers, as after those of the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondPlan:
+    """The readings of a run as its second reader takes them."""
+
+    reader: SecondReader
+    """The reader."""
+    plan: Plan
+    """All readings; it reads those that are doubtful."""
+    closings: Mapping[str, str]
+    """Fingerprints of what closes its readings, by those of the same questions in the first reader's plan."""
+
+
+def plan_again(plan: Plan, reader: SecondReader | None) -> SecondPlan | None:
+    """The plan of the second reader; None where there is none."""
+    if reader is None:
+        return None
+    second = plan.for_second_reader(reader.closing)
+    return SecondPlan(reader=reader, plan=second, closings=second.closings_of(plan))
+
+
+def checked_second_reader(
+    config: EscalateConfig,
+    base: AgentConfig,
+    *,
+    first: ReaderIdentity,
+    closing: ClosingConfig,
+    types: Collection[ValueType | None],
+) -> SecondReader | None:
+    """The second reader of a run; None where nothing is read again.
+
+    Args:
+        config: The knobs.
+        base: The first reader, before its budgets were fitted.
+        first: Its identity.
+        closing: What is asked after each answer.
+        types: Types that the questions ask for.
+
+    Raises:
+        SettingsError: a knob is wrong, a reason needs what is not asked for, or the second reader equals the first.
+        EngineStartError: model or knobs of the second reader can't work.
+    """
+    if not config.when:
+        return None
+    _require_asked(config, closing=closing, types=types)
+    agent = _second_agent(config, base)
+    try:
+        if make_policy(agent).reads_lists:
+            raise SettingsError("policy.kind: 'shared' reads whole question lists, and a second look single questions")
+        make_engine(agent)
+        agent = fitted(agent)
+        identity = identify_reader(agent)
+        closes = checked_closing(closing, agent, types=types, reader_fingerprint=identity.fingerprint)
+    except SettingsError as error:
+        raise SettingsError(f"escalate.to: {error}") from error
+    if identity.fingerprint == first.fingerprint:
+        raise SettingsError(
+            "escalate.to: the second reader equals the first, so that it would answer the same; give another policy, "
+            "other knobs of it, another model or other prompts"
+        )
+    doubts = Doubts(when=config.when, confidence_below=config.confidence_below or 0.0, answers=config.answers)
+    return SecondReader(doubts=doubts, agent=agent, identity=identity, closing=closes)
+
+
+def _second_agent(config: EscalateConfig, base: AgentConfig) -> AgentConfig:
+    """The agent of the second reader.
+
+    Raises:
+        SettingsError: a knob is unknown or wrong, or says how many samples there are.
+    """
+    try:
+        agent = base.with_knobs(config.to)
+    except ValidationError as error:
+        problems = [_problem(".".join(map(str, each["loc"])), problem_message(each)) for each in error.errors()]
+        raise SettingsError("; ".join(problems)) from None
+    if agent.sampling.samples != base.sampling.samples:
+        raise SettingsError(
+            f"escalate.to.sampling.samples is {agent.sampling.samples}, sampling.samples is {base.sampling.samples}: "
+            "each sample is read again by itself; leave the first out"
+        )
+    return agent
+
+
+def _problem(place: str, message: str) -> str:
+    text = (
+        "there is no such knob of an agent; see docs/reference/settings.md" if message.startswith("Extra") else message
+    )
+    return f"escalate.to.{place}: {text}" if place else f"escalate.to: {text}"
+
+
+def _require_asked(config: EscalateConfig, *, closing: ClosingConfig, types: Collection[ValueType | None]) -> None:
+    """Refuses reasons that nothing would ever give.
+
+    Raises:
+        SettingsError: names the reason, and what it needs.
+    """
+    if Doubt.WEAK_SUPPORT in config.when and not closing.support:
+        raise SettingsError(
+            "escalate.when: weak_support needs closing.evidence and closing.support; set both, or leave it out"
+        )
+    untyped = [each for each in OF_VALUES if each in config.when]
+    if untyped and not any(types):
+        raise SettingsError(
+            f"escalate.when: {untyped[0]} is said of a value, and no question has an answer_type; give the question "
+            "list one, or leave it out (`answer` goes by the text of an answer)"
+        )

@@ -1,0 +1,113 @@
+"""What turns the log of a run into rows of its tables: who read, how answers are taken, where texts stand."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from memagent_batch.config import InputConfig, JobConfig, TableFormat
+from memagent_batch.domain.answers import Extraction
+from memagent_batch.domain.escalation import Doubts
+from memagent_batch.files.location import Location
+from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.results import ResultQuestion, result_questions
+from memagent_batch.wiring import ReaderIdentity, make_documents, make_prompt_set, make_prompt_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What a row of `answers` says of who made it, and how."""
+
+    run_id: str
+    """The run, for rows of readings that no run has read."""
+    reader_fingerprint: str
+    """The reader."""
+    model: str
+    """Name of the model, for rows of readings that never reached it."""
+    extraction: Extraction
+    """How answers are taken out of responses."""
+    tier: int | None = None
+    """Which of the run's readers it is, 1 or 2; None where there is one only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """What turns a part of the plan into rows."""
+
+    output: Location
+    """The run's location."""
+    run_id: str
+    """The run; rows of older readings keep the id of the run that read them."""
+    reader_fingerprint: str
+    """The reader that turns and outcomes are of."""
+    model: str
+    """Name of the model, for rows of readings that never reached it."""
+    first_memory: str
+    """The memory before the first chunk."""
+    keep_word: str
+    """What the model writes to keep its memory; empty where it always writes a new one."""
+    extraction: Extraction
+    """How answers are taken out of responses."""
+    table_format: TableFormat
+    """File format."""
+    opens_thought: bool = False
+    """Whether each prompt ended inside a thought."""
+    closings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Fingerprints of closing turns, by that under which the log keeps what they brought together."""
+    has_evidence: bool = False
+    """Whether there is a table `evidence`."""
+    results: Mapping[str, ResultQuestion] = field(default_factory=dict)
+    """Questions of the table `results` by question_id; without one there is no such table."""
+    documents: Location | None = None
+    """The documents, where texts are fetched from for evidence and locators."""
+    input: InputConfig = InputConfig()  # noqa: RUF009 - a frozen value
+    """Where texts stand in them."""
+    tier: int | None = None
+    """Which of the run's readers it is, 1 or 2; None where there is one only."""
+    second: "SecondProjection | None" = None
+    """How rows are made of what the second reader logged; None where there is none."""
+
+    @property
+    def origin(self) -> Origin:
+        """What each row of `answers` says of the run."""
+        return Origin(
+            run_id=self.run_id,
+            reader_fingerprint=self.reader_fingerprint,
+            model=self.model,
+            extraction=self.extraction,
+            tier=self.tier,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondProjection:
+    """What turns readings of the second reader into rows, and which ones."""
+
+    doubts: Doubts
+    """What makes an answer of the first reader doubtful."""
+    projection: Projection
+    """How rows are made of what the second one logged."""
+    closings: Mapping[str, str]
+    """Fingerprints in its `closings`, by those of the same questions in the first reader's."""
+
+
+def make_projection(
+    output: Location, job: JobConfig, *, run_id: str, reader: ReaderIdentity, plan: Plan, tier: int | None = None
+) -> Projection:
+    """How rows are made of what one reader logged of a plan."""
+    prompts = make_prompt_set(job.agent)
+    return Projection(
+        output=output,
+        run_id=run_id,
+        reader_fingerprint=reader.fingerprint,
+        model=job.agent.model,
+        first_memory=prompts.first_memory,
+        keep_word=prompts.keep_word,
+        extraction=job.agent.extraction,
+        table_format=job.table_format,
+        opens_thought=make_prompt_tokens(job.agent).opens_thought,
+        closings=plan.turns_of_closings(),
+        has_evidence=plan.closing is not None and plan.closing.turns.plan.evidence,
+        results=result_questions(plan.questions) if plan.closing is not None else {},
+        documents=make_documents(job)[0],
+        input=job.input,
+        tier=tier,
+    )

@@ -1,0 +1,159 @@
+"""What the readings of a plan take: documents, turns and tokens, by the lengths of the texts and by every budget."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TypedDict
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import ray
+
+from memagent_batch.budgets import closing_costs
+from memagent_batch.config import AgentConfig, SourceConfig
+from memagent_batch.domain.prompts import PromptTokens
+from memagent_batch.domain.readings import Cost, Policy
+from memagent_batch.plugins import make_policy
+from memagent_batch.ray_data.session import CPU_SHARE
+from memagent_batch.ray_data.tokenise import CountedDocument, count_tokens
+from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.question_lists import AskedDocument
+from memagent_batch.wiring import make_prompt_tokens, make_tokenizer
+
+
+class LargestDocument(TypedDict):
+    """The longest document to read."""
+
+    document_id: str
+    tokens: int
+
+
+class ClosingPrice(TypedDict):
+    """Turns and tokens that are asked after the answers of the readings to do and to close, at most."""
+
+    closing_turns_at_most: int
+    closing_prompt_tokens_at_most: int
+    closing_completion_tokens_at_most: int
+
+
+class PlanPrice(TypedDict):
+    """Documents, turns and tokens of the readings to do.
+
+    `documents_read_before` have changed since the last finished run. Turns of their last versions are taken where
+    prompts are the same; `turns` and tokens count them all, since only reading shows which.
+    """
+
+    documents_to_read: int
+    documents_read_before: int
+    document_tokens: int
+    largest_document: LargestDocument | None
+    turns: int
+    prompt_tokens_at_least: int
+    prompt_tokens_at_most: int
+    completion_tokens_at_most: int
+
+
+def document_lengths(bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConfig) -> list[CountedDocument]:
+    """The documents to read; those that are only closed are left out."""
+    bundles = [bundle.filter(pc.greater(pc.list_value_length(bundle["readings"]), 0)) for bundle in bundles]
+    bundles = [bundle.combine_chunks() for bundle in bundles if bundle.num_rows]
+    if not bundles:
+        return []
+    rows = ray.data.from_arrow(bundles).map_batches(
+        count_tokens,
+        fn_kwargs={"agent": agent, "sources": sources},
+        batch_size=None,
+        batch_format="pyarrow",
+        num_cpus=CPU_SHARE,
+    )
+    return [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
+
+
+def reading_price(
+    plan: Plan, documents: Sequence[CountedDocument], bundles: Sequence[pa.Table], *, agent: AgentConfig
+) -> PlanPrice:
+    """What the readings to do take."""
+    prompts, policy = make_prompt_tokens(agent), make_policy(agent)
+    largest = max(documents, key=lambda row: row["num_tokens"], default=None)
+    costs = [times for row in documents for times in _costs(plan, row, policy=policy, prompts=prompts)]
+    turns = sum(times * cost.num_turns for times, cost in costs)
+    most = sum(times * cost.num_prompt_tokens for times, cost in costs)
+    least = sum(
+        times * (cost.num_prompt_tokens if cost.min_prompt_tokens is None else cost.min_prompt_tokens)
+        for times, cost in costs
+    )
+    slots = agent.policy.question_tokens + agent.policy.memory_tokens
+    return {
+        "documents_to_read": len(documents),
+        "documents_read_before": sum(len(bundle["last_hash"].drop_null()) for bundle in bundles),
+        "document_tokens": sum(row["num_tokens"] for row in documents),
+        "largest_document": {"document_id": largest["document_id"], "tokens": largest["num_tokens"]}
+        if largest
+        else None,
+        "turns": turns,
+        "prompt_tokens_at_least": least,
+        "prompt_tokens_at_most": most + turns * slots,
+        "completion_tokens_at_most": sum(times * cost.num_completion_tokens for times, cost in costs),
+    }
+
+
+def closing_price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig) -> ClosingPrice:
+    """What closing turns take where each is asked, with every budget at its full length."""
+    turns = prompt_tokens = completion_tokens = 0
+    costs = {
+        each: closing_costs(plan.closing.turns.plan, agent, value_type=each) if plan.closing else ()
+        for each in set(plan.types)
+    }
+    for row, count in _asked_rows(bundles).items() if plan.closing else ():
+        for cost in costs[plan.types[row]]:
+            turns += count
+            prompt_tokens += count * cost.num_prompt_tokens
+            completion_tokens += count * cost.num_completion_tokens
+    return {
+        "closing_turns_at_most": turns,
+        "closing_prompt_tokens_at_most": prompt_tokens,
+        "closing_completion_tokens_at_most": completion_tokens,
+    }
+
+
+def _asked_rows(bundles: list[pa.Table]) -> Counter[int]:
+    """How often each row of the question list is to be read or closed."""
+    counts: Counter[int] = Counter()
+    for bundle in bundles:
+        for name in ("readings", "closings"):
+            rows = pc.struct_field(pc.list_flatten(bundle[name]), "question").value_counts()
+            counts.update({row["values"]: row["counts"] for row in rows.to_pylist()})
+    return counts
+
+
+def asked_documents(plan: Plan, documents: Sequence[CountedDocument], *, agent: AgentConfig) -> list[AskedDocument]:
+    """The documents to read with the lengths of all their questions."""
+    if all(len(plan.question_rows(row["document_id"])) < 2 for row in documents):
+        return []
+    tokenizer = make_tokenizer(agent)
+    lengths = [len(tokenizer.encode(text)) for text in plan.questions["question"].to_pylist()]
+    bound = plan.questions["document_id"].is_valid().to_pylist()
+    asked = []
+    for row in documents:
+        rows = plan.question_rows(row["document_id"])
+        asked.append(
+            AskedDocument(
+                num_tokens=row["num_tokens"],
+                questions=[lengths[each] for each in rows] * plan.samples,
+                num_lists=len({bound[each] for each in rows}) * plan.samples,
+            )
+        )
+    return asked
+
+
+def _costs(plan: Plan, row: CountedDocument, *, policy: Policy, prompts: PromptTokens) -> list[tuple[int, Cost]]:
+    """What the readings of a document cost, and how many cost that: after a shared pass the others only answer."""
+    whole = Cost(
+        num_chunks=row["num_chunks"],
+        num_turns=row["num_turns"],
+        num_prompt_tokens=row["num_prompt_tokens"],
+        num_completion_tokens=row["num_completion_tokens"],
+        min_prompt_tokens=row["min_prompt_tokens"],
+    )
+    answer = policy.cost(prompts, num_tokens=0)
+    num_passes = min(plan.num_passes(row["document_id"]), row["num_readings"])
+    return [(num_passes, whole), (row["num_readings"] - num_passes, answer)]
