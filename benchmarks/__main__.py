@@ -119,6 +119,11 @@ SCENARIOS = (
         answers="How often do the intervals of a review cover the truth?",
         module="benchmarks.reviews.intervals",
     ),
+    Scenario(
+        name="review-scan",
+        answers="Does a review of a real scan say what is true of it?",
+        module="benchmarks.reviews.end_to_end",
+    ),
 )
 
 

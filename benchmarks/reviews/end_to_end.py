@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.tiny_job import CONFIG
-from memagent_batch.evaluation.needles.facts import Split, make_needle, make_rival
+from memagent_batch.evaluation.needles.facts import Needle, Split, make_needle, make_rival
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.files.location import Location
 from memagent_batch.review.labels.sheet import unquoted
@@ -77,9 +77,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def _write_documents(arguments: argparse.Namespace) -> dict[str, bool]:
     """Writes the documents and the question; returns which of them state the code."""
     rng = random.Random(0)
-    asked = next(
-        needle for needle in iter(lambda: make_needle(rng, split=Split.HELD_OUT), None) if needle.answer.isdigit()
-    )
+    asked = _needle(rng)
     rows, truth = [], {}
     for number in range(arguments.documents):
         name = f"document-{number:05}"
@@ -99,6 +97,14 @@ def _write_documents(arguments: argparse.Namespace) -> dict[str, bool]:
     question = {"question_id": QUESTION_ID, "question": asked.question, "answer_type": "number"}
     (arguments.output / "questions.jsonl").write_text(json.dumps(question) + "\n")
     return truth
+
+
+def _needle(rng: random.Random) -> Needle:
+    """A fact whose value is a number."""
+    while True:
+        needle = make_needle(rng, split=Split.HELD_OUT)
+        if needle.answer.isdigit():
+            return needle
 
 
 def _scan(arguments: argparse.Namespace) -> None:
@@ -144,12 +150,8 @@ def _reviewed(
         if person == PEOPLE[0][1]:
             yield {"people": 1, "labels": num_labels, **_line(values["values"][0]["measures"], true)}
     (value,) = values["values"]
-    yield {
-        "people": 3,
-        "labels": num_labels,
-        **_line(value["measures"], true),
-        "planned_width": round(nearest.recall.width, 4),
-    }
+    planned = {"recall_width_planned": round(nearest.recall.width, 4)}
+    yield {"people": 3, "labels": num_labels, **_line(value["measures"], true), **planned}
     if value["allowing_for_errors"]:
         yield {"people": 3, "allowing_for_errors": True, **_line(value["allowing_for_errors"], true)}
 
