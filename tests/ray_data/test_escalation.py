@@ -22,6 +22,7 @@ from pipelines.answer import answer
 from pipelines.check import check
 from pipelines.collect import collect
 from pipelines.plan import SecondLookPrice, plan_checked
+from tests.verification.scan import verify_here
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
@@ -107,6 +108,8 @@ def test_doubtful_readings_alone_are_read_again_and_the_row_says_why(
     planned = planned_again(settings)
     assert (planned["doubtful"], planned["readings_to_do"], planned["last_share"]) == (2, 2, None), "twins have one"
     manifest = answer(settings)
+    verified = verify_here(Location(uri=str(output)))
+    assert (verified.findings, verified.unchecked) == ([], [])
     rows = by_id(rows_of(output, manifest))
     assert rows.keys() == before.keys()
     second = manifest["second_look"]
