@@ -24,7 +24,7 @@ def estimate_page(review: Review, counted: CountedLabels, estimate: ReviewEstima
     lines = [
         f"# Review {record['review_id']}",
         "",
-        f"Run {record['run_id']}, question {_escaped_cell(record['question_id'])}: {_escaped_cell(record['question'])}",
+        f"Run {record['run_id']}, question {_cell(record['question_id'])}: {_cell(record['question'])}",
         "",
         f"Flagged: {rule}. {sum(record['readings'].values()):,} readings, {len(counted.units):,} of them drawn by "
         f"seed {record['seed']}; labels to {record['purpose']}.",
@@ -57,7 +57,7 @@ def _remarks(review: Review, counted: CountedLabels, estimate: ReviewEstimate) -
 
 
 def _value_lines(estimate: ValueEstimate, *, is_sequence: bool) -> Iterator[str]:
-    yield f"## {'What is flagged' if estimate.value is None else _escaped_cell(estimate.value)}"
+    yield f"## {'What is flagged' if estimate.value is None else _cell(estimate.value)}"
     yield ""
     corrected = estimate.allowing_for_errors
     kind = "95 % sequence" if is_sequence else "95 % interval"
@@ -69,7 +69,7 @@ def _value_lines(estimate: ValueEstimate, *, is_sequence: bool) -> Iterator[str]
     yield "| stratum | readings | labelled | positive |"
     yield "|---|---|---|---|"
     for each in estimate.strata:
-        name = f"**{_escaped_cell(each.name)}**" if each.is_found else _escaped_cell(each.name)
+        name = f"**{_cell(each.name)}**" if each.is_found else _cell(each.name)
         yield f"| {name} | {each.num_readings:,} | {each.num_labelled:,} | {each.num_positive:,} |"
 
 
@@ -118,6 +118,6 @@ def _interval(estimate: MeasureEstimate) -> str:
     return f"{share_text(estimate.low)} to {share_text(estimate.high)}"
 
 
-def _escaped_cell(text: str) -> str:
+def _cell(text: str) -> str:
     """Text of a user or document that can't end its cell, or begin markup of its own."""
     return "".join(f"\\{letter}" if letter in "\\`*_{}[]<>()#|!~" else letter for letter in " ".join(text.split()))
