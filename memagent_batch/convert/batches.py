@@ -16,7 +16,7 @@ from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter, plain_row
 from memagent_batch.convert.table import (
-    DOCUMENTS_FOLDER,
+    CONVERTED_FOLDER,
     ConvertedFile,
     ConvertedRow,
     SourceReport,
@@ -96,7 +96,7 @@ def _converted(batch: Batch, *, task: ConvertTask) -> tuple[str, int, list[Sourc
             _add_rows(file, outcome, output=task.output)
     if stays and batch.kept is not None:
         return batch.kept, num_held, file.sources
-    name = f"{DOCUMENTS_FOLDER}/part-{batch.number:05d}-{task.run_id}.parquet"
+    name = f"{CONVERTED_FOLDER}/part-{batch.number:05d}-{task.run_id}.parquet"
     require_claim(task.output, run_id=task.run_id)
     (task.output / name).write_bytes(file.finish())
     try:

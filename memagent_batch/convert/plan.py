@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from memagent_batch.convert.table import DOCUMENTS_FOLDER, SourceReport, read_sources
+from memagent_batch.convert.table import CONVERTED_FOLDER, SourceReport, read_sources
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.listing import InputFile
@@ -91,8 +91,8 @@ def read_held(output: Location, *, finished: Sequence[str]) -> HeldTable:
     Raises:
         StorageError: a file can't be read.
     """
-    folder = output / DOCUMENTS_FOLDER
-    listed = [f"{DOCUMENTS_FOLDER}/{PurePosixPath(path).name}" for path in folder.files()]
+    folder = output / CONVERTED_FOLDER
+    listed = [f"{CONVERTED_FOLDER}/{PurePosixPath(path).name}" for path in folder.files()]
     names = [*(name for name in finished if name in listed), *sorted(set(listed) - set(finished), reverse=True)]
     with ThreadPoolExecutor(FOOTER_THREADS) as threads:
         reports = threads.map(lambda name: read_sources(output / name), names)

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from memagent_batch.convert.converter import PartStatus
 from memagent_batch.convert.sources import ChosenConverter
-from memagent_batch.convert.table import DOCUMENTS_FOLDER, SourceReport
+from memagent_batch.convert.table import CONVERTED_FOLDER, SourceReport
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.errors import CountsError, NotReadError, OutputError, StorageError, TooManyFailedError
 from memagent_batch.files.claims import claimed_record
@@ -23,8 +23,8 @@ from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
 
 CONVERTED_FORMAT = "memagent-convert/1"
 """Changes with every change of layout that an older version can't read."""
-CONVERTED_TABLES = TableSet(record=MANIFEST_FILE, folders=(DOCUMENTS_FOLDER,))
-KEPT_REASONS = 5
+CONVERTED_TABLES = TableSet(record=MANIFEST_FILE, folders=(CONVERTED_FOLDER,))
+LISTED_REASONS = 5
 """Reasons of failed files that the manifest keeps."""
 NAMED_FILES = 20
 """Files without rows that an error names."""
@@ -110,7 +110,7 @@ def begin_convert(output: Location, *, documents: Sequence[str]) -> ConvertRun:
         run_id=run_id,
         output=output,
         documents=tuple(documents),
-        finished=tuple(manifest["files"][DOCUMENTS_FOLDER]) if manifest else (),
+        finished=tuple(manifest["files"][CONVERTED_FOLDER]) if manifest else (),
         started_at=started_at,
         began_seconds=time.monotonic(),
     )
@@ -151,7 +151,7 @@ def close_convert(
             for status in (PartStatus.FAILED, PartStatus.NOT_READ, PartStatus.NEEDS_OCR, PartStatus.SKIPPED)
             for reason in _reasons(sources, status)
         ],
-        "files": {DOCUMENTS_FOLDER: [report.file for report in reports]},
+        "files": {CONVERTED_FOLDER: [report.file for report in reports]},
     }
     publish(run.output, manifest, tables=CONVERTED_TABLES, run_id=run.run_id)
     return manifest
@@ -169,7 +169,7 @@ def require_converted(manifest: ConvertManifest, *, max_failed_share: float) -> 
     if failed > max_failed_share * files or failed == files > 0:
         raise TooManyFailedError(
             f"{failed} of {files} files failed ({_reasons_text(manifest, PartStatus.FAILED)}); their rows are in "
-            f"`{DOCUMENTS_FOLDER}`: mend the cause, and run the same command with --retry-failed"
+            f"`{CONVERTED_FOLDER}`: mend the cause, and run the same command with --retry-failed"
         )
     if not_read := counts["files_not_read"]:
         reasons = _reasons_text(manifest, PartStatus.NOT_READ)
@@ -205,7 +205,7 @@ def _convert_counts(sources: Sequence[SourceReport], *, num_held: int) -> dict[s
 def _reasons(sources: Sequence[SourceReport], status: PartStatus) -> list[Reason]:
     own = (source for source in sources if source.status == status)
     reasons = [Reason(error_type=status.value, error_message=source.reason or status.value) for source in own]
-    return most_frequent(reasons, limit=KEPT_REASONS)
+    return most_frequent(reasons, limit=LISTED_REASONS)
 
 
 def _reasons_text(manifest: ConvertManifest, status: PartStatus) -> str:

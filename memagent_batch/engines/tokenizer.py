@@ -3,11 +3,9 @@
 Runs in CPU tasks for documents and in the actor for prompt pieces; never on the engine's event loop for long texts.
 """
 
-import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,16 +26,10 @@ from memagent_batch.domain.prompts import (
 )
 from memagent_batch.domain.thoughts import THOUGHT_END
 from memagent_batch.engines.chat_template import ChatTemplate, Template
-from memagent_batch.engines.hub import hub_failure
+from memagent_batch.engines.pretrained import load_pretrained
+from memagent_batch.engines.segments import segments_of
 from memagent_batch.engines.tokenizer_json import TokenizerJson
-from memagent_batch.engines.weights import names_folder
-from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
-
-SEGMENT_CHARS = 65_536
-"""Characters tokenised in one call; bounds what the tokeniser's per-token records take (some 100 bytes a token)."""
-
-SIGN_CHARS = 1024
-"""Characters before the end of such a piece in which a sign is looked for where the text has no white space."""
+from memagent_batch.errors import DocumentError, PromptSetError
 
 CONTEXT_TOKENS = 8
 """Tokens of a prompt that are decoded before what follows it: more than the control tokens that end a chat template."""
@@ -69,7 +61,7 @@ class Tokenizer:
     def __init__(self, model: str) -> None:
         """Loads from a local folder, or a hub name that `transformers` can resolve."""
         self.model = model
-        self._full = _load_pretrained(model)
+        self._full = load_pretrained(model)
         content = TokenizerJson.of(self._full.backend_tokenizer)
         self.sha256 = content.sha256
         self.chat_template = ChatTemplate(tokenizer=self._full, model=model)
@@ -104,7 +96,7 @@ class Tokenizer:
             DocumentError: the text holds a lone surrogate, or the tokeniser reads some of it as a control token.
         """
         ids, chars = [], []
-        for start, segment in _segments(text):
+        for start, segment in segments_of(text):
             tokens = self._encode_segment(segment, start=start)
             ids.append(tokens.token_ids)
             chars.append(tokens.token_chars + start)
@@ -272,92 +264,6 @@ class TokenText:
 def load_tokenizer(model: str) -> Tokenizer:
     """The model's tokeniser, loaded once in a process."""
     return Tokenizer(model)
-
-
-def _load_pretrained(model: str) -> Any:
-    folder = Path(model)
-    if folder.exists() and not (folder / "tokenizer.json").exists() and not (folder / "tokenizer_config.json").exists():
-        raise SettingsError(
-            f"model: the folder {model} has no tokenizer.json; copy the model's tokenizer files into it"
-        )
-    if not folder.exists() and names_folder(model):
-        raise SettingsError(f"model: there is no folder {model} on this machine; check the path on every node")
-    failure = None if folder.exists() else hub_failure()
-    local_files_only = failure is not None
-    try:
-        kind = _tokenizer_class(model, local_files_only=local_files_only)
-        tokenizer = kind.from_pretrained(model, local_files_only=local_files_only)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
-        if failure is not None:
-            raise SettingsError(
-                f"model: there is no folder {model} here, this machine keeps no copy from the hub, and the hub can't "
-                f"be reached ({failure}); give a model folder"
-            ) from error
-        raise SettingsError(
-            f"model: no tokeniser can be loaded from {model}: {' '.join(str(error).split())}"
-        ) from error
-    if not tokenizer.is_fast:
-        raise SettingsError(f"model: {model} has no fast tokeniser (tokenizer.json), which character spans need")
-    return tokenizer
-
-
-def _tokenizer_class(model: str, *, local_files_only: bool) -> Any:
-    """The class that takes tokenizer.json as it stands; where there is none, the one that converts other files.
-
-    The first imports in 2 s of CPU time, the second imports torch, 11 s: in every process that tokenises.
-    """
-    if not _has_tokenizer_json(model, local_files_only=local_files_only):
-        from transformers import AutoTokenizer
-
-        return AutoTokenizer
-    from transformers import PreTrainedTokenizerFast
-
-    return PreTrainedTokenizerFast
-
-
-def _has_tokenizer_json(model: str, *, local_files_only: bool) -> bool:
-    if Path(model).exists():
-        return (Path(model) / "tokenizer.json").is_file()
-    from huggingface_hub import hf_hub_download
-
-    try:
-        hf_hub_download(model, "tokenizer.json", local_files_only=local_files_only)
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def _segments(text: str) -> Iterator[tuple[int, str]]:
-    """Pieces of at most SEGMENT_CHARS with their first character, cut where the tokeniser cuts words anyway."""
-    start = 0
-    while start < len(text):
-        end = len(text) if len(text) - start <= SEGMENT_CHARS else _word_end(text, start, start + SEGMENT_CHARS)
-        yield start, text[start:end]
-        start = end
-
-
-def _word_end(text: str, start: int, end: int) -> int:
-    """Last place before `end` where a word ends: before white space, else before a sign, else between characters."""
-    for place in range(end - 1, start, -1):
-        if text[place] in " \n" and text[place - 1].isalnum():
-            return place
-    nearest = range(end, max(start, end - SIGN_CHARS), -1)
-    for place in nearest:
-        if text[place - 1].isalnum() and _ends_word(text[place]):
-            return place
-    return next((place for place in nearest if _begins_character(text, place)), end)
-
-
-def _ends_word(character: str) -> bool:
-    """Whether words end before it. An apostrophe may belong to the word before it."""
-    return character not in "'’" and (character.isspace() or unicodedata.category(character)[0] in "PS")
-
-
-def _begins_character(text: str, place: int) -> bool:
-    """Whether no normalisation makes one character of what stands on both sides."""
-    character = text[place]
-    ends_hangul_syllable = "\u1160" <= character <= "\u11ff"
-    return not (ends_hangul_syllable or unicodedata.combining(character))
 
 
 def _split_marks(rendered: str) -> list[PromptPiece]:

@@ -28,20 +28,14 @@ from memagent_batch.files.disk import (
 )
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.options import Options, StorageOptions
+from memagent_batch.files.s3 import CONFLICTS, S3_RETRIES, http_status, retry_throttled
 from memagent_batch.masking import shown
-
-S3_RETRIES = {"mode": "standard", "max_attempts": 8}
-"""Tries of one request to S3, on 5xx, throttling and broken connections: up to about a minute with their pauses. What
-lasts longer is an outage, which the turn log waits out."""
 
 DELETE_THREADS = 16
 """Files removed at once, by a request each: s3fs drops what the answer to a bulk request says of a refused key."""
 
 UNCACHED_PROTOCOLS = ("s3://", "s3a://", "gs://", "gcs://")
 """File systems that would answer from a listing of some seconds ago."""
-
-CONFLICTS = frozenset({HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED})
-"""What S3 answers to a conditional PUT when another object is there, or in the making."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -76,7 +70,7 @@ class Location:
         if uri.startswith(UNCACHED_PROTOCOLS):
             options.setdefault("use_listings_cache", False)
         if uri.startswith(("s3://", "s3a://")):
-            _retry_throttled_s3()
+            retry_throttled()
             options.setdefault("max_concurrency", 1)  # else it asks for the size of each file before it reads it
             options["config_kwargs"] = {"retries": S3_RETRIES, **options.get("config_kwargs", {})}
         fs, path = fsspec.core.url_to_fs(uri, **options)
@@ -100,7 +94,7 @@ class Location:
         """Whether it lies on a disk of this machine."""
         return isinstance(self.fs, LocalFileSystem)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Drops the connection; the other process makes its own."""
         return {
             "uri": self.uri,
@@ -233,7 +227,7 @@ class Location:
                 else:
                     self.fs.pipe_file(self.path, data, mode="create")
             except OSError as error:  # of stores that refuse a conditional PUT, not all say FileExistsError
-                if _http_status(error) not in CONFLICTS and not self.exists():
+                if http_status(error) not in CONFLICTS and not self.exists():
                     raise
                 return self._holds(data)  # a PUT whose answer was lost is sent again, and finds itself
         return True
@@ -274,7 +268,7 @@ class Location:
             except OSError as error:
                 if error.errno == errno.ENOSYS:  # a store that speaks S3 but knows no conditions
                     return self._compare_and_write(data, version=version)
-                if _http_status(error) not in {*CONFLICTS, HTTPStatus.NOT_FOUND}:
+                if http_status(error) not in {*CONFLICTS, HTTPStatus.NOT_FOUND}:
                     raise
                 return self._holds(data)
         return True
@@ -339,22 +333,3 @@ def absolute(place: str | os.PathLike[str]) -> str:
 
 def _is_wanted(name: str, *, temporary: bool) -> bool:
     return not name.startswith(TEMPORARY) or (temporary and name != LOCK_NAME)
-
-
-def _http_status(error: OSError) -> int | None:
-    """What S3 answered, where s3fs made an OSError of it."""
-    answer = getattr(error.__cause__, "response", None) or {}
-    status: int | None = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    return status
-
-
-def _retry_throttled_s3() -> None:
-    """Has s3fs try again what botocore does not: an answer 429 without a body that names an error."""
-    from botocore.exceptions import ClientError
-    from s3fs.core import set_custom_error_handler
-
-    def is_throttled(error: Exception) -> bool:
-        status = error.response["ResponseMetadata"]["HTTPStatusCode"] if isinstance(error, ClientError) else 0
-        return bool(status == 429)
-
-    set_custom_error_handler(is_throttled)

@@ -10,6 +10,7 @@ from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import LogRowError
 from memagent_batch.log.schemas import (
     OUTCOME_LOG,
+    AddressRow,
     ClosedRow,
     ClosingRow,
     OutcomeRow,
@@ -68,26 +69,12 @@ def held_row(address: ReadingAddress, prompt: Prompt, held: TurnRow, *, run_id: 
 
 def outcome_row(address: ReadingAddress, result: ResultRow, *, run_id: str) -> OutcomeRow:
     """The row of a reading that has ended."""
-    return {
-        "run_id": run_id,
-        "document_hash": address.document_hash,
-        "question_hash": address.question_hash,
-        "sample": address.sample,
-        "reader_fingerprint": address.reader_fingerprint,
-        **result,
-    }
+    return {"run_id": run_id, **_address_row(address), **result}
 
 
 def closing_row(address: ReadingAddress, closed: ClosedRow, *, run_id: str) -> ClosingRow:
     """The row of a reading whose closing turns have ended; its address has their fingerprint."""
-    return {
-        "run_id": run_id,
-        "document_hash": address.document_hash,
-        "question_hash": address.question_hash,
-        "sample": address.sample,
-        "reader_fingerprint": address.reader_fingerprint,
-        **closed,
-    }
+    return {"run_id": run_id, **_address_row(address), **closed}
 
 
 def require_outcome(address: ReadingAddress, result: ResultRow) -> None:
@@ -111,3 +98,12 @@ def require_row(row: Mapping[str, object], *, schema: pa.Schema) -> None:
             pa.array([value], column.type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise LogRowError(f"`{column.name}` does not fit the turn log: {type(error).__name__}: {error}") from error
+
+
+def _address_row(address: ReadingAddress) -> AddressRow:
+    return {
+        "document_hash": address.document_hash,
+        "question_hash": address.question_hash,
+        "sample": address.sample,
+        "reader_fingerprint": address.reader_fingerprint,
+    }

@@ -16,7 +16,8 @@ from transformers import PreTrainedTokenizerFast
 
 from memagent_batch.domain.prompts import AnswerForm, Slot
 from memagent_batch.engines.chat_template import ServerTemplate
-from memagent_batch.engines.tokenizer import SEGMENT_CHARS, Tokenizer, load_tokenizer
+from memagent_batch.engines.segments import SEGMENT_CHARS
+from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 

@@ -20,7 +20,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.training.learner.batches import LEARNT_COLUMNS, conversations
 from memagent_batch.training.learner.learner import load_learner
 from memagent_batch.training.learner.steps import Step
-from memagent_batch.training.rollouts.groups import Asked, GroupMaker, Sample
+from memagent_batch.training.rollouts.groups import GroupMaker, GroupQuestion, GroupSample
 from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
 from memagent_batch.training.rollouts.table import ROLLOUTS, write_record, write_rollouts
 from memagent_batch.wiring import identify_reader
@@ -34,7 +34,7 @@ GROUPS = RolloutConfig()
 RIGHT, WRONG = "\\boxed{7}", "\\boxed{8}"
 
 
-def sample_of(number: int, *, response: str | None, num_turns: int = 2) -> Sample:
+def sample_of(number: int, *, response: str | None, num_turns: int = 2) -> GroupSample:
     address = ReadingAddress(document_hash="d", question_hash="q", sample=number, reader_fingerprint="r")
     turns = [
         (
@@ -48,7 +48,7 @@ def sample_of(number: int, *, response: str | None, num_turns: int = 2) -> Sampl
         )
         for turn in range(num_turns)
     ]
-    return Sample(address=address, turns=turns, response=response)
+    return GroupSample(address=address, turns=turns, response=response)
 
 
 def write_table(
@@ -59,7 +59,7 @@ def write_table(
     maker = GroupMaker(agent, rollouts, run_id="run", reader=identify_reader(agent))
     made = []
     for number, responses in enumerate(groups):
-        asked = Asked(document_id=f"d{number}", document_hash="d", question_id="q", references=["7"])
+        asked = GroupQuestion(document_id=f"d{number}", document_hash="d", question_id="q", references=["7"])
         made.append(maker.group(asked, [sample_of(place, response=said) for place, said in enumerate(responses)]))
     output = Location(uri=str(folder))
     files = list(write_rollouts(output, (group for group in made if group is not None), part=0, run_id="run"))
@@ -186,7 +186,7 @@ def test_learner_sure_above_with_a_reference_is_refused() -> None:
 
 
 def test_read_groups_gives_each_group_whole_across_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memagent_batch.training.rollouts.table.FILE_BYTES", 700)
+    monkeypatch.setattr("memagent_batch.training.rollouts.table.ROLLOUT_FILE_BYTES", 700)
     monkeypatch.setattr("memagent_batch.training.rollouts.reader.BATCH_ROWS", 3)
     table = write_table(tmp_path / "table", [[RIGHT, WRONG], [WRONG] * 5, [None, RIGHT, WRONG]])
     record = json.loads((table / "rollouts.json").read_text())

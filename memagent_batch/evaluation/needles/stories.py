@@ -24,7 +24,7 @@ from memagent_batch.evaluation.needles.facts import (
     make_word,
 )
 from memagent_batch.evaluation.needles.words import NUMBER_ATTRIBUTES, WORD_ATTRIBUTES
-from memagent_batch.evaluation.tasks.wordings import OR_NOT, STATUS
+from memagent_batch.evaluation.tasks.wordings import OR_NOT, STATUS_ATTRIBUTE
 
 NOT_STATED = "not stated"
 """What the answer turn boxes when the memory does not hold the answer."""
@@ -162,7 +162,7 @@ def make_story(rng: random.Random, kind: StoryKind, *, split: Split) -> Story:
 def _single(rng: random.Random, *, split: Split) -> Story:
     """A needle, or a status."""
     if rng.random() < 0.06:
-        attribute, key = STATUS, make_key(rng, split=split)
+        attribute, key = STATUS_ATTRIBUTE, make_key(rng, split=split)
         names = [key, *(make_key(rng, split=split) for _ in range(3))]
         form = rng.choice(WORDINGS[len(MAGIC_WORDINGS) :])
         told = [form.sentence.format(attribute=attribute, key=name, value=rng.choice(STATUSES)) for name in names]

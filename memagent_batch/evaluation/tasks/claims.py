@@ -9,7 +9,7 @@ from memagent_batch.evaluation.needles.words import FIRST_NAMES, NOUNS, PLACES, 
 from memagent_batch.evaluation.tasks.haystacks import Hidden, hidden_sample, hide_in_text
 from memagent_batch.evaluation.tasks.niah import Wordform, ask, different_keys, make_rivals, make_value, tell
 from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
-from memagent_batch.evaluation.tasks.wordings import ASKED, NOT_STATED, OR_NOT, STATED, STATUS, STATUSES
+from memagent_batch.evaluation.tasks.wordings import ASKED, NOT_STATED, OR_NOT, STATED, STATUS_ATTRIBUTE, STATUSES
 
 NUM_OTHERS = 3
 """Keys beside the asked one in `conflict`, `status`, `stated`, `absent` and `absent_near`."""
@@ -100,10 +100,10 @@ def make_status(request: SampleRequest, materials: Materials, *, task: str) -> S
     values = [rng.choice(STATUSES) for _ in keys]
     depths = [request.depth, *(rng.random() for _ in range(NUM_OTHERS))]
     hidden = [
-        Hidden(sentence=STATED.format(attribute=STATUS, key=key, value=value), depth=depth)
+        Hidden(sentence=STATED.format(attribute=STATUS_ATTRIBUTE, key=key, value=value), depth=depth)
         for key, value, depth in zip(keys, values, depths, strict=True)
     ]
-    question = ASKED.format(attribute=STATUS, key=keys[0])
+    question = ASKED.format(attribute=STATUS_ATTRIBUTE, key=keys[0])
     return _hidden_sample(request, materials, hidden, task=task, question=question, answer=values[0], gold=[0])
 
 

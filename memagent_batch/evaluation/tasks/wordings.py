@@ -18,7 +18,7 @@ LOWERED = "The {attribute} of {key} goes down by {value}."
 COUNT = "count"
 """Attribute of what is raised and lowered."""
 
-STATUS = "status"
+STATUS_ATTRIBUTE = "status"
 """Attribute with a label for a value."""
 
 STATUSES = ("open", "closed", "pending", "frozen", "expired")

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.readings import Status
-from memagent_batch.errors import OutputError, SettingsError
+from memagent_batch.errors import SettingsError
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.review.sample.conditions import ColumnCondition
@@ -157,19 +157,6 @@ def read_columns(place: Location, *, columns: Sequence[str]) -> pa.Table:
         with pq.ParquetFile(stream, pre_buffer=False) as file:
             there = [name for name in dict.fromkeys(columns) if name in file.schema_arrow.names]
             return file.read(columns=there, use_threads=False)
-
-
-def require_same(population: Population, sizes: dict[str, int], *, run_id: str) -> None:
-    """Refuses a population that is not the one that a sample was drawn from.
-
-    Raises:
-        OutputError: it differs.
-    """
-    if population.sizes != sizes:
-        raise OutputError(
-            f"the readings of run {run_id} are no longer those that the sample was drawn from: strata {sizes} then, "
-            f"{population.sizes} now; restore the tables, or make the review again"
-        )
 
 
 def _with_numbers(units: list[Unit]) -> list[Unit]:

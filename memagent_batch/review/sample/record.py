@@ -23,7 +23,7 @@ from memagent_batch.runs.schemas import DOCUMENT_ID, QUESTION
 
 REVIEW_FORMAT = "memagent-review/1"
 """Changes with every change of layout that an older version can't read."""
-REVIEW_FILE = "review.json"
+RECORD_FILE = "review.json"
 SAMPLE_FILE = "sample.parquet"
 YES, NO, NONE_OF_THESE = "yes", "no", "none of these"
 """Labels of a review by a condition, and of one by values where none of them is right."""
@@ -159,7 +159,7 @@ def write_review(folder: Location, record: Mapping[str, Any], sample: Sequence[D
     data = sample_bytes(sample)
     (folder / SAMPLE_FILE).write_bytes(data)
     whole = cast("ReviewRecord", {**record, "sample_sha256": sha256(data).hexdigest()})
-    (folder / REVIEW_FILE).write_bytes(json_bytes(whole))
+    (folder / RECORD_FILE).write_bytes(json_bytes(whole))
     return Review(folder=folder, record=whole, sample=sample)
 
 
@@ -169,22 +169,22 @@ def read_review(folder: Location) -> Review:
     Raises:
         OutputError: there is none, or its sample is not the one that was drawn.
     """
-    record = cast("ReviewRecord | None", read_json(folder / REVIEW_FILE))
+    record = cast("ReviewRecord | None", read_json(folder / RECORD_FILE))
     if record is None:
-        raise OutputError(f"there is no review at {folder} (no {REVIEW_FILE}); say memagent review make first")
+        raise OutputError(f"there is no review at {folder} (no {RECORD_FILE}); say memagent review make first")
     if record["format"] != REVIEW_FORMAT:
         raise OutputError(f"{folder} has the layout {record['format']!r}, this version reads {REVIEW_FORMAT!r}")
     place = folder / SAMPLE_FILE
     with table_errors(place.uri, remedy="say memagent review make again"):
         data, table = place.read_bytes(), read_parquet(place)
     if sha256(data).hexdigest() != record["sample_sha256"]:
-        raise OutputError(f"{place} is not the sample that {REVIEW_FILE} names; say memagent review make again")
+        raise OutputError(f"{place} is not the sample that {RECORD_FILE} names; say memagent review make again")
     return Review(folder=folder, record=record, sample=[_drawn(row) for row in table.to_pylist()])
 
 
 def find_reviews(output: Location) -> list[str]:
     """Ids of the reviews below an output, sorted."""
-    suffix = f"/{REVIEW_FILE}"
+    suffix = f"/{RECORD_FILE}"
     places = (output / REVIEWS_FOLDER).files()
     return sorted(place.removesuffix(suffix).rpartition("/")[2] for place in places if place.endswith(suffix))
 

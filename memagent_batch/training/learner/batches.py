@@ -54,7 +54,7 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class ConversationBatch:
     """Conversations as arrays. `texts` are their distinct prompts with responses, `length` is that of the longest,
     `width` that of the longest response.
     """
@@ -74,9 +74,9 @@ class Batch:
     advantages: Tensor
     """Float64, shape [batch, 1]."""
 
-    def to(self, device: torch.device) -> "Batch":
+    def to(self, device: torch.device) -> "ConversationBatch":
         """The same on a device."""
-        return Batch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+        return ConversationBatch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
 
 
 def conversations(rows: pa.Table) -> list[Conversation]:
@@ -98,7 +98,7 @@ def conversations(rows: pa.Table) -> list[Conversation]:
     return found
 
 
-def batches(items: Sequence[Conversation], *, batch_tokens: int) -> Iterator[Batch]:
+def batches(items: Sequence[Conversation], *, batch_tokens: int) -> Iterator[ConversationBatch]:
     """All conversations in batches of like length, of at most `batch_tokens` tokens with padding, or of one text.
 
     Longest first, so that what does not fit into memory fails at once.
@@ -111,7 +111,7 @@ def batches(items: Sequence[Conversation], *, batch_tokens: int) -> Iterator[Bat
         start += size
 
 
-def to_batch(items: Sequence[Conversation]) -> Batch:
+def to_batch(items: Sequence[Conversation]) -> ConversationBatch:
     """Pads conversations into arrays."""
     texts = _by_text(items)
     number = {id(item): row for row, same in enumerate(texts) for item in same}
@@ -129,7 +129,7 @@ def to_batch(items: Sequence[Conversation]) -> Batch:
     for row, item in enumerate(items):
         logprobs[row, : len(item.response)] = item.logprobs
         mask[row, : len(item.response)] = item.mask
-    return Batch(
+    return ConversationBatch(
         tokens=torch.from_numpy(tokens),
         places=torch.from_numpy(places),
         responses=torch.from_numpy(responses),

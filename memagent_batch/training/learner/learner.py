@@ -12,7 +12,7 @@ import torch
 
 from memagent_batch.config import LearnerConfig
 from memagent_batch.errors import LearningError, SettingsError
-from memagent_batch.training.learner.batches import Batch, Conversation, batches
+from memagent_batch.training.learner.batches import Conversation, ConversationBatch, batches
 from memagent_batch.training.learner.network import load_network, response_logprobs
 from memagent_batch.training.learner.objective import Objective, TokenSums, token_sums
 
@@ -195,7 +195,7 @@ class Learner:
             (sure if item.least_logprob() > limit else unsure).append(item)
         return unsure, sure
 
-    def _sums(self, batch: Batch) -> TokenSums:
+    def _sums(self, batch: ConversationBatch) -> TokenSums:
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._settings.bf16):
             logprobs = response_logprobs(self.network, batch)
             reference = None

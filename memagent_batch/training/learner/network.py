@@ -13,7 +13,7 @@ from torch import Tensor
 from memagent_batch.engines.weights import WEIGHT_ENDINGS, model_sha256, weights_version
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
-from memagent_batch.training.learner.batches import Batch
+from memagent_batch.training.learner.batches import ConversationBatch
 
 TRAINING_FILE = "training.json"
 """Where weights come from: in every model folder that is written here."""
@@ -31,7 +31,7 @@ def load_network(folder: Path, *, device: torch.device) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device).eval()
 
 
-def response_logprobs(network: Any, batch: Batch) -> Tensor:
+def response_logprobs(network: Any, batch: ConversationBatch) -> Tensor:
     """Log-probabilities of the responses' tokens, nats; shape [batch, width]. Logits are made for their places alone.
 
     Rows are padded on the right and a causal model looks left, so that no attention mask is needed.

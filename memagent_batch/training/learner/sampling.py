@@ -20,7 +20,7 @@ from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.training.learner.tasks import Task
-from memagent_batch.training.rollouts.groups import Asked, GroupMaker, Sample
+from memagent_batch.training.rollouts.groups import GroupMaker, GroupQuestion, GroupSample
 from memagent_batch.training.rollouts.table import ROLLOUTS_FOLDER, write_record, write_rollouts
 from memagent_batch.wiring import identify_reader, make_tokenizer
 
@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 class Read:
     """A task with its samples."""
 
-    asked: Asked
+    asked: GroupQuestion
     """What was asked."""
-    samples: list[Sample]
+    samples: list[GroupSample]
     """How it was read."""
 
 
@@ -68,7 +68,7 @@ class Sampler:
     async def _task(self, task: Task, slots: asyncio.Semaphore) -> Read:
         document_hash = text_hash(task.text)
         samples = [
-            Sample(
+            GroupSample(
                 address=ReadingAddress(
                     document_hash=document_hash,
                     question_hash=text_hash(task.question),
@@ -80,7 +80,7 @@ class Sampler:
         ]
         agent, document = self._agent_for(task), self._document(task)
         await asyncio.gather(*[self._sample(sample, task, document, agent, slots) for sample in samples])
-        asked = Asked(
+        asked = GroupQuestion(
             document_id=task.document_id,
             document_hash=document_hash,
             question_id=task.question_id,
@@ -89,7 +89,7 @@ class Sampler:
         return Read(asked=asked, samples=samples)
 
     async def _sample(
-        self, sample: Sample, task: Task, document: Document, agent: LoadedAgent, slots: asyncio.Semaphore
+        self, sample: GroupSample, task: Task, document: Document, agent: LoadedAgent, slots: asyncio.Semaphore
     ) -> None:
         turns = ReadingTurns(
             engine=self._engine,

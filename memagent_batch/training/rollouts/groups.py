@@ -30,7 +30,7 @@ GROUP_COUNTS: tuple[GroupCount, ...] = get_args(GroupCount)
 
 
 @dataclass(slots=True, kw_only=True)
-class Sample:
+class GroupSample:
     """One sample of a group. Mutable: its turns are added as they are replayed."""
 
     address: ReadingAddress
@@ -52,7 +52,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class GroupQuestion:
     """What the samples of a group were asked."""
 
     document_id: str
@@ -79,7 +79,7 @@ class GroupMaker:
         """Ends what runs beside."""
         self._reward.close()
 
-    def group(self, asked: Asked, samples: Sequence[Sample]) -> pa.Table | None:
+    def group(self, asked: GroupQuestion, samples: Sequence[GroupSample]) -> pa.Table | None:
         """The group's rows, a table of `ROLLOUTS`; None where it teaches nothing and is left out."""
         knobs = self._rollouts
         rewarded_G = [self._rewarded(sample, asked) for sample in samples]
@@ -106,7 +106,7 @@ class GroupMaker:
         self.counts["tokens"] += sum(sum(row["response_mask"]) for row in rows)
         return pa.Table.from_pylist(rows, schema=ROLLOUTS)
 
-    def _rewarded(self, sample: Sample, asked: Asked) -> Rewarded:
+    def _rewarded(self, sample: GroupSample, asked: GroupQuestion) -> Rewarded:
         if sample.response is None:
             return Rewarded()
         overlong = self._rollouts.overlong
@@ -117,7 +117,7 @@ class GroupMaker:
             return replace(rewarded, reward=0.0)
         return rewarded
 
-    def _rows(self, sample: Sample, *, learnt: bool) -> Iterator[Row]:
+    def _rows(self, sample: GroupSample, *, learnt: bool) -> Iterator[Row]:
         ended = sample.response is not None
         shared = {
             "sample": sample.address.sample,
@@ -145,7 +145,7 @@ class GroupMaker:
                 "token_end": prompt.span and prompt.span.token_end,
             }
 
-    def _count(self, samples: Sequence[Sample], rewards_G: Sequence[float | None], *, dropped: bool) -> None:
+    def _count(self, samples: Sequence[GroupSample], rewards_G: Sequence[float | None], *, dropped: bool) -> None:
         failed = sum(sample.response is None for sample in samples)
         self.counts["groups"] += 1
         self.counts["dropped_groups"] += dropped

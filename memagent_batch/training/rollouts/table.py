@@ -25,7 +25,7 @@ ROLLOUTS_FORMAT = "memagent-rollouts/1"
 
 ROLLOUT_TABLES = TableSet(record=ROLLOUTS_FILE, folders=(ROLLOUTS_FOLDER,))
 
-FILE_BYTES = 64 * 1024 * 1024
+ROLLOUT_FILE_BYTES = 64 * 1024 * 1024
 """Rows of one file, as Arrow holds them: what a writing task keeps in memory at once."""
 
 ROLLOUTS = pa.schema(
@@ -88,7 +88,7 @@ class RolloutsRecord(TypedDict):
 
 
 def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, run_id: str) -> Iterator[str]:
-    """Writes the groups (tables of `ROLLOUTS`) in files of about `FILE_BYTES`; yields their names.
+    """Writes the groups (tables of `ROLLOUTS`) in files of about `ROLLOUT_FILE_BYTES`; yields their names.
 
     A part has the same file names at every try, so a repeated task replaces its own files; two runs share no name.
     """
@@ -98,7 +98,7 @@ def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, r
     for group in groups:
         for rows in group.to_batches(max_chunksize=_rows_of_a_file(group)):
             held.append(pa.Table.from_batches([rows]))
-            if sum(table.nbytes for table in held) >= FILE_BYTES:
+            if sum(table.nbytes for table in held) >= ROLLOUT_FILE_BYTES:
                 yield _write_file(output, held, name=f"{name}-{number:04d}.parquet")
                 held, number = [], number + 1
     if held:
@@ -146,7 +146,7 @@ def rollouts_record(
 
 
 def _rows_of_a_file(group: pa.Table) -> int:
-    return max(int(FILE_BYTES * group.num_rows / max(group.nbytes, 1)), 1)
+    return max(int(ROLLOUT_FILE_BYTES * group.num_rows / max(group.nbytes, 1)), 1)
 
 
 def _write_file(output: Location, tables: list[pa.Table], *, name: str) -> str:

@@ -24,7 +24,7 @@ from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
 from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.plan import PART_COLUMN, WORK_COLUMNS
-from memagent_batch.training.rollouts.groups import GROUP_COUNTS, Asked, GroupMaker, Sample
+from memagent_batch.training.rollouts.groups import GROUP_COUNTS, GroupMaker, GroupQuestion, GroupSample
 from memagent_batch.training.rollouts.table import write_rollouts
 from memagent_batch.wiring import ReaderIdentity, make_output
 
@@ -133,7 +133,7 @@ class Projector:
                 for asked, sample in document.readings
                 if asked == number
             ]
-            about = Asked(
+            about = GroupQuestion(
                 document_id=document.document_id,
                 document_hash=document.document_hash,
                 question_id=question["question_id"],
@@ -151,7 +151,7 @@ class Projector:
         outcomes: Mapping[ReadingKey, StandingOutcome],
         *,
         sample: int,
-    ) -> Sample:
+    ) -> GroupSample:
         """The sample as the log has it; one that ended, but can't be replayed to its end, is noted as missing."""
         address = ReadingAddress(
             document_hash=document.document_hash,
@@ -162,7 +162,7 @@ class Projector:
         key = reading_key(address)
         outcome = outcomes.get(key)
         ended = outcome is not None and outcome["status"] == Status.OK
-        replayed = Sample(address=address)
+        replayed = GroupSample(address=address)
         error = self._replay(replayed, document, question, turns)
         if not ended:
             replayed.response = None
@@ -173,7 +173,7 @@ class Projector:
 
     def _replay(
         self,
-        sample: Sample,
+        sample: GroupSample,
         document: PlannedDocument,
         question: AskedQuestion,
         turns: LoggedTurns,
