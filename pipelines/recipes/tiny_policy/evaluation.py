@@ -25,6 +25,7 @@ from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.wiring import make_engine, make_tokenizer
 from pipelines.recipes.tiny_policy.documents import HeldOutDocument, Text, make_document
+from pipelines.recipes.tiny_policy.lessons.closings import EVIDENCE_TOKENS
 
 CHUNK_TOKENS, OVERLAP_TOKENS = 1024, 64
 """Chunks as in `jobs/configs/tiny.yaml`: no statement is cut."""
@@ -116,7 +117,7 @@ class Evaluator:
         self._engine = engine or make_engine(self._config("overwrite"))
         self._tokenizer = make_tokenizer(self._config("overwrite"))
         self._closing = ClosingTurns(
-            plan=ClosingPlan(evidence=True, support=True),
+            plan=ClosingPlan(evidence=True, support=True, evidence_tokens=EVIDENCE_TOKENS),
             closings=CLOSING_PROMPTS,
             tokens=self._tokenizer.closing_tokens(CLOSING_PROMPTS),
             reader_fingerprint="0" * 64,

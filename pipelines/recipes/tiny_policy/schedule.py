@@ -24,7 +24,7 @@ FOUND_WEIGHT, LINE_WEIGHT = 4.0, 0.4
 """Weights of what is told at the ends of the lines of a closing turn's list: that a line is meant, and all else.
 No engine writes it. From the chosen number alone, ten thousand turns did not teach the choice."""
 
-CLOSING_SHARES = {"support": 0.3, "value text": 0.1, "value number": 0.15, "value bool": 0.4}
+CLOSING_SHARES = {"support": 0.3, "value text": 0.1, "value number": 0.1, "value bool": 0.3}
 """Parts of the closing turns that are learnt from, by the beginning of their kinds: these are easy, and many."""
 
 
@@ -91,8 +91,8 @@ STAGES = (
         num_questions=12,
         shared_tokens=6_000,
         single_tokens=2_400,
-        answer_tokens=1_200,
-        closing_tokens=4_800,
+        answer_tokens=1_000,
+        closing_tokens=5_600,
         first_rate=1.2e-3,
         last_rate=8e-4,
     ),
@@ -104,8 +104,8 @@ STAGES = (
         num_questions=16,
         shared_tokens=8_000,
         single_tokens=5_000,
-        answer_tokens=1_500,
-        closing_tokens=3_600,
+        answer_tokens=1_200,
+        closing_tokens=5_600,
         first_rate=8e-4,
         last_rate=5e-5,
     ),

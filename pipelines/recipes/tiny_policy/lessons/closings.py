@@ -27,6 +27,9 @@ LINE = re.compile(r"^\[(\d+)\] (.*)$", re.MULTILINE)
 CHOICE = re.compile(r"^(\d+) = (.*)$", re.MULTILINE)
 """A choice of a menu in a prompt."""
 
+EVIDENCE_TOKENS = 256
+"""Sentences that are shown, tokens at most: what the chunks of `jobs/configs/tiny.yaml` have by default."""
+
 ABSENT_SHARE = 0.22
 """Part of the stories that the document does not tell."""
 
@@ -158,7 +161,7 @@ class ClosingMaker:
         self._units = [units for _, units in backgrounds]
         self._split = split
         self._closing = ClosingTurns(
-            plan=ClosingPlan(evidence=True, support=True),
+            plan=ClosingPlan(evidence=True, support=True, evidence_tokens=EVIDENCE_TOKENS),
             closings=CLOSING_PROMPTS,
             tokens=tokenizer.closing_tokens(CLOSING_PROMPTS),
             reader_fingerprint="0" * 64,
