@@ -35,11 +35,14 @@ from memagent_batch.wiring import TINY_MODEL
 CONFIG = Path(__file__).parent.parent / "jobs" / "configs" / "tiny.yaml"
 FILE_TOKENS = 1430
 """Tokens of a file: 700 of them have a million."""
-PAGE_TOKENS = 480
-"""Tokens of a page, about."""
+PAGE_TOKENS = 300
+"""Tokens of a page, about: three fit a chunk of the shipped policy."""
 CASE = "case"
 LOCATOR = "{file}, page {page}"
 INPUT = {"document_id_column": "case_id", "order_columns": ["file", "page"], "locator": LOCATOR}
+
+POLICY = {"break_at": "rows", "overlap_tokens": 0}
+"""No border cuts a page, so that nothing needs to be shown twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +237,7 @@ def _run(place: Path, collection: Collection, arguments: argparse.Namespace) -> 
         "questions": str(place / "q.parquet"),
         "output": str(place / "run"),
         "input": INPUT,
-        "policy": {**base.get("policy", {}), "kind": arguments.policy, "break_at": "rows"},
+        "policy": {**base.get("policy", {}), **POLICY, "kind": arguments.policy},
         "closing": {"evidence": True},
     }
     (place / "job.yaml").write_text(yaml.safe_dump(job))

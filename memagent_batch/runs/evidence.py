@@ -16,6 +16,10 @@ from memagent_batch.log.schemas import SpanRow
 from memagent_batch.reading.alignment import Alignment, align, answer_strings
 from memagent_batch.runs.schemas import AnswerRow, EvidenceRow, MemoryRow
 
+JOINED_BYTES = 32 * 1024 * 1024
+"""Documents of many rows that are fetched together, bytes: where their rows lie mixed, all of them are held until the
+last row is there."""
+
 
 class How(StrEnum):
     """How a span was found."""
@@ -72,7 +76,7 @@ class PartSpans:
 def spans_of_part(
     part: pa.Table, answered: Sequence[Answered], *, documents: Location, settings: InputConfig, has_evidence: bool
 ) -> PartSpans:
-    """The rows of a part of the plan that have spans. One text is held at a time, and none is fetched without need.
+    """The rows of a part of the plan that have spans. Few texts are held at a time, and none is fetched without need.
 
     Without its text a span keeps its place in it alone, and nothing is aligned.
 
@@ -94,9 +98,7 @@ def spans_of_part(
     evidence: dict[int, list[EvidenceRow]] = {}
     memories = {row: [turn for each in readings for turn in each.turns] for row, readings in of_row.items()}
     is_whole = True
-    wanted = part.take(pa.array(rows, pa.int64()))
-    for fetched in fetch_texts(wanted, documents=documents, settings=settings) if rows else ():
-        row = rows[fetched.row]
+    for row, fetched in _fetched_texts(part, rows, documents=documents, settings=settings):
         is_whole = is_whole and fetched.text is not None
         memories[row] = [_located_turn(turn, fetched.rows) for turn in memories[row]]
         if has_evidence:
@@ -106,6 +108,29 @@ def spans_of_part(
         memories=[turn for row in sorted(memories) for turn in memories[row]],
         is_whole=is_whole,
     )
+
+
+def _fetched_texts(
+    part: pa.Table, rows: Sequence[int], *, documents: Location, settings: InputConfig
+) -> Iterator[tuple[int, FetchedText]]:
+    """The texts of some rows of a part."""
+    for batch in _batches(rows, part["num_bytes"].to_pylist()) if settings.order_columns else [rows]:
+        wanted = part.take(pa.array(batch, pa.int64()))
+        for fetched in fetch_texts(wanted, documents=documents, settings=settings) if batch else ():
+            yield batch[fetched.row], fetched
+
+
+def _batches(rows: Sequence[int], num_bytes: Sequence[int]) -> Iterator[list[int]]:
+    """Rows whose texts together have at most `JOINED_BYTES`, or one."""
+    batch: list[int] = []
+    left = JOINED_BYTES
+    for row in rows:
+        if batch and num_bytes[row] > left:
+            yield batch
+            batch, left = [], JOINED_BYTES
+        batch.append(row)
+        left -= num_bytes[row]
+    yield batch
 
 
 def _located_turn(turn: MemoryRow, rows: Sequence[LocatedRow]) -> MemoryRow:

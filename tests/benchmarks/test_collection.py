@@ -19,7 +19,7 @@ def cited(question: str, *locators: str | None, how: str = "chosen") -> list[dic
 def test_facts_of_a_collection_stand_in_two_files_at_the_places_that_are_said() -> None:
     made = make_collection(documents=12, num_tokens=12_000, questions=5, seed=3, length_of=lambda text: len(text) // 4)
     pages = {f"{row['file']}, page {row['page']}": row["text"] for row in made.rows}
-    assert len(pages) == len(made.rows) == 12 * 2
+    assert len(pages) == len(made.rows) == 12 * 3
     assert {row["case_id"] for row in made.rows} == {"case"}
     assert len({each.question for each in made.asked}) == 5
     whole = "\n".join(pages.values())

@@ -12,6 +12,8 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.sentences import split_sentences
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import INDEX_SCHEMA
+from memagent_batch.inputs.texts import fetch_texts
+from memagent_batch.runs import evidence
 from memagent_batch.runs.evidence import Answered, PartSpans, spans_of_part
 from memagent_batch.runs.rows.looks import NOT_CLOSED
 from memagent_batch.runs.schemas import AnswerRow
@@ -158,8 +160,8 @@ def test_spans_are_led_back_to_the_rows_that_they_lie_in(tmp_path: Path) -> None
         sentences=["Ann signed 😀.", "It rained."],
         turns=[(0, third), (0, third + 1), (third, end), (end - 1, end), None],
     )
-    evidence = [(row["how"], row["text"], row["locator"]) for row in spans.evidence or ()]
-    assert evidence == [
+    found = [(row["how"], row["text"], row["locator"]) for row in spans.evidence or ()]
+    assert found == [
         ("chosen", "Ann signed 😀.", "a.pdf, page 3"),
         ("chosen", "It rained.", "a.pdf, page 1"),
         ("aligned", "Bob did not.", "a.pdf, page 3"),
@@ -181,3 +183,33 @@ def test_turns_have_locators_in_a_run_without_evidence_and_none_where_a_page_is_
     lost = spans_of_pages(tmp_path, sentences=["It rained."], turns=[(0, 3)])
     assert ([turn["locator"] for turn in lost.memories], lost.is_whole) == ([None], False)
     assert [(row["char_start"], row["text"], row["locator"]) for row in lost.evidence or ()] == [(0, None, None)]
+
+
+def test_documents_whose_rows_lie_mixed_are_fetched_some_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a", "b", "c"]
+    rows = [
+        {"document_id": name, "file": "f", "page": page, "text": f"{name} {page}. " * 9}
+        for page in range(3)
+        for name in names
+    ]
+    place = Location(uri=str(tmp_path / "pages.parquet"))
+    pq.write_table(pa.Table.from_pylist(rows), place.path)
+    part = indexed(place, settings=PAGED)
+    turn: Any = {"char_start": 0, "char_end": 1}
+    answer: Any = {"status": "failed", "answer": None, "value_status": None}
+    answered = [Answered(row=row, answer=answer, sentences=(), turns=[turn]) for row in range(3)]
+    fetched: list[int] = []
+
+    def fetch(table: pa.Table, **knobs: Any) -> Any:
+        fetched.append(table.num_rows)
+        return fetch_texts(table, **knobs)
+
+    monkeypatch.setattr(evidence, "fetch_texts", fetch)
+    for most, batches in ((1, [1, 1, 1]), (1 << 20, [3])):
+        monkeypatch.setattr(evidence, "JOINED_BYTES", most)
+        spans = spans_of_part(part, answered, documents=place, settings=PAGED, has_evidence=False)
+        assert [row["locator"] for row in spans.memories] == ["f, page 0"] * 3
+        assert fetched == batches
+        fetched.clear()
