@@ -42,7 +42,7 @@ def test_reread_takes_the_agent_from_the_record_or_from_a_job_file(
     assert "--allow-code" in capsys.readouterr().err  # the engine of this scan is code of the user's
     job = tmp_path / "job.yaml"
     job.write_text(json.dumps({**copy.stream.knobs, "output": "x", "allow_code": True}))
-    assert main([*arguments, "--config", str(job)]) == 0
+    assert main([*arguments, "--job", str(job)]) == 0
     again = json.loads(capsys.readouterr().out)["reread"]
     assert (again["num_drawn"], again["num_asked"], again["different"]) == (5, 5, [])
 
