@@ -122,11 +122,12 @@ def _job_of(past: "PastRun", *, job: str | None, output: str, storage_options: o
     recorded = _public(past.manifest["settings"])
     given = {name: value for name, value in recorded.items() if name in JobSettings.model_fields}
     if job is not None:
-        places = {name: given[name] for name in ("documents", "questions", "ask") if name in given}
-        given = {**(read_yaml(Path(job), option="--job") or {}), **places}
-    return read_settings(
-        JobSettings, {**given, "output": output, "storage_options": storage_options}, config=None
-    ).job()
+        knobs = read_yaml(Path(job), option="--job")
+        if not isinstance(knobs, dict):
+            raise SettingsError(f"--job: {job} holds no knobs; write one on each line, as `name: value`")
+        given = {**knobs, **{name: given[name] for name in ("documents", "questions", "ask") if name in given}}
+    places = {"output": output, "storage_options": storage_options}
+    return read_settings(JobSettings, {**given, **places}, config=None).job()
 
 
 def _public(value: Any) -> Any:
