@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobs.cli import run_command
@@ -49,7 +50,7 @@ def _verify(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--seed", type=int, metavar="N", default=0, help="another seed draws other turns")
     parser.add_argument(
-        "--config",
+        "--job",
         metavar="FILE",
         help="job file of the run, for --reread, where its record lacks what it needs, such as an endpoint's fields",
     )
@@ -64,7 +65,7 @@ def _verify(arguments: Sequence[str]) -> None:
     from memagent_batch.files.location import Location
     from pipelines.verify import Drawn, verify
 
-    job_of = partial(_job_of, config=options.config, output=options.output, storage_options=options.storage_options)
+    job_of = partial(_job_of, job=options.job, output=options.output, storage_options=options.storage_options)
     result = verify(
         Location(uri=options.output, storage_options=options.storage_options),
         expected=options.expect,
@@ -114,15 +115,19 @@ DIFFERENCES = (
 """Why tokens may differ though nothing was changed."""
 
 
-def _job_of(past: "PastRun", *, config: str | None, output: str, storage_options: object) -> "JobConfig":
+def _job_of(past: "PastRun", *, job: str | None, output: str, storage_options: object) -> "JobConfig":
     """The job of a run: as its record has it, with secrets from the environment; or as a job file has it."""
-    from jobs.settings import JobSettings, read_settings
+    from jobs.settings import JobSettings, read_settings, read_yaml
 
     recorded = _public(past.manifest["settings"])
-    places = {name: recorded[name] for name in ("documents", "questions", "ask") if name in recorded}
-    given = places if config else {name: value for name, value in recorded.items() if name in JobSettings.model_fields}
-    options = {"output": output, "storage_options": storage_options}
-    return read_settings(JobSettings, {**given, **options}, config=config).job()
+    given = {name: value for name, value in recorded.items() if name in JobSettings.model_fields}
+    if job is not None:
+        knobs = read_yaml(Path(job), option="--job")
+        if not isinstance(knobs, dict):
+            raise SettingsError(f"--job: {job} holds no knobs; write one on each line, as `name: value`")
+        given = {**knobs, **{name: given[name] for name in ("documents", "questions", "ask") if name in given}}
+    places = {"output": output, "storage_options": storage_options}
+    return read_settings(JobSettings, {**given, **places}, config=None).job()
 
 
 def _public(value: Any) -> Any:

@@ -8,6 +8,7 @@ from memagent_batch.convert.table import CONVERTED
 from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
 from memagent_batch.review.labels.table import LABELS
 from memagent_batch.review.sample.record import REVIEW_SAMPLE
+from memagent_batch.runs.record.log_files import LOG_FILE_LIST
 from memagent_batch.runs.schemas import ANSWERS, DIFFERENCES, EVIDENCE, MEMORIES, REMOVED, RUN_PLAN
 from memagent_batch.training.rollouts.table import ROLLOUTS
 
@@ -55,6 +56,11 @@ TABLES = (
         "runs/RUN_ID/plan.parquet",
         RUN_PLAN,
         "One row for each document of a finished run. Carried input columns follow, named `carry:<name>`.",
+    ),
+    (
+        "runs/RUN_ID/log.parquet",
+        LOG_FILE_LIST,
+        "One row for each file of the turn log that was there when the run closed. `memagent verify` checks it.",
     ),
     (
         "documents/",

@@ -28,6 +28,7 @@ from memagent_batch.pages.values import OUTCOMES
 from memagent_batch.pages.windows import Window, windows
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.record.estimates import latest_estimates
 
 ROWS_PER_FILE = 1_000
 """Most rows of the table in one file."""
@@ -230,6 +231,7 @@ def _index(
             **{outcome: rows.outcomes[outcome] for outcome in OUTCOMES if rows.outcomes[outcome]},
             **(dict.fromkeys(("changed", "new"), 0) | dict(counted) if changes.is_known else {}),
         },
+        "estimates": latest_estimates(output),
         "build": files.build,
         "site": {"files": rows.files, "readings": rows.num_readings},
     }

@@ -43,7 +43,7 @@ def check_files(output: Location, chain: Chain, *, contents: Contents, reports: 
     recorded = {name: value for name, value in _recorded(output, chain) if contents.has(name)}
     wanted = {**contents.files, **recorded}
     num_files = 0
-    for name, value in file_hashes(output, wanted):
+    for name, value in file_hashes(output, wanted, in_blocks=True):
         problem = _problem(name, value, wanted[name], since=chain.first_with(name, wanted[name]))
         num_files += problem is None
         reports.extend([problem] if problem else [])
@@ -85,7 +85,7 @@ def _sound_log(output: Location, chain: Chain, reports: list[Report]) -> Iterato
     if not lists:
         return
     known = _read_list(output / lists[-1][1])
-    wrong = {name: value for name, value in file_hashes(output, known) if value != known[name]}
+    wrong = {name: value for name, value in file_hashes(output, known, in_blocks=False) if value != known[name]}
     yield from (name for name in known if name not in wrong)
     firsts = _first_runs(output, lists, wrong) if wrong else {}
     for name, value in wrong.items():

@@ -105,7 +105,7 @@ def _other_reader(here: Mapping[str, object], then: Mapping[str, object]) -> str
     other = sorted(name for name in {*here, *then} if here.get(name) != then.get(name))
     return (
         f"--reread: this is not the reader that the run was made by: {', '.join(other) or 'its name'} differ; put the "
-        "same model, tokeniser and prompt set here, or give the job file with --config"
+        "same model, tokeniser and prompt set here, or give the job file with --job"
     )
 
 

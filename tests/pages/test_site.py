@@ -54,6 +54,34 @@ def test_site_shows_the_sentences_of_the_document_itself(scan: Location, tmp_pat
         assert row["text"] in unescape(re.sub("<[^>]+>", "", pages[row["document_id"]].partition("<figure")[2]))
 
 
+def estimate_of(run_id: str, question_id: str, *, recall: float) -> dict[str, Any]:
+    """What `memagent review estimate` writes, as far as a site shows it."""
+    share = {"value": recall, "low": recall - 0.05, "high": recall + 0.05}
+    measures = dict.fromkeys(("recall", "precision", "f1", "elusion", "richness"), share)
+    values = [{"value": None, "strata": [{"num_labelled": 750}], "measures": measures}]
+    return {"review_id": run_id, "run_id": run_id, "question_id": question_id, "values": values, "error_rate": share}
+
+
+def test_site_shows_the_latest_estimates_of_reviews(scan: Location) -> None:
+    run_id, hostile = require_manifest(scan)["run_id"], "<script>x</script>"
+    assert "estimates" not in written_index(scan)
+    write_json(scan / "review/old/estimate.json", estimate_of("20260101T000000.000Z.0000", hostile, recall=0.5))
+    write_json(scan / "review/new/estimate.json", estimate_of(run_id, hostile, recall=0.93))
+    write_json(scan / "review/other/estimate.json", estimate_of("20260101T000000.000Z.0000", "b", recall=0.8))
+    panel = written_index(scan).partition('<section class="estimates"')[2].partition("</section>")[0]
+    assert "<script>" not in panel
+    assert unescape(panel).count(hostile) == 1
+    assert "93.0 % (88.0 to 98.0)" in panel
+    assert "50.0 %" not in panel
+    assert panel.count("this one") == 1
+    assert "2026-01-01 00:00 UTC" in panel
+
+
+def written_index(scan: Location) -> str:
+    write(scan, scan / "page", context_chars=None)
+    return (scan / "page/index.html").read_bytes().decode().partition("</style>")[2]
+
+
 def test_site_without_text_has_the_sentences_and_no_passage(scan: Location) -> None:
     write(scan, scan / "page", context_chars=None)
     pages = document_pages(scan / "page").values()

@@ -22,7 +22,7 @@ from memagent_batch.log.writer import OUTCOMES_FOLDER
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers
 from memagent_batch.runs.finalise import Run, begin_run, close_run
-from memagent_batch.runs.history import keep_last_run, recorded_plan, write_kept_index
+from memagent_batch.runs.history import LATEST, PastRun, find_run, keep_last_run, recorded_plan, write_kept_index
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, kept_parts
 from memagent_batch.runs.plan import Plan
@@ -106,6 +106,10 @@ class Nights:
         _die_at("manifest", killed_at)
         write_kept_index(self.output, plan, run_id=run.run_id)
         return close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
+
+    def last(self) -> PastRun:
+        """The last finished run."""
+        return find_run(self.output, LATEST)
 
     def table(self, name: str) -> list[dict[str, Any]]:
         """The rows of a table."""

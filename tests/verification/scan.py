@@ -41,7 +41,7 @@ class Copy:
     def __init__(self, stream: Stream, folder: Path) -> None:
         """Copies it into a folder that is not there."""
         shutil.copytree(stream.output, folder)
-        self.folder = folder
+        self.folder, self.stream = folder, stream
         self.job: JobConfig = stream.job
 
     @property

@@ -21,14 +21,13 @@ def test_output_in_a_bucket_holds_until_it_is_changed(s3_bucket: Location) -> No
     result = verify_here(nights.output)
     assert (result.findings, result.num_runs, result.num_rows) == ([], 2, manifest["counts"]["answers_rows"])
     answers, log = nights.output / manifest["files"]["answers"][0], (nights.output / "log/outcomes").files()[0]
-    whole, logged = answers.read_bytes(), (nights.output.at(log)).read_bytes()
-    answers.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
-    assert (Kind.CHANGED.value, manifest["files"]["answers"][0]) in found(verify_here(nights.output))
-    answers.write_bytes(whole)
-    nights.output.at(log).delete()
-    name = f"log/outcomes/{log.rpartition('/')[2]}"
-    assert (Kind.GONE.value, name) in found(verify_here(nights.output))
-    nights.output.at(log).write_bytes(logged)
     record = nights.output / f"runs/{first}/manifest.json"
+    whole = answers.read_bytes()
+    answers.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+    nights.output.at(log).delete()
     record.write_bytes(json_bytes({**json.loads(record.read_bytes()), "seconds": 1.0}))
-    assert found(verify_here(nights.output)) == {(Kind.CHANGED.value, f"runs/{first}/manifest.json")}
+    assert found(verify_here(nights.output)) >= {
+        (Kind.CHANGED.value, manifest["files"]["answers"][0]),
+        (Kind.GONE.value, f"log/outcomes/{log.rpartition('/')[2]}"),
+        (Kind.CHANGED.value, f"runs/{first}/manifest.json"),
+    }

@@ -118,15 +118,15 @@ def _estimates(manifest: Manifest, estimates: Sequence[ReviewEstimates]) -> Iter
 
 def _failures(past: PastRun) -> Iterator[str]:
     manifest, counts = past.manifest, past.manifest["counts"]
-    yield f"- {counts['failed']:,} readings failed{_reasons(manifest['reasons'][Status.FAILED])}"
-    yield f"- {counts['not_read']:,} were not read{_reasons(manifest['reasons'][Status.NOT_READ])}"
-    yield f"- {sum(part.get('num_unusable') or 0 for part in manifest['parts']):,} answered readings have no usable "
-    yield "  answer: none in the response, or none of the type that was asked for"
+    unusable = sum(part.get("num_unusable") or 0 for part in manifest["parts"])
     unreadable = past.plan.num_rows - past.plan["error"].null_count
-    yield f"- {unreadable:,} documents can't be read or are not there"
+    yield f"- Readings that failed: {counts['failed']:,}{_reasons(manifest['reasons'][Status.FAILED])}"
+    yield f"- Readings that were not read: {counts['not_read']:,}{_reasons(manifest['reasons'][Status.NOT_READ])}"
+    yield f"- Answered readings without an answer in the response, or of another type than was asked for: {unusable:,}"
+    yield f"- Documents that can't be read or are not there: {unreadable:,}"
     if "sample" in manifest:
         sample = manifest["sample"]
-        yield f"- {sample['documents'] - sample['taken']:,} documents are outside the sample, and were not read"
+        yield f"- Documents outside the sample, which were not read: {sample['documents'] - sample['taken']:,}"
 
 
 def _reasons(rows: Sequence[ReasonRow]) -> str:
@@ -179,11 +179,12 @@ def _defaults(kind: type[BaseModel]) -> dict[str, Any]:
 
 
 def _difference(value: Any, default: Any) -> Any:
+    if value == default or (isinstance(value, str) and DIGEST.fullmatch(value)):
+        return None
     if isinstance(value, dict) and isinstance(default, dict):
         below = {name: _difference(each, default.get(name)) for name, each in value.items()}
         return {name: each for name, each in below.items() if each is not None}
-    is_hidden = isinstance(value, str) and DIGEST.fullmatch(value)
-    return None if value == default or is_hidden else value
+    return value
 
 
 def _text(text: str) -> str:

@@ -62,6 +62,19 @@ def read_estimates(output: Location) -> list[ReviewEstimates]:
     return sorted(found, key=lambda each: each.run_id, reverse=True)
 
 
+def latest_estimates(output: Location) -> list[ReviewEstimates]:
+    """Of each question and value, the estimate of the latest run that was reviewed, by question.
+
+    Raises:
+        OutputError: a file is no JSON.
+        StorageError: one can't be read.
+    """
+    found: dict[tuple[str, str], ReviewEstimates] = {}
+    for each in read_estimates(output):
+        found.setdefault((each.question_id, each.value or ""), each)
+    return [found[key] for key in sorted(found)]
+
+
 def _of_record(record: Mapping[str, Any]) -> Iterator[ReviewEstimates]:
     for value in record["values"]:
         measures = {**{name: value["measures"][name] for name in MEASURES}, "error_rate": record["error_rate"]}

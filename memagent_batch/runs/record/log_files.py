@@ -7,11 +7,12 @@ Each run keeps the whole list, so that it stands without the runs before it.
 from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from memagent_batch.files.columns import column
-from memagent_batch.files.errors import table_errors
+from memagent_batch.files.errors import FILE_ERRORS, storage_errors, table_errors
 from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import parquet_bytes, read_parquet
+from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.runs.record.hashes import file_hashes
 
@@ -47,7 +48,7 @@ def hash_log(output: Location, known: Mapping[str, str]) -> dict[str, str]:
         StorageError: the log can't be listed or read.
     """
     names = sorted(list_log(output))
-    found = file_hashes(output, [name for name in names if name not in known])
+    found = file_hashes(output, [name for name in names if name not in known], in_blocks=False)
     hashes = {**known, **{name: value for name, value in found if value is not None}}
     return {name: hashes[name] for name in names if name in hashes}
 
@@ -65,8 +66,11 @@ def read_log_list(place: Location) -> dict[str, str]:
         OutputError: it can't be read.
         StorageError: the same, for a cause of its store.
     """
-    if not place.exists():
-        return {}
+    with storage_errors(place.uri, of=FILE_ERRORS):
+        try:
+            data = place.read_bytes()
+        except FileNotFoundError:
+            return {}
     with table_errors(place.uri, remedy="restore it"):
-        table = read_parquet(place)
+        table = pq.read_table(pa.BufferReader(data), use_threads=False)
         return dict(zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True))

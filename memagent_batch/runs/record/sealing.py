@@ -51,7 +51,7 @@ def sealed(past: PastRun, *, projection: Projection, reports: Iterable[PartRepor
     if (output / f"{folder}/{INDEX_FILE}").exists():
         record.append(f"{folder}/{INDEX_FILE}")
     read_back = {*names, *record, f"{ASKED_FOLDER}/{past.run_id}.parquet", RUN_FILE} - files.keys()
-    for name, value in file_hashes(output, sorted(read_back)):
+    for name, value in file_hashes(output, sorted(read_back), in_blocks=False):
         if value is None:
             raise StorageError(f"{output / name} is gone before the run has closed; run the same command again")
         files[name] = value

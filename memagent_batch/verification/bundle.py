@@ -1,0 +1,120 @@
+"""Packs the record of an output for someone outside: one archive, of which `verify` checks what is in it."""
+
+import json
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypedDict
+
+from memagent_batch.files.errors import FILE_ERRORS, storage_errors
+from memagent_batch.files.location import Location
+from memagent_batch.log.question_list import ASKED_FOLDER
+from memagent_batch.runs.history import INDEX_FILE, RUNS_FOLDER, PastRun
+from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
+from memagent_batch.runs.record.card import CARD_FILE, card
+from memagent_batch.runs.record.estimates import REVIEWS_FOLDER, read_estimates
+from memagent_batch.runs.record.hashes import READ_BYTES
+from memagent_batch.runs.record.log_files import LOG_TABLES
+from memagent_batch.runs.record.sealing import RECORD_FILES
+from memagent_batch.verification.contents import BUNDLE_FILE, BUNDLE_FORMAT
+
+RECORDED = frozenset({MANIFEST_FILE, *RECORD_FILES})
+"""Files of `runs/RUN_ID/` that are packed: all but the index of a table, which says where its files lie."""
+REVIEWED = frozenset({"review.json", "sample.parquet", "estimate.json", "estimate.md"})
+"""Files of `review/ID/` that are packed: not the pages and sheets, which hold texts."""
+LABELS = f"{REVIEWS_FOLDER}/labels/"
+
+
+class Packed(TypedDict):
+    """What was packed."""
+
+    run_id: str
+    """The last finished run."""
+    files: int
+    """Files in the archive."""
+    left_out: list[str]
+    """What of the output is not among them."""
+
+
+def write_bundle(past: PastRun, target: Location, *, with_tables: bool) -> Packed:
+    """Packs the record up to a run into a zip archive, which appears whole or not at all.
+
+    Args:
+        past: The last finished run.
+        target: The archive.
+        with_tables: Whether its tables are packed too.
+
+    Raises:
+        OutputError: an estimate of a review can't be read.
+        StorageError: a file can't be read or written.
+    """
+    output, tables = past.output, past.manifest["files"]
+    left_out = {
+        "the turn log": [f"{folder}/*" for folder in LOG_TABLES],
+        "the index of a table that was read": [f"{RUNS_FOLDER}/*/{INDEX_FILE}"],
+        **({} if with_tables else {"the tables": [f"{table}/*" for table in tables]}),
+    }
+    names = [MANIFEST_FILE, RUN_FILE, *_record(output), *_reviews(output)]
+    names += chain.from_iterable(tables.values()) if with_tables else ()
+    recorded = {name for name in names if not name.startswith(REVIEWS_FOLDER)}
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "bundle.zip"
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            hashes = {name: _pack(archive, name, output / name) for name in names}
+            data = card(past, estimates=read_estimates(output)).encode()
+            archive.writestr(_entry(CARD_FILE), data)
+            hashes[CARD_FILE] = sha256(data).hexdigest()
+            others = {name: value for name, value in hashes.items() if name not in recorded}
+            archive.writestr(_entry(BUNDLE_FILE), _contents(past.run_id, left_out=left_out, files=others))
+        target.write_file(file)
+    return {"run_id": past.run_id, "files": len(hashes) + 1, "left_out": list(left_out)}
+
+
+def _contents(run_id: str, *, left_out: Mapping[str, Sequence[str]], files: Mapping[str, str]) -> bytes:
+    """What `bundle.json` says."""
+    made_at = datetime.now(UTC).isoformat()
+    value = {"format": BUNDLE_FORMAT, "run_id": run_id, "made_at": made_at, "left_out": left_out, "files": files}
+    return json.dumps(value, indent=2).encode()
+
+
+def _record(output: Location) -> Iterator[str]:
+    """Files of the records of runs, and their question lists."""
+    yield from (name for name in _below(output, RUNS_FOLDER) if name.rpartition("/")[2] in RECORDED)
+    yield from _below(output, ASKED_FOLDER)
+
+
+def _reviews(output: Location) -> Iterator[str]:
+    """Samples and estimates of reviews, and the labels."""
+    for name in _below(output, REVIEWS_FOLDER):
+        if name.startswith(LABELS) or name.rpartition("/")[2] in REVIEWED:
+            yield name
+
+
+def _below(output: Location, folder: str) -> list[str]:
+    start = len((output / folder).path) - len(folder)
+    return [path[start:] for path in (output / folder).files()]
+
+
+def _pack(archive: zipfile.ZipFile, name: str, place: Location) -> str:
+    """Copies a file into the archive; returns its hash."""
+    digest = sha256()
+    with (
+        storage_errors(place.uri, of=FILE_ERRORS),
+        place.open() as source,
+        archive.open(_entry(name), "w", force_zip64=True) as entry,
+    ):
+        while block := source.read(READ_BYTES):
+            digest.update(block)
+            entry.write(block)
+    return digest.hexdigest()
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    """A place in the archive, without a time of its own."""
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    return entry

@@ -1,0 +1,79 @@
+"""An archive for someone outside: what is in it, and what `verify` says of it."""
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from memagent_batch.errors import SettingsError
+from memagent_batch.files.location import Location
+from memagent_batch.review.sample.record import rule_of
+from pipelines.bundle import bundle
+from pipelines.review import Asked, estimate
+from tests.review.test_review import label_all
+from tests.verification.scan import Copy, found, verify_here
+
+CLAUSE = Asked(
+    question_id="signed", rule=rule_of("value_bool = true", by=None, unsure_below=None), labels="4", with_page=False
+)
+
+
+def unpacked(copy: Copy, folder: Path, *, with_tables: bool = False) -> Path:
+    target = folder / "scan.zip"
+    bundle(Location(uri=str(copy.folder)), Location(uri=str(target)), with_tables=with_tables)
+    with zipfile.ZipFile(target) as archive:
+        archive.extractall(folder / "bundle")
+    return folder / "bundle"
+
+
+def reviewed(copy: Copy) -> Copy:
+    """With a review whose labels and estimate are there."""
+    label_all(copy.folder, {"a": True, "c": False, "d": True, "none": False}, asked=CLAUSE)
+    estimate(Location(uri=str(copy.folder)), None, so_far=False, with_seen=False)
+    return copy
+
+
+def test_bundle_holds_record_and_reviews_without_texts(copied: Callable[[], Copy], tmp_path: Path) -> None:
+    folder = unpacked(reviewed(copied()), tmp_path)
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    roots = {name.split("/")[0] for name in names}
+    assert roots == {"bundle.json", "card.md", "manifest.json", "run.json", "runs", "review", "log"}
+    assert not any(name.startswith(("log/turns", "log/outcomes", "log/closings")) for name in names)
+    of_review = {Path(name).name for name in names if name.startswith("review/") and "/labels/" not in name}
+    assert of_review == {"review.json", "sample.parquet", "estimate.json", "estimate.md"}
+    assert any(name.startswith("review/labels/") for name in names)
+    assert "recall" in (folder / "card.md").read_text()
+    result = verify_here(Location(uri=str(folder)))
+    assert result.findings == []
+    assert {each.what for each in result.unchecked} == {
+        "the turn log",
+        "the tables",
+        "the index of a table that was read",
+    }
+
+
+def test_bundle_with_tables_is_checked_by_hashes_and_counts(copied: Callable[[], Copy], tmp_path: Path) -> None:
+    copy = copied()
+    folder = unpacked(copy, tmp_path, with_tables=True)
+    assert verify_here(Location(uri=str(folder))).findings == []
+    name = copy.manifest["files"]["answers"][0]
+    (folder / name).unlink()
+    assert found(verify_here(Location(uri=str(folder)))) == {("gone", name)}
+
+
+def test_flipped_byte_is_found_in_every_file_of_a_bundle(copied: Callable[[], Copy], tmp_path: Path) -> None:
+    folder = unpacked(reviewed(copied()), tmp_path)
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in ("bundle.json", "manifest.json")]
+    for path in files:
+        data = path.read_bytes()
+        path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    places = {where for _, where in found(verify_here(Location(uri=str(folder))))}
+    assert places >= {str(path.relative_to(folder)) for path in files}
+
+
+def test_bundle_of_another_ending_is_refused(copied: Callable[[], Copy], tmp_path: Path) -> None:
+    from jobs.bundle import _bundle
+
+    with pytest.raises(SettingsError, match=r"does not end in \.zip"):
+        _bundle([str(copied().folder), "--to", str(tmp_path / "scan.tar")])
