@@ -104,6 +104,11 @@ SCENARIOS = (
         module="benchmarks.answers.escalation",
     ),
     Scenario(
+        name="escalation-target",
+        answers="How often does a learnt threshold miss its target, and what does it save?",
+        module="benchmarks.escalation_target",
+    ),
+    Scenario(
         name="start",
         answers="How long is it from the command to the first turn, and where does the time go?",
         module="benchmarks.whole_job.start",
