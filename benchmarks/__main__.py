@@ -106,7 +106,7 @@ SCENARIOS = (
     Scenario(
         name="escalation-target",
         answers="How often does a learnt threshold miss its target, and what does it save?",
-        module="benchmarks.escalation_target",
+        module="benchmarks.reviews.escalation_target",
     ),
     Scenario(
         name="start",
