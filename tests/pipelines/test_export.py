@@ -93,7 +93,7 @@ def test_export_in_small_batches_and_files_keeps_groups_whole(
 ) -> None:
     groups: list[list[float | None]] = [[1.0, 0.0, 0.5], [0.5, None, 1.0], [0.0, 1.0, 0.75]]
     run_export(write_table(tmp_path / "in", groups), tmp_path / "whole", to=to)
-    monkeypatch.setattr(rollouts, "FILE_BYTES", 400)
+    monkeypatch.setattr(rollouts, "ROLLOUT_FILE_BYTES", 400)
     monkeypatch.setattr(grouped, "_BATCH_ROWS", 2)
     monkeypatch.setattr(exports, "EXPORT_FILE_BYTES", 400)
     monkeypatch.setattr(exports, "PROMPTS_BATCH", 1)
