@@ -55,9 +55,9 @@ def _made(kind: Any, values: Mapping[str, Any], places: Mapping[str, Any]) -> An
 
 def _value(hint: Any, value: Any, places: Mapping[str, Any]) -> Any:
     """A value of the field's type: an enum, a dataclass, or what JSON holds."""
-    for kind in (hint, *get_args(hint)) if value is not None else ():
-        if isinstance(kind, type) and issubclass(kind, StrEnum):
+    for kind in (hint, *get_args(hint)):
+        if isinstance(value, str) and isinstance(kind, type) and issubclass(kind, StrEnum):
             return kind(value)
-        if is_dataclass(kind):
+        if isinstance(value, dict) and is_dataclass(kind):
             return _made(kind, value, places)
     return value
