@@ -54,10 +54,13 @@ def _made(kind: Any, values: Mapping[str, Any], places: Mapping[str, Any]) -> An
 
 
 def _value(hint: Any, value: Any, places: Mapping[str, Any]) -> Any:
-    """A value of the field's type: an enum, a dataclass, or what JSON holds."""
-    for kind in (hint, *get_args(hint)):
-        if isinstance(value, str) and isinstance(kind, type) and issubclass(kind, StrEnum):
+    """A value of the field's type: an enum, a dataclass, several of one type, or what JSON holds."""
+    if isinstance(value, list):
+        (kind, *_) = get_args(hint)
+        return [_value(kind, each, places) for each in value]
+    for kind in (hint, *get_args(hint)) if value is not None else ():
+        if isinstance(kind, type) and issubclass(kind, StrEnum):
             return kind(value)
-        if isinstance(value, dict) and is_dataclass(kind):
+        if is_dataclass(kind):
             return _made(kind, value, places)
     return value
