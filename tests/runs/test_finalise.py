@@ -23,7 +23,7 @@ from memagent_batch.runs import finalise as close
 from memagent_batch.runs import tables
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_unpublished
 from memagent_batch.runs.finalise import Run, begin_run, close_run
-from memagent_batch.runs.history import PastRun, recorded_plan
+from memagent_batch.runs.history import PastRun, recorded_plan, write_plan
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read
 from memagent_batch.runs.plan import Plan
@@ -131,7 +131,7 @@ def test_close_run_whose_files_a_newer_attempt_removed_is_superseded(tmp_path: P
 def test_close_run_whose_files_a_newer_attempt_removed_before_they_were_hashed_is_superseded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan, write_plan = plan_of(readable=0, broken=2), close.write_plan
+    plan = plan_of(readable=0, broken=2)
     run = begun(tmp_path, plan)
 
     def overtaken(past: PastRun) -> None:
