@@ -46,7 +46,7 @@ def doubtful_readings(
             continue
         reasons = {of_values.get((reading.closing or "", key)), of_answers.get(key)}
         if index.outcomes[key].status == Status.FAILED:
-            reasons = {doubts.of(Status.FAILED, verdicts=Verdicts())}
+            reasons = {doubts.of(Status.FAILED, verdicts=Verdicts(), question_hash=key[1])}
         doubt = next((each for each in Doubt if each in reasons), None)
         if doubt is not None:
             found[reading.work] = doubt
@@ -93,6 +93,7 @@ def verdicts_of(closed: ClosingColumns, *, num_evidence: int | None) -> Verdicts
         support=closed["support"],
         confidence=closed["confidence"],
         has_evidence=None if num_evidence is None else num_evidence > 0,
+        value_bool=closed["value_bool"],
     )
 
 
@@ -104,7 +105,8 @@ def _of_closings(output: Location, index: TurnIndex, *, doubts: Doubts) -> dict[
         for name, rows in read_closings(output, [file], fingerprints=list(index.closings)).items():
             for key, row in rows.items():
                 num_evidence = None if row["evidence"] is None else len(row["evidence"])
-                doubt = doubts.of(Status.OK, verdicts=verdicts_of(row, num_evidence=num_evidence))
+                verdicts = verdicts_of(row, num_evidence=num_evidence)
+                doubt = doubts.of(Status.OK, verdicts=verdicts, question_hash=key[1])
                 if doubt is not None and standing[name, key] == file:
                     found[name, key] = doubt
     return found

@@ -7,13 +7,14 @@ from typing import cast
 import pyarrow as pa
 
 from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.escalation import Doubt
 from memagent_batch.domain.readings import Status
 from memagent_batch.log.question_list import AskedQuestion
 from memagent_batch.log.schemas import OutcomeRow
 from memagent_batch.runs.escalation.doubtful import verdicts_of
 from memagent_batch.runs.rows.looks import HeldPart, Look, PartDocument, hold_part
-from memagent_batch.runs.rows.projection import Projection, SecondProjection
+from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.schemas import AnswerRow
 
 SUMMED = (
@@ -35,20 +36,23 @@ class PartLooks:
     """The reader of all."""
     second: HeldPart | None
     """The reader of doubtful readings; None where there is none."""
-    again: SecondProjection | None
-    """Which readings are doubtful; None where none is read again."""
+    projection: Projection
+    """Which readings are doubtful."""
 
     def standing(self, document: PartDocument, question: AskedQuestion, sample: int) -> Look | None:
         """The look that stands; None where the log lacks what ought to be there."""
-        look = self.first.look(document, question, sample)
-        if look is None or self.second is None or self.again is None or document["error"] is not None:
+        look, doubts = self.first.look(document, question, sample), self.projection.doubts
+        if look is None or doubts is None or document["error"] is not None:
             return look
         answer = look.answer
         verdicts = verdicts_of(answer, num_evidence=answer["num_evidence"])
-        doubt = self.again.doubts.of(answer["status"], verdicts=verdicts, answer=answer["answer"])
+        hash_ = question["question_hash"]
+        doubt = doubts.of(answer["status"], verdicts=verdicts, answer=answer["answer"], question_hash=hash_)
         if doubt is None:
             return look
-        closing = self.again.closings.get(question.get("closing_fingerprint") or "")
+        if self.second is None or self.projection.second is None:
+            return _with_columns(look, escalated_because=doubt.value, needs_review=True)
+        closing = self.projection.second.closings.get(question.get("closing_fingerprint") or "")
         second = self.second.look(document, _asked_singly(question, closing=closing), sample)
         return None if second is None else _chosen(look, second, doubt)
 
@@ -59,7 +63,7 @@ def hold_looks(part: pa.Table, *, projection: Projection, not_read: Sequence[Out
     return PartLooks(
         first=hold_part(part, projection=projection, not_read=not_read),
         second=hold_part(part, projection=again.projection, not_read=not_read) if again else None,
-        again=again,
+        projection=projection,
     )
 
 
@@ -75,14 +79,24 @@ def _asked_singly(question: AskedQuestion, *, closing: str | None) -> AskedQuest
 
 def _chosen(first: Look, second: Look, doubt: Doubt) -> Look:
     """The second look where it is `ok`, else the first; both have cost what the row says."""
-    status = Status(second.answer["status"])
-    is_answered = status is Status.OK
-    stands, rows = second if is_answered else first, (first.answer, second.answer)
-    error = None if is_answered else f"{second.answer['error_type']}: {second.answer['error_message']}"
-    answer = {
-        **stands.answer,
-        **{name: sum(row[name] for row in rows) for name in SUMMED},  # type: ignore[literal-required]
-        "escalated_because": doubt.value,
-        "escalation_error": error,
-    }
-    return replace(stands, answer=cast("AnswerRow", answer), second_status=status)
+    status, rows = Status(second.answer["status"]), (first.answer, second.answer)
+    summed = {name: sum(row[name] for row in rows) for name in SUMMED}  # type: ignore[literal-required]
+    if status is Status.OK:
+        look = _with_columns(second, **summed, **_first_columns(first.answer), escalated_because=doubt.value)
+    else:
+        error = f"{second.answer['error_type']}: {second.answer['error_message']}"
+        columns = {"escalation_error": error, "needs_review": status is Status.FAILED}
+        look = _with_columns(first, **summed, **columns, escalated_because=doubt.value)
+    return replace(look, second_status=status)
+
+
+def _first_columns(answer: AnswerRow) -> dict[str, object]:
+    """What the first reader said, where it had a valid value or said that nothing is stated."""
+    is_valid = answer["value_status"] in (ValueStatus.OK, ValueStatus.NOT_STATED)
+    names = {"first_value": "value", "first_confidence": "confidence"}
+    return {name: answer[column] if is_valid else None for name, column in names.items()}  # type: ignore[literal-required]
+
+
+def _with_columns(look: Look, **columns: object) -> Look:
+    """The look with these columns of `answers`."""
+    return replace(look, answer=cast("AnswerRow", {**look.answer, **columns}))
