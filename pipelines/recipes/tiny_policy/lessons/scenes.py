@@ -84,7 +84,7 @@ class SceneMaker:
 
     def _chunk(self, rng: random.Random, told: Sequence[Asked], *, num_tokens: int) -> list[int]:
         rivals = [rival for each in told for rival in each.story.rivals]
-        most = 1 if num_tokens < 120 else 2 if num_tokens < 240 else 5
+        most = 1 if num_tokens < 120 else 2 if num_tokens < 240 else max(5, len(told) * num_tokens // 1000)
         num_rivals = 0 if rng.random() < 0.3 else min(rng.randint(1, most), len(rivals))
         strands = [[each.story.statements[place] for place in each.section] for each in told]
         strands += [[rival] for rival in rng.sample(rivals, num_rivals)]
