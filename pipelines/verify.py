@@ -16,7 +16,6 @@ from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.history import PLAN_FILE, REMOVED_FILE, RUNS_FOLDER, PastRun, open_run
 from memagent_batch.runs.record.log_files import LOG_FILES
 from memagent_batch.runs.record.projections import PROJECTION_FILE, restored_projection
-from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.table_files import read_tables
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, REMOVED_FOLDER
 from memagent_batch.verification.chain import Chain, read_chain

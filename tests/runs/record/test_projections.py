@@ -8,7 +8,7 @@ from memagent_batch.config import InputConfig, TableFormat
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.files.location import Location
 from memagent_batch.runs.record.projections import projection_record, restored_projection
-from memagent_batch.runs.tables import Projection
+from memagent_batch.runs.rows.projection import Projection
 
 
 def test_projection_is_restored_from_json_with_other_places(tmp_path: Path) -> None:
