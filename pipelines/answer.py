@@ -28,7 +28,7 @@ from memagent_batch.reading.closed import Closing
 from memagent_batch.runs.bounds import Spent, bounds_of, num_actors, stopping_line
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.escalation.doubtful import doubtful_readings
-from memagent_batch.runs.escalation.second_look import SecondLook
+from memagent_batch.runs.escalation.second_look import SecondLook, first_kept
 from memagent_batch.runs.escalation.second_reader import SecondPlan, plan_again
 from memagent_batch.runs.finalise import Run, begin_run, close_run
 from memagent_batch.runs.history import (
@@ -84,7 +84,12 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
         manifest = close_run(
             run,
             reports=reports,
-            recorded=recorded_plan(plan, index, again=look.answered() if look else None),
+            recorded=recorded_plan(
+                plan,
+                index,
+                again=look.answered() if look else None,
+                first_kept=first_kept(output, reports),
+            ),
             before=before,
             spent=look.spent if look else spent,
             run_turns=turns_of_runs(index, look.index) if look else index.run_turns,

@@ -7,7 +7,7 @@ it found what; `manifest.json` is a copy of the one that it closed with, and is 
 """
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -63,22 +63,30 @@ class PastRun:
     """`REMOVED`."""
 
 
-def recorded_plan(plan: Plan, index: TurnIndex, *, again: Mapping[Work, LoggedOutcome] | None = None) -> pa.Table:
+def recorded_plan(
+    plan: Plan,
+    index: TurnIndex,
+    *,
+    again: Mapping[Work, LoggedOutcome] | None = None,
+    first_kept: Container[tuple[str, str, int]] = (),
+) -> pa.Table:
     """The plan of a run as `RUN_PLAN`: its documents with their readings, and those that a limit leaves out with none.
 
     The latter are known by it, so that a later run can tell which of them are gone. A reading that was answered and not
     closed has no run yet, as one that was not read.
 
     `again`: how the readings ended that a second reader answered; None where there is no such reader.
+    `first_kept`: those of them whose first answer stands, by document_id, question_id and sample.
     """
-    hashes = plan.hashed_questions()["question_hash"].to_pylist()
+    hashes, ids = (plan.hashed_questions()[name].to_pylist() for name in ("question_hash", "question_id"))
     offsets, questions, samples = array("i", [0]), array("i"), array("i")
     run_ids: list[str | None] = []
     tiers: list[int | None] = []
     for document in plan.documents.select(["document_id", "document_hash"]).to_pylist():
         for row, sample in product(plan.question_rows(document["document_id"]), range(plan.samples)):
             key = (document["document_hash"], hashes[row], sample)
-            second = again.get(Work(document["document_hash"], row, sample)) if again else None
+            is_kept = (document["document_id"], ids[row], sample) in first_kept
+            second = again.get(Work(document["document_hash"], row, sample)) if again and not is_kept else None
             outcome = second or (None if plan.is_open(row, key, index) else index.outcomes.get(key))
             questions.append(row)
             samples.append(sample)

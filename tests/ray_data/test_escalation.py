@@ -163,7 +163,7 @@ def test_fresh_run_ends_as_one_that_got_its_second_look_later_and_diff_names_the
     documents: Path, text_model: str, tmp_path: Path
 ) -> None:
     shared = {"kind": "shared", "chunk_tokens": 60, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
-    to = {"policy": {"kind": "truncate", "answer_tokens": 2}}  # its answers are cut, and so they differ
+    to = {"policy": {"kind": "truncate"}, "extraction": "raw"}  # takes the box for a part of the answer
     knobs: dict[str, Any] = {"policy": shared, "escalate": {**ESCALATE, "to": to}}
     answer(job(documents, text_model, tmp_path / "later", policy=shared))
     later = answer(job(documents, text_model, tmp_path / "later", **knobs))
@@ -174,9 +174,9 @@ def test_fresh_run_ends_as_one_that_got_its_second_look_later_and_diff_names_the
     place = Location(uri=str(tmp_path / "later"))
     [changed] = compare_runs(find_run(place, "previous"), find_run(place, "latest"))
     rows = changed.to_pylist()
-    assert {row["document_id"]: row["why"] for row in rows} == {name: ["tier"] for name in READ}
+    assert {row["document_id"]: row["why"] for row in rows} == {name: ["tier", "extraction"] for name in READ}
     assert {(row["question_id"], row["answer_before"]) for row in rows} == {("risk", "simulated")}
-    assert {row["answer_after"] for row in rows} == {None}
+    assert {row["answer_after"] for row in rows} == {"\\boxed{simulated}"}
 
 
 def test_second_reader_that_fails_leaves_the_first_answer_and_says_so(

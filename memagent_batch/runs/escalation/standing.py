@@ -7,11 +7,13 @@ from typing import cast
 import pyarrow as pa
 
 from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.escalation import Doubt
 from memagent_batch.domain.readings import Status
+from memagent_batch.errors import ClosingError
 from memagent_batch.log.question_list import AskedQuestion
 from memagent_batch.log.schemas import OutcomeRow
-from memagent_batch.runs.escalation.doubtful import verdicts_of
+from memagent_batch.runs.escalation.doubtful import effective_status, verdicts_of
 from memagent_batch.runs.rows.looks import HeldPart, Look, PartDocument, hold_part
 from memagent_batch.runs.rows.projection import Projection, SecondProjection
 from memagent_batch.runs.schemas import AnswerRow
@@ -25,6 +27,8 @@ SUMMED = (
     "engine_seconds",
 )
 """Columns of `answers` that are sums over both readers, so that sums over rows are the cost of the run."""
+VALID = frozenset({ValueStatus.OK, ValueStatus.NOT_STATED})
+"""What is said of a value that fits its type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +49,8 @@ class PartLooks:
             return look
         answer = look.answer
         verdicts = verdicts_of(answer, num_evidence=answer["num_evidence"])
-        doubt = self.again.doubts.of(answer["status"], verdicts=verdicts, answer=answer["answer"])
+        status = effective_status(answer["status"], answer=answer["answer"], doubts=self.again.doubts)
+        doubt = self.again.doubts.of(status, verdicts=verdicts, answer=answer["answer"])
         if doubt is None:
             return look
         closing = self.again.closings.get(question.get("closing_fingerprint") or "")
@@ -74,15 +79,24 @@ def _asked_singly(question: AskedQuestion, *, closing: str | None) -> AskedQuest
 
 
 def _chosen(first: Look, second: Look, doubt: Doubt) -> Look:
-    """The second look where it is `ok`, else the first; both have cost what the row says."""
-    status = Status(second.answer["status"])
-    is_answered = status is Status.OK
-    stands, rows = second if is_answered else first, (first.answer, second.answer)
-    error = None if is_answered else f"{second.answer['error_type']}: {second.answer['error_message']}"
+    """The second look where its answer can be used, else the first; both have cost what the row says."""
+    problem, status = _problem(second.answer, before=first.answer), Status(second.answer["status"])
+    stands, rows = second if problem is None else first, (first.answer, second.answer)
     answer = {
         **stands.answer,
         **{name: sum(row[name] for row in rows) for name in SUMMED},  # type: ignore[literal-required]
+        "question_hash": first.answer["question_hash"],
         "escalated_because": doubt.value,
-        "escalation_error": error,
+        "escalation_error": problem,
     }
-    return replace(stands, answer=cast("AnswerRow", answer), second_status=status)
+    ended = Status.FAILED if problem and status is Status.OK else status
+    return replace(stands, answer=cast("AnswerRow", answer), second_status=ended)
+
+
+def _problem(answer: AnswerRow, *, before: AnswerRow) -> str | None:
+    """Why the second reader's answer can't stand in the place of the one before; None where it can."""
+    if answer["status"] != Status.OK or answer["answer"] is None:
+        return f"{answer['error_type']}: {answer['error_message']}"
+    if before["value_status"] in VALID and answer["value_status"] not in VALID:
+        return f"{ClosingError.__name__}: {answer['closing_error']}"
+    return None
