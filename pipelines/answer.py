@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import ray
 
 from memagent_batch.config import AgentConfig, JobConfig
+from memagent_batch.domain.escalation import Doubt, Doubts
 from memagent_batch.errors import BoundReachedError
 from memagent_batch.log.index import TurnIndex, turns_of_runs
 from memagent_batch.logs import EventKind
@@ -69,8 +70,9 @@ def answer_checked(checked: Checked) -> Manifest:
 
 def answer_plan(plan: Plan, checked: Checked) -> Manifest:
     """The same for the plan of a run that was checked, inside a `ray_session`."""
-    job, output, second = checked.job, make_output(checked.job), plan_again(plan, checked.second)
-    run = begin_run(output, job, reader=checked.reader, plan=plan, second=second)
+    job, output, escalation = checked.job, make_output(checked.job), checked.escalation
+    second, doubts = plan_again(plan, escalation), escalation.doubts if escalation else None
+    run = begin_run(output, job, reader=checked.reader, plan=plan, doubts=doubts, second=second)
     progress = Progress(run_id=run.run_id, asked=run.asked, model=job.agent.model, policy=job.agent.policy.kind)
     with noted_stop(output, run_id=run.run_id):
         before = keep_last_run(output)
@@ -78,7 +80,10 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
         bounded = start_bounds(run)
         read = read_plan(plan, run=run, progress=progress, before=before, bounded=bounded)
         index, spent = read.index, progress.spent()
-        look = look_again(plan, read, second, run=run, before=before, bounded=bounded, spent=spent) if second else None
+        look = None
+        if second is not None and doubts is not None:
+            doubtful = find_doubtful(plan, read, doubts, run=run)
+            look = look_again(doubtful, second, run=run, before=before, bounded=bounded, spent=spent)
         reports = write(plan, read, run=run, look=look)
         write_kept_index(output, plan, run_id=run.run_id)
         manifest = close_run(
@@ -87,7 +92,7 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
             recorded=recorded_plan(
                 plan,
                 index,
-                again=look.answered() if look else None,
+                again=look.answered() if look else {} if doubts else None,
                 first_kept=first_kept(output, reports),
             ),
             before=before,
@@ -142,9 +147,21 @@ def read_plan(
     return ReadPlan(index=scan_plan(run.output, plan, reader_fingerprint=fingerprint), not_read=not_read)
 
 
+def find_doubtful(plan: Plan, read: ReadPlan, doubts: Doubts, *, run: Run) -> dict[Work, Doubt]:
+    """The readings that the second reader reads again, and why."""
+    extraction = run.job.agent.extraction
+    doubtful = doubtful_readings(
+        plan, read.index, output=run.output, doubts=doubts, extraction=extraction, not_read=read.not_read
+    )
+    log.info(
+        f"{len(doubtful)} of {run.asked} readings are doubtful",
+        extra={"event": EventKind.PROGRESS, "run_id": run.run_id, "doubtful": len(doubtful), "asked": run.asked},
+    )
+    return doubtful
+
+
 def look_again(
-    plan: Plan,
-    read: ReadPlan,
+    doubtful: Mapping[Work, Doubt],
     second: SecondPlan,
     *,
     run: Run,
@@ -155,23 +172,14 @@ def look_again(
     """Reads doubtful readings by the second reader, whose actors start when those of the first have ended.
 
     Args:
-        plan: The plan of the first reader.
-        read: What that one has read.
+        doubtful: The readings.
         second: The second reader and its plan.
         run: The run.
         before: The last finished run.
         bounded: What is left of what the run may take.
         spent: What the turns of the first reader have taken in this run.
     """
-    agent, doubts = second.reader.agent, second.reader.doubts
-    extraction = run.job.agent.extraction
-    doubtful = doubtful_readings(
-        plan, read.index, output=run.output, doubts=doubts, extraction=extraction, not_read=read.not_read
-    )
-    log.info(
-        f"{len(doubtful)} of {run.asked} readings are doubtful",
-        extra={"event": EventKind.PROGRESS, "run_id": run.run_id, "doubtful": len(doubtful), "asked": run.asked},
-    )
+    agent = second.reader.agent
     again = replace(run, job=run.job.with_agent(agent), reader=second.reader.identity)
     progress = Progress(
         run_id=run.run_id, asked=len(doubtful), model=agent.model, policy=agent.policy.kind, spent_before=spent

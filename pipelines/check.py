@@ -12,7 +12,7 @@ from memagent_batch.inputs.questions import inline_type, read_questions, value_t
 from memagent_batch.inputs.shards import FoundShards, find_shards
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.closing_checks import checked_closing
-from memagent_batch.runs.escalation.second_reader import SecondReader, checked_second_reader
+from memagent_batch.runs.escalation.second_reader import Escalation, checked_escalation
 from memagent_batch.runs.manifest import claim_output
 from memagent_batch.runs.schemas import ANSWERS
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_documents, make_engine, make_output
@@ -40,8 +40,8 @@ class Checked:
     """What reads."""
     closing: Closing | None
     """What is asked after each answer; None for nothing."""
-    second: SecondReader | None = None
-    """What reads doubtful readings again; None where nothing does."""
+    escalation: Escalation | None = None
+    """Which readings are looked at again, and by whom; None where none is."""
 
 
 def check(job: JobConfig) -> Checked:
@@ -57,8 +57,10 @@ def check(job: JobConfig) -> Checked:
     reader = identify_reader(agent)
     types = [*value_types(inputs.questions), inline_type(job.input)]
     closing = checked_closing(job.closing, agent, types=types, reader_fingerprint=reader.fingerprint)
-    second = checked_second_reader(job.escalate, job.agent, first=reader, closing=job.closing, types=types)
-    return Checked(job=job.with_agent(agent), inputs=inputs, reader=reader, closing=closing, second=second)
+    escalation = checked_escalation(
+        job.escalate, job.agent, first=reader, closing=job.closing, types=types, output=make_output(job)
+    )
+    return Checked(job=job.with_agent(agent), inputs=inputs, reader=reader, closing=closing, escalation=escalation)
 
 
 def read_inputs(sources: SourceConfig) -> Inputs:

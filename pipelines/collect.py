@@ -38,7 +38,7 @@ def collect(job: JobConfig) -> RolloutsRecord:
         SupersededError: a newer attempt has claimed the output.
     """
     require_reward(job.rollouts)
-    if job.escalate.when:
+    if job.escalate.reasons:
         raise SettingsError(
             "escalate: a second reader's samples are no draws of the policy that is learnt; leave it out of `collect`"
         )

@@ -1,6 +1,6 @@
 """Read and plan: which documents and questions there are, refused here where they can't be read."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TypedDict
 
 import pyarrow as pa
@@ -29,9 +29,9 @@ from memagent_batch.ray_data.session import ray_session
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.escalation.doubtful import doubtful_readings, open_readings
-from memagent_batch.runs.escalation.second_reader import SecondReader
+from memagent_batch.runs.escalation.second_reader import Escalation, SecondReader
 from memagent_batch.runs.history import PastRun, last_hashes, last_run, read_kept_index
-from memagent_batch.runs.plan import Plan, count_pending
+from memagent_batch.runs.plan import Plan, Work, count_pending
 from memagent_batch.runs.question_lists import QuestionLists, compare_ways
 from memagent_batch.runs.results import result_questions
 from memagent_batch.wiring import make_documents, make_output
@@ -53,20 +53,27 @@ class PlanCounts(TypedDict):
     readings_to_close: int
 
 
-class SecondLookPrice(ClosingPrice):
+class SecondReaderPrice(ClosingPrice):
     """What the second reader takes, if each reading that the first has not answered yet turns out doubtful."""
 
-    doubtful: int
-    """Readings that the log shows to be doubtful."""
     readings_to_do: int
-    """Of these, those that are left to read again."""
+    """Doubtful readings that are left to read again."""
     readings_at_most: int
     """Those, and all that the first reader has still to read or close."""
     turns_at_most: int
     prompt_tokens_at_most: int
     completion_tokens_at_most: int
+
+
+class SecondLookPrice(TypedDict):
+    """What is to be looked at again."""
+
+    doubtful: int
+    """Readings that the log shows to be doubtful."""
     last_share: float | None
     """Share of the readings of the last finished run that were doubtful; None where none was looked at."""
+    reader: SecondReaderPrice | None
+    """None where a person looks."""
 
 
 class PlanSummary(PlanCounts, PlanPrice, ClosingPrice):
@@ -88,47 +95,56 @@ def plan_checked(checked: Checked) -> PlanSummary:
             held_for = last_versions(before, plan, index=index, agent=job.agent)
             bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
             documents = document_lengths(bundles, agent=job.agent, sources=job)
-            second = checked.second
+            again = checked.escalation
             return {
                 **summarise_plan(plan, index, bundles),
                 **reading_price(plan, documents, bundles, agent=job.agent),
                 **closing_price(plan, bundles, agent=job.agent),
                 "question_lists": compare_ways(asked_documents(plan, documents, agent=job.agent), job.agent),
-                "second_look": second_look_price(plan, index, second, job=job, before=before) if second else None,
+                "second_look": second_look_price(plan, index, again, job=job, before=before) if again else None,
             }
 
 
 def second_look_price(
-    plan: Plan, index: TurnIndex, second: SecondReader, *, job: JobConfig, before: PastRun | None
+    plan: Plan, index: TurnIndex, escalation: Escalation, *, job: JobConfig, before: PastRun | None
 ) -> SecondLookPrice:
-    """What the second reader takes at most.
+    """What is to be looked at again, and what the second reader takes at most.
 
     Args:
         plan: The plan of the first reader.
         index: What the log holds of it.
-        second: The second reader.
+        escalation: Which readings are looked at again, and by whom.
         job: All knobs.
         before: The last finished run.
     """
-    again, output, agent = plan.for_second_reader(second.closing), make_output(job), second.agent
-    looked = scan_plan(output, again, reader_fingerprint=second.identity.fingerprint)
-    doubtful = doubtful_readings(plan, index, output=output, doubts=second.doubts, extraction=job.agent.extraction)
+    output, doubts, second = make_output(job), escalation.doubts, escalation.reader
+    doubtful = doubtful_readings(plan, index, output=output, doubts=doubts, extraction=job.agent.extraction)
     at_most = {*doubtful, *open_readings(plan, index, retry_failed=job.retry_failed)}
-    left, bundles = (
-        list(again.pending(looked, retry_failed=job.retry_failed, only=only)) for only in (doubtful, at_most)
-    )
-    documents = document_lengths(bundles, agent=agent, sources=job)
-    price = reading_price(again, documents, bundles, agent=agent)
     last = before.manifest.get("second_look") if before else None
     return {
         "doubtful": len(doubtful),
+        "last_share": last["share"] if last else None,
+        "reader": second_reader_price(plan, second, job=job, doubtful=doubtful, at_most=at_most) if second else None,
+    }
+
+
+def second_reader_price(
+    plan: Plan, second: SecondReader, *, job: JobConfig, doubtful: Container[Work], at_most: Container[Work]
+) -> SecondReaderPrice:
+    """What a second reader takes for some readings, and for those that may be doubtful at most."""
+    again, agent = plan.for_second_reader(second.closing), second.agent
+    looked = scan_plan(make_output(job), again, reader_fingerprint=second.identity.fingerprint)
+    left, bundles = (
+        list(again.pending(looked, retry_failed=job.retry_failed, only=only)) for only in (doubtful, at_most)
+    )
+    price = reading_price(again, document_lengths(bundles, agent=agent, sources=job), bundles, agent=agent)
+    return {
         "readings_to_do": count_pending(left).readings,
         "readings_at_most": count_pending(bundles).readings,
         "turns_at_most": price["turns"],
         "prompt_tokens_at_most": price["prompt_tokens_at_most"],
         "completion_tokens_at_most": price["completion_tokens_at_most"],
         **closing_price(again, bundles, agent=agent),
-        "last_share": last["share"] if last else None,
     }
 
 

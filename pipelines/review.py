@@ -108,7 +108,7 @@ def make_review(output: Location, asked: Asked) -> dict[str, Any]:
     }
     review = write_review(folder, record, sample)
     written = write_labelling(
-        output, manifest, review, _counted(output, review, with_seen=False), with_page=asked.with_page
+        output, manifest, review, counted_labels(output, review, with_seen=False), with_page=asked.with_page
     )
     return {
         "review": name,
@@ -151,15 +151,14 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
     Raises:
         OutputError: there is no such review, or its labels are not to be estimated from.
     """
-    with output_errors(output.uri):
-        review = read_review(output / f"{REVIEWS_FOLDER}/{name or _only_review(output)}")
+    review = open_review(output, name)
     record = review.record
     if review.purpose is Purpose.DEVELOP:
         raise OutputError(
             f"review {record['review_id']} was made to develop by: what was tuned on its labels looks better there "
             "than it is. Make one with --purpose validate"
         )
-    counted = _counted(output, review, with_seen=with_seen)
+    counted = counted_labels(output, review, with_seen=with_seen)
     if counted.num_left and not so_far:
         seen = f" ({counted.num_seen:,} with labels given with the answer in view only)" if counted.num_seen else ""
         raise OutputError(
@@ -186,6 +185,17 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
     return values, page
 
 
+def open_review(output: Location, name: str | None) -> Review:
+    """A review by its id; without one the only review.
+
+    Raises:
+        OutputError: there is none.
+        SettingsError: there are several.
+    """
+    with output_errors(output.uri):
+        return read_review(output / f"{REVIEWS_FOLDER}/{name or _only_review(output)}")
+
+
 def _asked_record(asked: Asked, population: Population) -> dict[str, Any]:
     """What a record says of what was asked."""
     return {
@@ -209,7 +219,8 @@ def _population(output: Location, asked: Asked) -> tuple[Manifest, Population]:
     return manifest, read_population(output, manifest, question_id=asked.question_id, rule=asked.rule)
 
 
-def _counted(output: Location, review: Review, *, with_seen: bool) -> CountedLabels:
+def counted_labels(output: Location, review: Review, *, with_seen: bool) -> CountedLabels:
+    """The labels that count for a review."""
     labels = as_labels(read_label_rows(output))
     return count_labels(review.sample, labels, purpose=review.purpose, with_seen=with_seen)
 

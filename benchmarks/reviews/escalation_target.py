@@ -77,7 +77,7 @@ def figures(cell: Cell, *, scans: int, documents: int, rng: np.random.Generator)
         "scans": scans,
         "share_missed": round(sum(recall < cell.recall for recall in recalls) / scans, 4),
         "share_learnt": round(learnt / scans, 4),
-        "recall": round(float(np.mean(recalls)), 4),
+        "recall_reached": round(float(np.mean(recalls)), 4),
         "recall_unaided": round(_unaided(cell, documents=documents, rng=rng), 4),
         "calls": round(float(np.mean(looked))),
         "calls_of_all": documents,

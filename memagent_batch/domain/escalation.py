@@ -1,7 +1,7 @@
-"""Which answers are doubtful enough to be read again by a second reader. Pure."""
+"""Which answers are doubtful enough to be looked at again, by a second reader or a person. Pure."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from memagent_batch.domain.closing.plan import Support
@@ -24,6 +24,8 @@ class Doubt(StrEnum):
     """Its sentences do not bear the answer, or there are none."""
     LOW_CONFIDENCE = "low_confidence"
     """Its confidence is below `escalate.confidence_below`."""
+    TARGET = "target"
+    """It is no sure "no": by labels, `escalate.target` needs a look at it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class Verdicts:
     """Probability of the value, 0 to 1."""
     has_evidence: bool | None = None
     """Whether any sentence was chosen."""
+    value_bool: bool | None = None
+    """The value of a question that is answered by yes or no."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +54,12 @@ class Doubts:
     """Confidence below this is low."""
     answers: Collection[str] = ()
     """Answers that count as doubtful, but for case and surrounding space."""
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    """How sure a "no" must be to stand, by question hash; one as sure as this does not."""
 
-    def of(self, status: str, *, verdicts: Verdicts, answer: str | None = None) -> Doubt | None:
+    def of(
+        self, status: str, *, verdicts: Verdicts, answer: str | None = None, question_hash: str | None = None
+    ) -> Doubt | None:
         """The first reason that holds; None where the answer stands. A reading that was not read has none."""
         is_ok = status == Status.OK
         confidence = verdicts.confidence
@@ -62,8 +70,16 @@ class Doubts:
             Doubt.ANSWER: is_ok and self.names(answer),
             Doubt.WEAK_SUPPORT: is_ok and _is_weak(verdicts),
             Doubt.LOW_CONFIDENCE: is_ok and confidence is not None and confidence < self.confidence_below,
+            Doubt.TARGET: self._is_no_sure_no(status, verdicts, up_to=self.thresholds.get(question_hash or "")),
         }
         return next((doubt for doubt in Doubt if doubt in self.when and holds[doubt]), None)
+
+    def _is_no_sure_no(self, status: str, verdicts: Verdicts, *, up_to: float | None) -> bool:
+        if up_to is None or status == Status.NOT_READ or verdicts.value_bool:
+            return False
+        if status != Status.OK or verdicts.value_status == ValueStatus.INVALID or verdicts.confidence is None:
+            return True
+        return verdicts.confidence <= up_to
 
     def names(self, answer: str | None) -> bool:
         """Whether an answer is one of `answers`."""

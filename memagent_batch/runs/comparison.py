@@ -99,9 +99,7 @@ class _Side:
         self._records = run.plan.select(["document_hash", "error", "readings"]).to_struct_array().combine_chunks()
         self._questions = run.questions.select(["question_id", "question", "question_hash"]).to_pylist()
         self._types = value_types(run.questions)
-        first = (run.manifest["reader_fingerprint"], run.manifest["settings"]["extraction"])
-        again = run.manifest.get("second_look")
-        self._readers = (first, (again["reader_fingerprint"], again["extraction"])) if again else (first,)
+        self._readers = _readers_of(run)
         self._is_sample = "sample" in run.manifest
         self._files: dict[_Place, list[str]] = {}
 
@@ -192,6 +190,15 @@ class _Side:
             )
             found.update({(fingerprint, key, run_id): row for key, row in rows.items()})
         return found
+
+
+def _readers_of(run: PastRun) -> list[tuple[str, str]]:
+    """Fingerprint and extraction of the readers of a run, by tier."""
+    readers = [(run.manifest["reader_fingerprint"], run.manifest["settings"]["extraction"])]
+    again = run.manifest.get("second_look")
+    if again and again["reader_fingerprint"] and again["extraction"]:
+        readers.append((again["reader_fingerprint"], again["extraction"]))
+    return readers
 
 
 def compare_runs(before: PastRun, after: PastRun) -> Iterator[pa.Table]:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from memagent_batch.config import JobConfig
+from memagent_batch.domain.escalation import Doubts
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.errors import CountsError, StorageError
@@ -103,9 +104,18 @@ def _versions(plan: Plan) -> dict[str, str]:
 
 
 def begin_run(
-    output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan, second: SecondPlan | None = None
+    output: Location,
+    job: JobConfig,
+    *,
+    reader: ReaderIdentity,
+    plan: Plan,
+    doubts: Doubts | None = None,
+    second: SecondPlan | None = None,
 ) -> Run:
-    """Writes `run.json`: from here on the location belongs to this job, and in it to this run."""
+    """Writes `run.json`: from here on the location belongs to this job, and in it to this run.
+
+    `doubts` says which readings are looked at again, `second` what reads them, where something does.
+    """
     started_at = datetime.now(UTC)
     record = RunRecord(
         run_id="",
@@ -124,9 +134,10 @@ def begin_run(
     write_asked(output, plan.hashed_questions(), run_id=run_id)
     fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(job.output)}
     log.info(f"run {run_id}: {plan.num_readings} readings asked", extra={"event": EventKind.RUN_STARTED, **fields})
-    projection = make_projection(output, job, run_id=run_id, reader=reader, plan=plan, tier=1 if second else None)
-    if second is not None:
-        projection = replace(projection, second=_second_projection(output, job, second, run_id=run_id))
+    projection = make_projection(output, job, run_id=run_id, reader=reader, plan=plan)
+    if doubts is not None:
+        again = _second_projection(output, job, second, run_id=run_id) if second else None
+        projection = replace(projection, tier=1, doubts=doubts, second=again)
     return Run(
         run_id=run_id,
         output=output,
@@ -143,9 +154,9 @@ def begin_run(
 
 
 def _second_projection(output: Location, job: JobConfig, second: SecondPlan, *, run_id: str) -> SecondProjection:
-    reader, own = second.reader, job.with_agent(second.reader.agent)
-    projection = make_projection(output, own, run_id=run_id, reader=reader.identity, plan=second.plan, tier=2)
-    return SecondProjection(doubts=reader.doubts, projection=projection, closings=second.closings)
+    own, identity = job.with_agent(second.reader.agent), second.reader.identity
+    projection = make_projection(output, own, run_id=run_id, reader=identity, plan=second.plan)
+    return SecondProjection(projection=replace(projection, tier=2), closings=second.closings)
 
 
 def _sample(job: JobConfig, plan: Plan) -> Sample | None:
@@ -204,7 +215,7 @@ def close_run(
         changes=find_changes(recorded, questions, before=before, tables=run.tables, run_turns=run_turns),
     )
     manifest = _with_spending(manifest, run, spent=spent)
-    if run.second is not None:
+    if run.projection.doubts is not None:
         manifest["second_look"] = sum_up_second_look(run.second, reports, asked=run.asked)
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed

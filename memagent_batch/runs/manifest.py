@@ -80,15 +80,18 @@ class SecondLookCounts(TypedDict):
     """Those that it brought no usable answer to: the first one stands."""
     not_read: int
     """Those that it could not read now: the next run reads them."""
+    needs_review: int
+    """Those that a person must look at, since no reader is left."""
 
 
 class SecondLookSummary(TypedDict):
-    """What a manifest says of the second reader."""
+    """What a manifest says of the readings that were looked at again."""
 
-    reader_fingerprint: str
-    reader: Mapping[str, Any]
+    reader_fingerprint: str | None
+    """The second reader; None where a person looks, as the next two."""
+    reader: Mapping[str, Any] | None
     """`ReaderIdentity.parts`."""
-    extraction: str
+    extraction: str | None
     """How its answers are taken out of responses."""
     counts: SecondLookCounts
     share: float

@@ -61,7 +61,9 @@ _PLAN_COLUMNS = (
     "turn_files",
     "closing_files",
 )
-_SETTINGS = sorted({field.name for field in fields(Projection)} - {"output", "run_id", "documents", "input", "second"})
+_SETTINGS = sorted(
+    {field.name for field in fields(Projection)} - {"output", "run_id", "documents", "input", "doubts", "second"}
+)
 _QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", "list_hash", CLOSING_FINGERPRINT)
 
 
@@ -83,15 +85,12 @@ def part_key(part: pa.Table, *, projection: Projection) -> str:
 def _settings(projection: Projection) -> dict[str, Any]:
     """What of a projection decides rows, as JSON values."""
     own = {name: getattr(projection, name) for name in _SETTINGS}
-    second = projection.second
-    if second is None:
-        return own
-    return {
-        **own,
-        "doubts": asdict(second.doubts),
-        "second": _settings(second.projection),
-        "second_closings": second.closings,
-    }
+    doubts, second = projection.doubts, projection.second
+    if doubts is not None:
+        own["doubts"] = asdict(doubts)
+    if second is not None:
+        own |= {"second": _settings(second.projection), "second_closings": second.closings}
+    return own
 
 
 def kept_parts(output: Location) -> dict[str, PartReport]:

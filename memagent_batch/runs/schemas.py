@@ -76,13 +76,27 @@ ANSWERS = pa.schema(
         column(
             "escalated_because",
             pa.string(),
-            "why the first reader's answer was doubtful, so that the reading was read again: " + ", ".join(Doubt),
+            "why the first reader's answer was doubtful, so that it is looked at again: " + ", ".join(Doubt),
             nullable=True,
         ),
         column(
             "escalation_error",
             pa.string(),
             "why the second reader has no answer that can be used, so that the first one's stands",
+            nullable=True,
+        ),
+        column(
+            "first_value",
+            pa.string(),
+            "`value` of the first reader, where the answer is the second one's",
+            nullable=True,
+        ),
+        column("first_confidence", pa.float64(), "`confidence` of the same", nullable=True),
+        column(
+            "needs_review",
+            pa.bool_(),
+            "whether the answer is doubtful and no reader is left, so that a person must look; null where `escalate` "
+            "is off",
             nullable=True,
         ),
     ]
@@ -190,6 +204,9 @@ class AnswerRow(ResultRow, ClosingColumns):
     tier: int | None
     escalated_because: str | None
     escalation_error: str | None
+    first_value: str | None
+    first_confidence: float | None
+    needs_review: bool | None
 
 
 class EvidenceRow(TypedDict):
@@ -317,7 +334,9 @@ _ESCALATED = pa.list_(
             ("because", pa.string()),
             ("num_readings", pa.int64()),
             ("num_answered", pa.int64()),
+            ("num_failed", pa.int64()),
             ("num_not_read", pa.int64()),
+            ("num_to_review", pa.int64()),
         ]
     )
 )
@@ -366,8 +385,12 @@ class EscalatedRow(TypedDict):
     num_readings: int
     num_answered: int
     """Of these, those that the second reader answered."""
+    num_failed: int
+    """Those that it failed at."""
     num_not_read: int
-    """And those that it could not read now."""
+    """Those that it could not read now."""
+    num_to_review: int
+    """Those that a person must look at."""
 
 
 class AnswerSums(TypedDict):

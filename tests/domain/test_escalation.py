@@ -36,3 +36,25 @@ def test_reasons_that_were_not_chosen_do_not_count() -> None:
     doubts = Doubts(when=(Doubt.FAILED,), confidence_below=0.5)
     assert doubts.of("ok", verdicts=Verdicts(value_status="invalid", confidence=0.1)) is None
     assert doubts.of("failed", verdicts=Verdicts()) is Doubt.FAILED
+
+
+@pytest.mark.parametrize(
+    ("status", "verdicts", "is_doubtful"),
+    [
+        ("ok", {"value_status": "ok", "value_bool": False, "confidence": 0.8}, True),
+        ("ok", {"value_status": "ok", "value_bool": False, "confidence": 0.81}, False),
+        ("ok", {"value_status": "not_stated", "confidence": 0.7}, True),
+        ("ok", {"value_status": "not_stated", "confidence": 0.9}, False),
+        ("ok", {"value_status": "ok", "value_bool": True, "confidence": 0.5}, False),
+        ("ok", {"value_status": "ok", "value_bool": False}, True),
+        ("ok", {"value_status": "invalid", "confidence": 0.99}, True),
+        ("failed", {}, True),
+        ("not_read", {}, False),
+    ],
+)
+def test_target_doubts_what_is_no_sure_no(status: str, verdicts: dict[str, Any], is_doubtful: bool) -> None:
+    doubts = Doubts(when=(Doubt.TARGET,), thresholds={"q": 0.8})
+    assert doubts.of(status, verdicts=Verdicts(**verdicts), question_hash="q") == (
+        Doubt.TARGET if is_doubtful else None
+    )
+    assert doubts.of(status, verdicts=Verdicts(**verdicts), question_hash="another") is None

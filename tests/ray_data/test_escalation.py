@@ -11,9 +11,11 @@ import pytest
 import memagent_batch as ma
 from jobs.settings import job_of
 from memagent_batch.config import JobConfig
+from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import BoundReachedError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.runs.comparison import compare_runs
+from memagent_batch.runs.escalation.thresholds import THRESHOLD_FORMAT, write_threshold
 from memagent_batch.runs.history import find_run
 from memagent_batch.runs.partial import write_partial
 from memagent_batch.runs.state import read_state
@@ -46,6 +48,7 @@ ASK: list[dict[str, Any]] = [
 """The simulated engine is as sure of each entry of a menu: 1/3 for a bool, 1/5 for four labels and `not stated`."""
 ESCALATE = {"when": ["low_confidence"], "confidence_below": 0.25, "to": {"policy": {"kind": "overwrite"}}}
 AGAIN = {"when": ["answer"], "answers": [" SIMULATED"], "to": {"policy": {"kind": "overwrite"}}}
+NONE = dict.fromkeys(("escalated", "answered", "failed", "not_read", "needs_review"), 0)
 OWN = {"run_id", "started_at", "finished_at", "engine_seconds", "num_replayed_turns"}
 
 
@@ -106,7 +109,9 @@ def test_doubtful_readings_alone_are_read_again_and_the_row_says_why(
     assert {row["tier"] for row in before.values()} == {None}
     settings = job(documents, text_model, output, escalate=ESCALATE)
     planned = planned_again(settings)
-    assert (planned["doubtful"], planned["readings_to_do"], planned["last_share"]) == (2, 2, None), "twins have one"
+    price = planned["reader"]
+    assert price is not None
+    assert (planned["doubtful"], price["readings_to_do"], planned["last_share"]) == (2, 2, None), "twins have one"
     manifest = answer(settings)
     verified = verify_here(Location(uri=str(output)))
     assert (verified.findings, verified.unchecked) == ([], [])
@@ -116,16 +121,22 @@ def test_doubtful_readings_alone_are_read_again_and_the_row_says_why(
     for (document, question), row in rows.items():
         old = before[document, question]
         if question != "risk" or document == "none":
-            assert row == {**old, "tier": 1, "finished_at": row["finished_at"], "run_id": row["run_id"]}
+            assert row == {
+                **old,
+                "tier": 1,
+                "needs_review": False,
+                "finished_at": row["finished_at"],
+                "run_id": row["run_id"],
+            }
             continue
         assert (row["tier"], row["escalated_because"], row["escalation_error"]) == (2, "low_confidence", None)
         assert row["reader_fingerprint"] == second["reader_fingerprint"] != old["reader_fingerprint"]
         assert row["num_turns"] > old["num_turns"] + 1
         assert (row["value_label"], row["status"]) == ("low", "ok")
-    assert second["counts"] == {"escalated": 3, "answered": 3, "failed": 0, "not_read": 0}
+    assert second["counts"] == {**NONE, "escalated": 3, "answered": 3}
     assert (second["share"], second["because"]) == (0.25, {"low_confidence": 3})
     assert manifest["counts"]["answers_rows"] == manifest["counts"]["asked"] == len(rows)
-    assert planned["turns_at_most"] >= turns_of(output, manifest["run_id"]).total() - 2
+    assert price["turns_at_most"] >= turns_of(output, manifest["run_id"]).total() - 2
     kinds = Counter(
         row["kind"]
         for row in rows_of(output, manifest, "memories")
@@ -200,7 +211,39 @@ def test_second_reader_that_fails_leaves_the_first_answer_and_says_so(
         assert (row["status"], row["answer"], row["tier"]) == ("ok", "simulated", 1)
         assert row["escalated_because"] == "low_confidence"
         assert row["escalation_error"].startswith("QuestionTooLongError: ")
-    assert run.manifest["second_look"]["counts"] == {"escalated": 3, "answered": 0, "failed": 3, "not_read": 0}
+    assert run.manifest["second_look"]["counts"] == {
+        "escalated": 3,
+        "answered": 0,
+        "failed": 3,
+        "not_read": 0,
+        "needs_review": 3,
+    }
+
+
+def test_person_looks_where_a_threshold_of_labels_says_so_and_no_reader_is_left(
+    documents: Path, text_model: str, tmp_path: Path
+) -> None:
+    output = Location(uri=str(tmp_path / "scan"))
+    settings = job(documents, text_model, tmp_path / "scan", escalate={"target": {"recall": 0.9}})
+    with pytest.raises(SettingsError, match="no threshold was learnt"):
+        check(settings)
+    reader = answer(job(documents, text_model, tmp_path / "scan"))["reader_fingerprint"]
+    learnt: Any = {"question_id": "risk", "question_hash": text_hash("Which risk?"), "up_to": 0.2}
+    learnt |= {"format": THRESHOLD_FORMAT, "recall": 0.9, "delta": 0.05, "reader_fingerprint": reader}
+    write_threshold(output, learnt)
+    manifest = answer(settings)
+    assert manifest["changes"]["readings"]["read"] == 0
+    assert manifest["second_look"]["counts"] == {**NONE, "escalated": 3, "needs_review": 3}
+    assert manifest["second_look"]["reader_fingerprint"] is None
+    for (document, question), row in by_id(rows_of(tmp_path / "scan", manifest)).items():
+        is_doubtful = question == "risk" and document != "none"
+        because = "target" if is_doubtful else None
+        assert (row["tier"], row["needs_review"], row["escalated_because"]) == (1, is_doubtful, because)
+    planned = planned_again(settings)
+    assert (planned["doubtful"], planned["reader"]) == (2, None), "twins have one"
+    learnt |= {"up_to": 0.1}
+    write_threshold(output, learnt)
+    assert answer(settings)["second_look"]["counts"] == NONE
 
 
 def test_both_readers_keep_to_one_bound_and_going_on_ends_as_without_one(
@@ -249,7 +292,13 @@ def test_grown_document_is_read_on_by_the_second_reader_too_and_a_limit_leaves_o
     held = pq.read_table(output / "log" / "turns", columns=["reader_fingerprint", "held_from"]).to_pylist()
     again = [row for row in held if row["reader_fingerprint"] == before["second_look"]["reader_fingerprint"]]
     assert sum(row["held_from"] is not None for row in again) > 1
-    assert grown["second_look"]["counts"] == {"escalated": 2, "answered": 2, "failed": 0, "not_read": 0}
+    assert grown["second_look"]["counts"] == {
+        "escalated": 2,
+        "answered": 2,
+        "failed": 0,
+        "not_read": 0,
+        "needs_review": 0,
+    }
 
 
 @pytest.mark.parametrize(

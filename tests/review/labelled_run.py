@@ -76,7 +76,8 @@ def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
         files["answers"].append(name)
     settings = {"input": {"text_column": "text", **written.input}, "documents": [str(documents)]}
     tables = {**written.tables}
-    manifest = {"run_id": made.run_id, "files": files, "settings": settings, "tables": tables, "parts": []}
+    made_by = {"run_id": made.run_id, "reader_fingerprint": FINGERPRINT}
+    manifest = {**made_by, "files": files, "settings": settings, "tables": tables, "parts": []}
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return truth
 

@@ -52,7 +52,7 @@ def doubtful_readings(
             continue
         reasons = {of_values.get((reading.closing or "", key)), of_responses.get(key)}
         if index.outcomes[key].status == Status.FAILED:
-            reasons = {doubts.of(Status.FAILED, verdicts=Verdicts())}
+            reasons = {doubts.of(Status.FAILED, verdicts=Verdicts(), question_hash=key[1])}
         doubt = next((each for each in Doubt if each in reasons), None)
         if doubt is not None:
             found[reading.work] = doubt
@@ -92,7 +92,7 @@ def reading_keys(rows: pa.Table | None) -> frozenset[ReadingKey]:
     return frozenset(zip(*columns, strict=True))
 
 
-def effective_status(status: str, *, answer: str | None, doubts: Doubts) -> str:
+def effective_status(status: str, answer: str | None, *, doubts: Doubts) -> str:
     """The status of a reading as its doubts see it: without an answer it has failed, where that is a reason."""
     is_empty = status == Status.OK and answer is None
     return Status.FAILED if is_empty and Doubt.FAILED in doubts.when else status
@@ -105,6 +105,7 @@ def verdicts_of(closed: ClosingColumns, *, num_evidence: int | None) -> Verdicts
         support=closed["support"],
         confidence=closed["confidence"],
         has_evidence=None if num_evidence is None else num_evidence > 0,
+        value_bool=closed["value_bool"],
     )
 
 
@@ -118,7 +119,8 @@ def _of_closings(output: Location, index: TurnIndex, *, doubts: Doubts) -> dict[
         closed = read_closings(output, files, fingerprints=list(index.closings), columns=CLOSING_COLUMNS)
         for name, key, row in ((name, key, row) for name, rows in closed.items() for key, row in rows.items()):
             num_evidence = None if row["evidence"] is None else len(row["evidence"])
-            doubt = doubts.of(Status.OK, verdicts=verdicts_of(row, num_evidence=num_evidence))
+            verdicts = verdicts_of(row, num_evidence=num_evidence)
+            doubt = doubts.of(Status.OK, verdicts=verdicts, question_hash=key[1])
             if doubt is not None and standing[name, key] in files:
                 found[name, key] = doubt
     return found
@@ -136,7 +138,7 @@ def _of_responses(
         rows = read_outcomes(output, files, reader_fingerprint=index.reader_fingerprint, columns=["response"])
         for key, row in rows.items():
             answer = extract_answer(row["response"] or "", extraction=extraction)
-            status = effective_status(Status.OK, answer=answer, doubts=doubts)
+            status = effective_status(Status.OK, answer, doubts=doubts)
             doubt = doubts.of(status, verdicts=Verdicts(), answer=answer)
             if doubt is not None and standing.get(key) in files:
                 found[key] = doubt

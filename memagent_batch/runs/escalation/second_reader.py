@@ -10,13 +10,15 @@ from memagent_batch.config import AgentConfig, ClosingConfig, EscalateConfig
 from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.escalation import Doubt, Doubts
 from memagent_batch.errors import SettingsError
+from memagent_batch.files.location import Location
 from memagent_batch.plugins import make_policy, problem_message
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.closing_checks import checked_closing
+from memagent_batch.runs.escalation.thresholds import read_thresholds
 from memagent_batch.runs.plan import Plan
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_engine
 
-OF_VALUES = (Doubt.INVALID, Doubt.NOT_STATED, Doubt.LOW_CONFIDENCE)
+OF_VALUES = (Doubt.INVALID, Doubt.NOT_STATED, Doubt.LOW_CONFIDENCE, Doubt.TARGET)
 """Reasons that a value gives."""
 
 
@@ -24,14 +26,22 @@ OF_VALUES = (Doubt.INVALID, Doubt.NOT_STATED, Doubt.LOW_CONFIDENCE)
 class SecondReader:
     """What reads doubtful readings again."""
 
-    doubts: Doubts
-    """What makes an answer doubtful."""
     agent: AgentConfig
     """What reads, with window and budgets that fit its model."""
     identity: ReaderIdentity
     """Its identity."""
     closing: Closing | None
     """What is asked after its answers, as after those of the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Escalation:
+    """Which readings of a run are looked at again, and by whom."""
+
+    doubts: Doubts
+    """What makes an answer doubtful."""
+    reader: SecondReader | None
+    """What reads them again; None where a person looks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,23 +56,25 @@ class SecondPlan:
     """Fingerprints of what closes its readings, by those of the same questions in the first reader's plan."""
 
 
-def plan_again(plan: Plan, reader: SecondReader | None) -> SecondPlan | None:
+def plan_again(plan: Plan, escalation: Escalation | None) -> SecondPlan | None:
     """The plan of the second reader; None where there is none."""
+    reader = escalation.reader if escalation else None
     if reader is None:
         return None
     second = plan.for_second_reader(reader.closing)
     return SecondPlan(reader=reader, plan=second, closings=second.closings_of(plan))
 
 
-def checked_second_reader(
+def checked_escalation(
     config: EscalateConfig,
     base: AgentConfig,
     *,
     first: ReaderIdentity,
     closing: ClosingConfig,
     types: Collection[ValueType | None],
-) -> SecondReader | None:
-    """The second reader of a run; None where nothing is read again.
+    output: Location,
+) -> Escalation | None:
+    """Which readings of a run are looked at again, and by whom; None where none is.
 
     Args:
         config: The knobs.
@@ -70,14 +82,39 @@ def checked_second_reader(
         first: Its identity.
         closing: What is asked after each answer.
         types: Types that the questions ask for.
+        output: The run's location, with the thresholds that were learnt.
 
     Raises:
-        SettingsError: a knob is wrong, a reason needs what is not asked for, or the second reader equals the first.
+        SettingsError: a knob is wrong, a reason needs what is not asked for, the second reader equals the first, or
+            there is no threshold for the target.
         EngineStartError: model or knobs of the second reader can't work.
     """
-    if not config.when:
+    if not config.reasons:
         return None
-    _require_asked(config, closing=closing, types=types)
+    _require_asked(config, base, closing=closing, types=types)
+    reader = _checked_reader(config, base, closing=closing, types=types) if config.to else None
+    if reader is not None and reader.identity.fingerprint == first.fingerprint:
+        raise SettingsError(
+            "escalate.to: the second reader equals the first, so that it would answer the same; give another policy, "
+            "other knobs of it, another model or other prompts"
+        )
+    target, thresholds = config.target, dict[str, float]()
+    if target is not None:
+        thresholds = read_thresholds(
+            output, recall=target.recall, delta=target.delta, reader_fingerprint=first.fingerprint
+        )
+    doubts = Doubts(
+        when=config.reasons,
+        confidence_below=config.confidence_below or 0.0,
+        answers=config.answers,
+        thresholds=thresholds,
+    )
+    return Escalation(doubts=doubts, reader=reader)
+
+
+def _checked_reader(
+    config: EscalateConfig, base: AgentConfig, *, closing: ClosingConfig, types: Collection[ValueType | None]
+) -> SecondReader:
     agent = _second_agent(config, base)
     try:
         if make_policy(agent).reads_lists:
@@ -88,13 +125,7 @@ def checked_second_reader(
         closes = checked_closing(closing, agent, types=types, reader_fingerprint=identity.fingerprint)
     except SettingsError as error:
         raise SettingsError(f"escalate.to: {error}") from error
-    if identity.fingerprint == first.fingerprint:
-        raise SettingsError(
-            "escalate.to: the second reader equals the first, so that it would answer the same; give another policy, "
-            "other knobs of it, another model or other prompts"
-        )
-    doubts = Doubts(when=config.when, confidence_below=config.confidence_below or 0.0, answers=config.answers)
-    return SecondReader(doubts=doubts, agent=agent, identity=identity, closing=closes)
+    return SecondReader(agent=agent, identity=identity, closing=closes)
 
 
 def _second_agent(config: EscalateConfig, base: AgentConfig) -> AgentConfig:
@@ -123,7 +154,9 @@ def _problem(place: str, message: str) -> str:
     return f"escalate.to.{place}: {text}" if place else f"escalate.to: {text}"
 
 
-def _require_asked(config: EscalateConfig, *, closing: ClosingConfig, types: Collection[ValueType | None]) -> None:
+def _require_asked(
+    config: EscalateConfig, base: AgentConfig, *, closing: ClosingConfig, types: Collection[ValueType | None]
+) -> None:
     """Refuses reasons that nothing would ever give.
 
     Raises:
@@ -133,7 +166,9 @@ def _require_asked(config: EscalateConfig, *, closing: ClosingConfig, types: Col
         raise SettingsError(
             "escalate.when: weak_support needs closing.evidence and closing.support; set both, or leave it out"
         )
-    untyped = [each for each in OF_VALUES if each in config.when]
+    if config.target is not None and make_policy(base).reads_lists:
+        raise SettingsError("escalate.target: the policy 'shared' answers whole lists; a threshold is of one question")
+    untyped = [each for each in OF_VALUES if each in config.reasons]
     if untyped and not any(types):
         raise SettingsError(
             f"escalate.when: {untyped[0]} is said of a value, and no question has an answer_type; give the question "

@@ -15,7 +15,7 @@ from memagent_batch.log.question_list import AskedQuestion
 from memagent_batch.log.schemas import OutcomeRow
 from memagent_batch.runs.escalation.doubtful import effective_status, verdicts_of
 from memagent_batch.runs.rows.looks import HeldPart, Look, PartDocument, hold_part
-from memagent_batch.runs.rows.projection import Projection, SecondProjection
+from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.schemas import AnswerRow
 
 SUMMED = (
@@ -39,21 +39,23 @@ class PartLooks:
     """The reader of all."""
     second: HeldPart | None
     """The reader of doubtful readings; None where there is none."""
-    again: SecondProjection | None
-    """Which readings are doubtful; None where none is read again."""
+    projection: Projection
+    """Which readings are doubtful."""
 
     def standing(self, document: PartDocument, question: AskedQuestion, sample: int) -> Look | None:
         """The look that stands; None where the log lacks what ought to be there."""
-        look = self.first.look(document, question, sample)
-        if look is None or self.second is None or self.again is None or document["error"] is not None:
+        look, doubts = self.first.look(document, question, sample), self.projection.doubts
+        if look is None or doubts is None or document["error"] is not None:
             return look
         answer = look.answer
         verdicts = verdicts_of(answer, num_evidence=answer["num_evidence"])
-        status = effective_status(answer["status"], answer=answer["answer"], doubts=self.again.doubts)
-        doubt = self.again.doubts.of(status, verdicts=verdicts, answer=answer["answer"])
+        hash_, status = question["question_hash"], effective_status(answer["status"], answer["answer"], doubts=doubts)
+        doubt = doubts.of(status, verdicts=verdicts, answer=answer["answer"], question_hash=hash_)
         if doubt is None:
             return look
-        closing = self.again.closings.get(question.get("closing_fingerprint") or "")
+        if self.second is None or self.projection.second is None:
+            return _with_columns(look, escalated_because=doubt.value, needs_review=True)
+        closing = self.projection.second.closings.get(question.get("closing_fingerprint") or "")
         second = self.second.look(document, _asked_singly(question, closing=closing), sample)
         return None if second is None else _chosen(look, second, doubt)
 
@@ -64,7 +66,7 @@ def hold_looks(part: pa.Table, *, projection: Projection, not_read: Sequence[Out
     return PartLooks(
         first=hold_part(part, projection=projection, not_read=not_read),
         second=hold_part(part, projection=again.projection, not_read=not_read) if again else None,
-        again=again,
+        projection=projection,
     )
 
 
@@ -80,23 +82,38 @@ def _asked_singly(question: AskedQuestion, *, closing: str | None) -> AskedQuest
 
 def _chosen(first: Look, second: Look, doubt: Doubt) -> Look:
     """The second look where its answer can be used, else the first; both have cost what the row says."""
-    problem, status = _problem(second.answer, before=first.answer), Status(second.answer["status"])
-    stands, rows = second if problem is None else first, (first.answer, second.answer)
-    answer = {
-        **stands.answer,
+    rows, status, problem = (first.answer, second.answer), Status(second.answer["status"]), _problem(first, second)
+    columns = {
         **{name: sum(row[name] for row in rows) for name in SUMMED},  # type: ignore[literal-required]
         "question_hash": first.answer["question_hash"],
         "escalated_because": doubt.value,
         "escalation_error": problem,
     }
-    ended = Status.FAILED if problem and status is Status.OK else status
-    return replace(stands, answer=cast("AnswerRow", answer), second_status=ended)
+    if problem is None:
+        look = _with_columns(second, **columns, **_first_columns(first.answer))
+    else:
+        look = _with_columns(first, **columns, needs_review=status is not Status.NOT_READ)
+        status = Status.FAILED if status is Status.OK else status
+    return replace(look, second_status=status)
 
 
-def _problem(answer: AnswerRow, *, before: AnswerRow) -> str | None:
-    """Why the second reader's answer can't stand in the place of the one before; None where it can."""
+def _problem(first: Look, second: Look) -> str | None:
+    """Why the second look can't stand in the place of the first; None where it can."""
+    answer = second.answer
     if answer["status"] != Status.OK or answer["answer"] is None:
         return f"{answer['error_type']}: {answer['error_message']}"
-    if before["value_status"] in VALID and answer["value_status"] not in VALID:
+    if first.answer["value_status"] in VALID and answer["value_status"] not in VALID:
         return f"{ClosingError.__name__}: {answer['closing_error']}"
     return None
+
+
+def _first_columns(answer: AnswerRow) -> dict[str, object]:
+    """What the first reader said, where it had a valid value or said that nothing is stated."""
+    is_valid = answer["value_status"] in VALID
+    names = {"first_value": "value", "first_confidence": "confidence"}
+    return {name: answer[column] if is_valid else None for name, column in names.items()}  # type: ignore[literal-required]
+
+
+def _with_columns(look: Look, **columns: object) -> Look:
+    """The look with these columns of `answers`."""
+    return replace(look, answer=cast("AnswerRow", {**look.answer, **columns}))

@@ -5,47 +5,51 @@ from collections.abc import Sequence
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.runs.escalation.second_reader import SecondReader
-from memagent_batch.runs.manifest import SecondLookSummary
+from memagent_batch.runs.manifest import SecondLookCounts, SecondLookSummary
 from memagent_batch.runs.rows.looks import Look
 from memagent_batch.runs.schemas import EscalatedRow, PartReport
 
 
 def escalated_rows(looks: Sequence[Look]) -> list[EscalatedRow]:
     """The readings of a part that were doubtful, by reason."""
-    ends: dict[str, list[Status]] = defaultdict(list)
+    doubtful: dict[str, list[Look]] = defaultdict(list)
     for look in looks:
         because = look.answer["escalated_because"]
-        if because is not None and look.second_status is not None:
-            ends[because].append(look.second_status)
-    return [
-        {
-            "because": because,
-            "num_readings": len(statuses),
-            "num_answered": statuses.count(Status.OK),
-            "num_not_read": statuses.count(Status.NOT_READ),
-        }
-        for because, statuses in sorted(ends.items())
-    ]
+        if because is not None:
+            doubtful[because].append(look)
+    return [_escalated(because, doubtful[because]) for because in sorted(doubtful)]
 
 
-def sum_up_second_look(reader: SecondReader, reports: Sequence[PartReport], *, asked: int) -> SecondLookSummary:
-    """What the manifest says of a second reader, by what the parts of the tables reported."""
+def _escalated(because: str, looks: Sequence[Look]) -> EscalatedRow:
+    statuses = [look.second_status for look in looks]
+    return {
+        "because": because,
+        "num_readings": len(looks),
+        "num_answered": statuses.count(Status.OK),
+        "num_failed": statuses.count(Status.FAILED),
+        "num_not_read": statuses.count(Status.NOT_READ),
+        "num_to_review": sum(bool(look.answer["needs_review"]) for look in looks),
+    }
+
+
+def sum_up_second_look(reader: SecondReader | None, reports: Sequence[PartReport], *, asked: int) -> SecondLookSummary:
+    """What the manifest says of a second reader, or of what a person must look at, by the reports of the parts."""
     rows = [row for report in reports for row in report["escalated"]]
     because: Counter[str] = Counter()
     for row in rows:
         because[row["because"]] += row["num_readings"]
-    answered, not_read = (sum(row[name] for row in rows) for name in ("num_answered", "num_not_read"))
-    num = because.total()
+    counts: SecondLookCounts = {
+        "escalated": because.total(),
+        "answered": sum(row["num_answered"] for row in rows),
+        "failed": sum(row["num_failed"] for row in rows),
+        "not_read": sum(row["num_not_read"] for row in rows),
+        "needs_review": sum(row["num_to_review"] for row in rows),
+    }
     return {
-        "reader_fingerprint": reader.identity.fingerprint,
-        "reader": reader.identity.parts,
-        "extraction": reader.agent.extraction.value,
-        "counts": {
-            "escalated": num,
-            "answered": answered,
-            "failed": num - answered - not_read,
-            "not_read": not_read,
-        },
-        "share": round(num / asked, 6) if asked else 0.0,
+        "reader_fingerprint": reader.identity.fingerprint if reader else None,
+        "reader": reader.identity.parts if reader else None,
+        "extraction": reader.agent.extraction.value if reader else None,
+        "counts": counts,
+        "share": round(because.total() / asked, 6) if asked else 0.0,
         "because": dict(sorted(because.items())),
     }

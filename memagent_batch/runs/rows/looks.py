@@ -186,6 +186,9 @@ def answer_row(
         "tier": origin.tier,
         "escalated_because": None,
         "escalation_error": None,
+        "first_value": None,
+        "first_confidence": None,
+        "needs_review": None if origin.tier is None else False,
     }
     if row["status"] == Status.OK:
         row["answer"] = extract_answer(row["response"] or "", extraction=origin.extraction)

@@ -62,6 +62,8 @@ class Projection:
     """Where texts stand in them."""
     tier: int | None = None
     """Which of the run's readers it is, 1 or 2; None where there is one only."""
+    doubts: Doubts | None = None
+    """What makes an answer doubtful; None where none is looked at again."""
     second: "SecondProjection | None" = None
     """How rows are made of what the second reader logged; None where there is none."""
 
@@ -79,19 +81,15 @@ class Projection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondProjection:
-    """What turns readings of the second reader into rows, and which ones."""
+    """What turns readings of the second reader into rows."""
 
-    doubts: Doubts
-    """What makes an answer of the first reader doubtful."""
     projection: Projection
     """How rows are made of what the second one logged."""
     closings: Mapping[str, str]
     """Fingerprints in its `closings`, by those of the same questions in the first reader's."""
 
 
-def make_projection(
-    output: Location, job: JobConfig, *, run_id: str, reader: ReaderIdentity, plan: Plan, tier: int | None = None
-) -> Projection:
+def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: ReaderIdentity, plan: Plan) -> Projection:
     """How rows are made of what one reader logged of a plan."""
     prompts = make_prompt_set(job.agent)
     return Projection(
@@ -109,5 +107,4 @@ def make_projection(
         results=result_questions(plan.questions) if plan.closing is not None else {},
         documents=make_documents(job)[0],
         input=job.input,
-        tier=tier,
     )

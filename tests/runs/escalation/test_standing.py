@@ -79,6 +79,7 @@ class Tier:
         return scan_log(self.output, reader_fingerprint=self.fingerprint, closings=self.plan.closings)
 
     def projection(self, *, tier: int, second: SecondProjection | None = None) -> Projection:
+        """How rows are made of what it has logged."""
         return Projection(
             output=self.output,
             run_id="run",
@@ -90,6 +91,7 @@ class Tier:
             table_format=TableFormat.PARQUET,
             closings=self.plan.turns_of_closings(),
             tier=tier,
+            doubts=DOUBTS if second else None,
             second=second,
         )
 
@@ -108,9 +110,7 @@ def tiers(text_model: str, tmp_path: Path) -> tuple[Tier, Tier]:
 
 def shown(first: Tier, second: Tier) -> tuple[dict[str, Any], int, int]:
     """The row of `answers`, how many readings the second reader is said to have answered, and the recorded tier."""
-    again = SecondProjection(
-        doubts=DOUBTS, projection=second.projection(tier=2), closings=second.plan.closings_of(first.plan)
-    )
+    again = SecondProjection(projection=second.projection(tier=2), closings=second.plan.closings_of(first.plan))
     index, looked, unread = first.index(), second.index(), OUTCOME_LOG.empty_table()
     doubtful = doubtful_readings(
         first.plan, index, output=first.output, doubts=DOUBTS, extraction=Extraction.BOXED, not_read=unread
@@ -144,6 +144,7 @@ async def test_second_answer_stands_only_where_it_can_be_used(
     assert (row["tier"], row["escalated_because"], row["escalation_error"]) == (tier, "answer", problem)
     assert row["answer"] == ("no" if tier == 2 else "yes")
     assert (num_answered, recorded) == (tier - 1, tier)
+    assert row["needs_review"] == (tier == 1)
 
 
 async def test_response_without_an_answer_is_doubtful_as_a_failed_one(tiers: tuple[Tier, Tier]) -> None:

@@ -1,0 +1,159 @@
+"""What labels teach of the first reader's confidence: how sure a "no" must be to stand, and how often it is right."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, TypedDict
+
+from memagent_batch.errors import OutputError
+from memagent_batch.files.errors import output_errors
+from memagent_batch.files.location import Location
+from memagent_batch.review.calibration.betting import fewest_draws
+from memagent_batch.review.calibration.isotonic import JudgedAnswer, cross_fitted, error_of, fit
+from memagent_batch.review.calibration.sample import (
+    FirstAnswer,
+    LabelledReading,
+    first_answers,
+    judged_answers,
+    limiting_stratum,
+    positives_of,
+    uniform_readings,
+)
+from memagent_batch.review.calibration.threshold import Target, has_drifted, is_found, learn_threshold
+from memagent_batch.review.labels.label import Purpose
+from memagent_batch.review.sample.record import Review
+from memagent_batch.runs.escalation.thresholds import (
+    THRESHOLD_FORMAT,
+    LearntThreshold,
+    read_threshold,
+    write_threshold,
+)
+from memagent_batch.runs.manifest import Manifest, require_manifest
+from pipelines.review import counted_labels, open_review
+
+FLAGGED = "value_bool = true"
+"""The condition of reviews that a threshold is learnt from: what a run can tell of each answer by itself."""
+
+
+class Drift(TypedDict):
+    """Whether the threshold before still finds its share, by labels that were given since."""
+
+    up_to: float
+    num_positives: int
+    has_drifted: bool
+
+
+class Calibration(TypedDict):
+    """What `memagent review calibrate` prints."""
+
+    threshold: LearntThreshold
+    fewest_positives: int
+    """With fewer labelled positives, no threshold below 1 can be learnt."""
+    limited_by: str | None
+    """The stratum of which more labels would let more of all labels count; None where all count."""
+    readings: int
+    looked_at: int
+    """Readings of the run that the threshold has looked at again."""
+    before: Drift | None
+    """None where no threshold was learnt before, for this reader and target."""
+
+
+def calibrate(output: Location, name: str | None, *, target: Target) -> Calibration:
+    """Learns the threshold of a question from a review's labels, and writes it for the next run.
+
+    Args:
+        output: The output.
+        name: Id of the review; None where there is one only.
+        target: What the threshold must do.
+
+    Raises:
+        OutputError: there is no such review, its labels are not to be learnt from, or nothing is labelled.
+    """
+    review = open_review(output, name)
+    with output_errors(output.uri):
+        manifest = require_manifest(output)
+    _require_learnable(review, manifest)
+    counted = counted_labels(output, review, with_seen=False)
+    answers = first_answers(output, manifest, question_id=review.record["question_id"])
+    readings = uniform_readings(review, counted, answers)
+    limited_by = limiting_stratum(review, counted)
+    if not readings:
+        stratum = f"; draw some of the stratum {limited_by}" if limited_by else ""
+        raise OutputError(f"review {review.record['review_id']}: no label is of a uniform sample of all{stratum}")
+    question_hash = review.sample[0].unit.question_hash
+    before = read_threshold(output, question_hash)
+    up_to = learn_threshold(positives_of(readings), target)
+    threshold: LearntThreshold = {
+        "format": THRESHOLD_FORMAT,
+        "question_id": review.record["question_id"],
+        "question_hash": question_hash,
+        "reader_fingerprint": manifest["reader_fingerprint"],
+        "review_id": review.record["review_id"],
+        "run_id": manifest["run_id"],
+        "recall": target.recall,
+        "delta": target.delta,
+        "up_to": up_to,
+        "num_labels": len(readings),
+        "num_positives": len(positives_of(readings)),
+        "learnt_at": max(reading.labelled_at for reading in readings).isoformat(),
+        "confidence": _confidence(judged_answers(review, counted, answers)),
+    }
+    write_threshold(output, threshold)
+    return {
+        "threshold": threshold,
+        "fewest_positives": fewest_draws(share=target.recall, delta=target.delta),
+        "limited_by": limited_by,
+        "readings": len(answers),
+        "looked_at": _num_looked_at(answers, up_to=up_to),
+        "before": _drift(before, threshold, readings, target=target),
+    }
+
+
+def _require_learnable(review: Review, manifest: Manifest) -> None:
+    """Refuses reviews that a threshold can't be learnt from.
+
+    Raises:
+        OutputError: says what to make instead.
+    """
+    record = review.record
+    if review.purpose is not Purpose.DEVELOP:
+        raise OutputError(
+            f"review {record['review_id']} was made to validate by: a scan that has learnt from its labels looks "
+            "better there than it is. Make one with --purpose develop"
+        )
+    if record["flagged"] != FLAGGED or record["unsure_below"] is not None:
+        raise OutputError(f"review {record['review_id']}: a threshold is learnt from a review flagged by {FLAGGED}")
+    if record["run_id"] != manifest["run_id"]:
+        raise OutputError(
+            f"review {record['review_id']} is of run {record['run_id']}, the last one is {manifest['run_id']}; say "
+            "`memagent review make` again: it asks only for labels that are missing"
+        )
+
+
+def _num_looked_at(answers: Mapping[str, FirstAnswer], *, up_to: float) -> int:
+    return sum(not each.is_yes and is_found(each.sure_no, up_to=up_to) for each in answers.values())
+
+
+def _drift(
+    before: LearntThreshold | None, now: LearntThreshold, readings: Sequence[LabelledReading], *, target: Target
+) -> Drift | None:
+    """Whether labels that were given since the threshold before refute it."""
+    if before is None or any(before[name] != now[name] for name in ("reader_fingerprint", "recall", "delta")):
+        return None
+    fresh = positives_of([each for each in readings if each.labelled_at.isoformat() > before["learnt_at"]])
+    return {
+        "up_to": before["up_to"],
+        "num_positives": len(fresh),
+        "has_drifted": has_drifted(fresh, target, up_to=before["up_to"]),
+    }
+
+
+def _confidence(judged: Sequence[JudgedAnswer]) -> dict[str, Any] | None:
+    """Calibrated confidence, with the error of what the scan says and of what was fitted."""
+    if not judged:
+        return None
+    return {
+        "num_labels": len(judged),
+        "error": asdict(error_of(judged)),
+        "error_calibrated": asdict(error_of(cross_fitted(judged))),
+        "steps": [asdict(step) for step in fit(judged)],
+    }

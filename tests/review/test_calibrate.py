@@ -1,0 +1,122 @@
+"""`memagent review calibrate` from end to end: labels of a made-up run teach a threshold, which the next run reads."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from jobs.cli import main
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.errors import OutputError, SettingsError
+from memagent_batch.files.location import Location
+from memagent_batch.review.calibration.threshold import ALL, Target
+from memagent_batch.review.labels.label import Purpose
+from memagent_batch.runs.escalation.thresholds import read_thresholds
+from pipelines.calibrate import calibrate
+from pipelines.review import Asked, import_labels, make_review
+from tests.review.labelled_run import FINGERPRINT, QUESTION, MadeRun, fill_sheet, take_in, write_run
+from tests.review.test_review import ASKED
+
+MADE = MadeRun(num_documents=2000, richness=0.3, recall=0.8)
+LABELS = "flagged=550,not_flagged=700,invalid=20,failed=40"
+DEVELOP = replace(ASKED, purpose=Purpose.DEVELOP, second_share=0.0, labels=LABELS)
+TARGET = Target(recall=0.9, delta=0.05)
+
+
+def label(
+    output: Path, truth: dict[str, bool], *, most: int | None = None, seed: int = 0, asked: Asked = DEVELOP
+) -> str:
+    """Has one person label what is left; returns the review's id."""
+    location = Location(uri=str(output))
+    made = make_review(location, asked)
+    if made["left"]["first"]:
+        data = fill_sheet(Path(made["folder"]) / "labels.csv", truth, reviewer="ada", most=most, seed=seed)
+        import_labels(location, [take_in(output, data)], reviewer=None)
+    return str(made["review"])
+
+
+def share_found(output: Path, truth: dict[str, bool], *, up_to: float) -> float:
+    """Share of what is looked for that is answered by yes, or looked at."""
+    found = []
+    for name in json.loads((output / "manifest.json").read_text())["files"]["answers"]:
+        for row in pq.read_table(output / name).to_pylist():
+            is_looked_at = row["value_bool"] is None or row["confidence"] <= up_to
+            found.append(truth[row["document_id"]] and (bool(row["value_bool"]) or is_looked_at))
+    return float(sum(found) / sum(truth.values()))
+
+
+def test_threshold_is_learnt_from_the_uniform_part_of_a_sample_and_finds_its_share(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, MADE)
+    label(output, truth)
+    learnt = calibrate(Location(uri=str(output)), None, target=TARGET)
+    threshold = learnt["threshold"]
+    assert 0.4 < threshold["up_to"] < 0.9
+    assert share_found(output, truth, up_to=threshold["up_to"]) >= TARGET.recall
+    assert 900 < threshold["num_labels"] < 1150, "more of what was flagged is labelled, and does not count"
+    assert learnt["limited_by"] == "not_flagged"
+    assert threshold["num_positives"] == pytest.approx(0.3 * threshold["num_labels"], rel=0.15)
+    assert learnt["looked_at"] == pytest.approx(threshold["up_to"] * 0.7 * MADE.num_documents, rel=0.15)
+    assert learnt["before"] is None
+    confidence: Any = threshold["confidence"]
+    assert confidence["error"]["gap"] > 2 * confidence["error_calibrated"]["gap"], "it was drawn by lot"
+    output_ = Location(uri=str(output))
+    known: Any = {"recall": 0.9, "delta": 0.05, "reader_fingerprint": FINGERPRINT}
+    assert read_thresholds(output_, **known) == {text_hash(QUESTION): threshold["up_to"]}
+    for other, message in (
+        ({"reader_fingerprint": "g"}, "another reader"),
+        ({"recall": 0.95}, "recall 0.9, delta 0.05"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            read_thresholds(output_, **{**known, **other})
+
+
+def test_next_night_learns_on_old_labels_and_says_where_the_reader_has_drifted(tmp_path: Path) -> None:
+    output, location = tmp_path / "out", Location(uri=str(tmp_path / "out"))
+    truth = write_run(output, MADE)
+    label(output, truth)
+    first = calibrate(location, None, target=TARGET)["threshold"]
+    tonight = replace(MADE, num_documents=2600, run_id="20261124T010000.000Z")
+    truth = write_run(output, tonight)
+    made = make_review(location, DEVELOP)
+    assert made["left"]["first"] < 400
+    with pytest.raises(OutputError, match=r"is of run 20261123T010000\.000Z, the last one is 20261124"):
+        calibrate(location, first["review_id"], target=TARGET)
+    label(output, truth, seed=48)
+    learnt = calibrate(location, made["review"], target=TARGET)
+    drift = learnt["before"]
+    assert drift is not None
+    assert (drift["up_to"], drift["has_drifted"]) == (first["up_to"], False)
+    assert 0 < drift["num_positives"] < learnt["threshold"]["num_positives"]
+    worse = replace(tonight, num_documents=3400, run_id="20261125T010000.000Z", recall=0.2)
+    truth = write_run(output, worse)
+    label(output, truth, seed=96)
+    drift = calibrate(location, make_review(location, DEVELOP)["review"], target=TARGET)["before"]
+    assert drift is not None
+    assert drift["has_drifted"]
+
+
+def test_labels_that_are_too_few_or_of_another_purpose_teach_no_threshold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, location = tmp_path / "out", Location(uri=str(tmp_path / "out"))
+    truth = write_run(output, MADE)
+    with pytest.raises(SettingsError, match="no threshold was learnt at"):
+        read_thresholds(location, recall=0.9, delta=0.05, reader_fingerprint=FINGERPRINT)
+    name = label(output, truth, most=60)
+    with pytest.raises(OutputError, match="readings that a threshold is learnt from are not labelled"):
+        calibrate(location, name, target=TARGET)
+    few = replace(DEVELOP, seed=1, labels="flagged=40,not_flagged=80,invalid=2,failed=3")
+    assert label(output, truth, asked=few) != name
+    review = ["--review", label(output, truth, asked=few)]
+    assert main(["review", "calibrate", str(output), "--recall", "0.9", *review]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["threshold"]["up_to"] == ALL
+    assert shown["threshold"]["num_positives"] < shown["fewest_positives"] == 36
+    validate = make_review(location, ASKED)["review"]
+    with pytest.raises(OutputError, match="made to validate by"):
+        calibrate(location, validate, target=TARGET)
+    assert main(["review", "calibrate", str(output), "--recall", "1.5"]) == 2
