@@ -178,7 +178,9 @@ def write_begun_plan(output: Location, plan: pa.Table, *, run_id: str) -> None:
     (output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}").write_bytes(parquet_bytes(plan))
 
 
-def last_hashes(past: PastRun | None, documents: pa.Table, *, index: TurnIndex) -> dict[str, str]:
+def last_hashes(
+    past: PastRun | None, documents: pa.Table, *, index: TurnIndex, reads_all: bool = True
+) -> dict[str, str]:
     """Hashes that documents had when they were last read, where these have changed since, by document_id.
 
     A run that did not read a document, as one with a limit or without its endpoint, leaves this to the runs before it.
@@ -187,6 +189,7 @@ def last_hashes(past: PastRun | None, documents: pa.Table, *, index: TurnIndex) 
         past: The last finished run; None where there is none.
         documents: The index of the documents.
         index: The log; without turns of the reader nothing is looked for.
+        reads_all: Whether the reader reads what a run reads; a second reader has read the versions that have its turns.
     """
     held = {document_hash for document_hash, _ in index.turn_files}
     if past is None or not held:
@@ -199,14 +202,14 @@ def last_hashes(past: PastRun | None, documents: pa.Table, *, index: TurnIndex) 
             break
         rows = plan.select(["document_id", "document_hash", "readings"])
         rows = rows.filter(pc.is_in(rows["document_id"], pa.array(wanted, pa.string())))
-        read = _rows_read(rows)
+        read = _rows_read(rows) if reads_all else frozenset()
         left: dict[str, str] = {}
         hashes = zip(rows["document_id"].to_pylist(), rows["document_hash"].to_pylist(), strict=True)
         for row, (name, hash_) in enumerate(hashes):
             is_other = hash_ not in (None, wanted[name])
             if is_other and (row in read or hash_ in held):
                 found[name] = hash_
-            elif row not in read:
+            elif row not in read and (reads_all or hash_ not in held):
                 left[name] = wanted[name]
         wanted = left
     return found

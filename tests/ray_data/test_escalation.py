@@ -275,6 +275,16 @@ def test_both_readers_keep_to_one_bound_and_going_on_ends_as_without_one(
     assert spent["num_prompt_tokens"] + spent["num_completion_tokens"] == first + second - taken
 
 
+def test_partial_shows_first_answers_where_only_the_second_reader_has_begun_to_read(
+    documents: Path, text_model: str, tmp_path: Path
+) -> None:
+    answer(job(documents, text_model, tmp_path / "scan", ask=["Who?"]))
+    with pytest.raises(BoundReachedError, match="max_tokens"):
+        answer(job(documents, text_model, tmp_path / "scan", ask=["Who?"], escalate=AGAIN, max_tokens=1))
+    partial = write_partial(Location(uri=str(tmp_path / "scan")))
+    assert partial["readings_shown"] == len(TEXTS)
+
+
 def test_grown_document_is_read_on_by_the_second_reader_too_and_a_limit_leaves_out_the_same(
     documents: Path, text_model: str, tmp_path: Path
 ) -> None:
