@@ -1,7 +1,7 @@
 """Checks an output: the chain of its manifests, its files, its counts, and that its tables follow from its log."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -10,13 +10,15 @@ from memagent_batch.errors import InputError, OutputError
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
+from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.runs.document_texts import DocumentTexts
-from memagent_batch.runs.history import RUNS_FOLDER, PastRun, open_run
+from memagent_batch.runs.history import PLAN_FILE, REMOVED_FILE, RUNS_FOLDER, PastRun, open_run
+from memagent_batch.runs.record.log_files import LOG_FILES
 from memagent_batch.runs.record.projections import PROJECTION_FILE, restored_projection
 from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.table_files import read_tables
-from memagent_batch.runs.tables import ANSWERS_FOLDER, REMOVED_FOLDER
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, REMOVED_FOLDER
 from memagent_batch.verification.chain import Chain, read_chain
 from memagent_batch.verification.comparison import differences
 from memagent_batch.verification.contents import Contents, read_contents
@@ -90,50 +92,51 @@ def verify(output: Location, *, expected: str | None, with_text: bool, drawn: Dr
         what = f"no manifest on the chain has the SHA-256 {expected}"
         reports.append(Finding(kind=Kind.CHAIN, where=RUNS_FOLDER, what=what, since=""))
     files = check_files(output, chain, contents=contents, reports=reports)
-    try:
-        past = open_run(output, chain.last.run_id)
-    except OutputError as error:
-        reports.append(Unchecked(what="counts and rows", why=str(error)))
+    damaged = sorted(_needed(chain.last.run_id).intersection(files.wrong))
+    if damaged:
+        reports.append(Unchecked(what="counts and rows", why=f"they need {', '.join(damaged)}"))
         return _verification(reports, chain=chain, files=files)
-    past = PastRun(
-        output=output,
-        run_id=past.run_id,
-        manifest=chain.manifest,
-        plan=past.plan,
-        questions=past.questions,
-        removed=past.removed,
-    )
+    past = replace(open_run(output, chain.last.run_id), manifest=chain.manifest)
     reports += check_counts(output, chain.manifest, plan=past.plan, contents=contents)
-    num_rows, again = _checked_rows(past, contents, files, with_text=with_text, drawn=drawn, reports=reports)
+    if contents.has(f"{ANSWERS_FOLDER}/"):
+        reports += _removed(past)
+    if not contents.has(f"{TURNS_FOLDER}/"):
+        return _verification(reports, chain=chain, files=files)
+    num_rows, again = _against_log(past, files, contents, with_text=with_text, drawn=drawn, reports=reports)
     return _verification(reports, chain=chain, files=files, num_rows=num_rows, again=again)
 
 
-def _checked_rows(
+def _needed(run_id: str) -> set[str]:
+    """Files of a run's record without which nothing can be counted or compared."""
+    record = {f"{RUNS_FOLDER}/{run_id}/{name}" for name in (PLAN_FILE, REMOVED_FILE, PROJECTION_FILE, LOG_FILES)}
+    return {*record, f"{ASKED_FOLDER}/{run_id}.parquet"}
+
+
+def _against_log(
     past: PastRun,
-    contents: Contents,
     files: CheckedFiles,
+    contents: Contents,
     *,
     with_text: bool,
     drawn: Drawn,
     reports: list[Report],
 ) -> tuple[int, Reread | None]:
     """Rows that were compared with the log, and what the engine says again."""
-    has_log, has_tables = contents.has(f"{TURNS_FOLDER}/"), contents.has(f"{ANSWERS_FOLDER}/")
-    if has_tables:
-        reports += _removed(past)
-    texts: DocumentTexts | None = None
-    projection = _projection(past, reports) if has_log and has_tables else None
-    needs_text = drawn.num > 0 or (with_text and projection is not None and projection.has_evidence)
-    if has_log and needs_text:
-        try:
-            texts = _texts(past)
-        except InputError as error:
-            reports.append(Unchecked(what="what the documents are needed for", why=str(error)))
+    record = read_json(past.output / f"{RUNS_FOLDER}/{past.run_id}/{PROJECTION_FILE}")
+    has_evidence = EVIDENCE_FOLDER in past.manifest["files"] and contents.has(f"{ANSWERS_FOLDER}/")
+    texts = _texts(past, reports) if drawn.num > 0 or (with_text and has_evidence) else None
+    places: dict[str, object] = {"output": past.output, "run_id": past.run_id}
+    if texts is not None:
+        places |= {"documents": texts.documents, "input": texts.settings}
     num_rows = 0
-    if projection is not None:
-        if projection.has_evidence and texts is None:
+    projection = restored_projection(record, **places) if record is not None else None
+    if projection is None:
+        versions = ", ".join(f"{name} {version}" for name, version in past.manifest["versions"].items())
+        why = f"a version that makes other rows made the tables ({versions})"
+        reports.append(Unchecked(what="whether the rows follow from the log", why=why))
+    elif contents.has(f"{ANSWERS_FOLDER}/"):
+        if has_evidence and texts is None:
             reports.append(Unchecked(what="the table 'evidence'", why="it needs the texts of the documents"))
-        projection = _with_texts(past, projection, texts)
         check = RowCheck(past=past, projection=projection, log=files.log, texts=texts)
         reports += check.reports()
         num_rows = check.num_rows
@@ -143,40 +146,15 @@ def _checked_rows(
     return num_rows, reread(past, drawn.job_of(past), texts=texts, log=log, num=drawn.num, seed=drawn.seed)
 
 
-def _projection(past: PastRun, reports: list[Report]) -> Projection | None:
-    """How the tables follow from the log; None where that is not known."""
-    record = None
-    try:
-        record = read_json(past.output / f"{RUNS_FOLDER}/{past.run_id}/{PROJECTION_FILE}")
-    except OutputError:
-        why = f"{PROJECTION_FILE} of the run is damaged"
-    else:
-        why = f"the run left no {PROJECTION_FILE}"
-    projection = restored_projection(record, **_places(past)) if record is not None else None
-    if record is not None and projection is None:
-        why = f"another version of this program made them: {dict(past.manifest['versions'])}"
-    if projection is None:
-        reports.append(Unchecked(what="whether the rows follow from the log", why=why))
-    return projection
-
-
-def _places(past: PastRun) -> dict[str, object]:
-    return {"output": past.output, "run_id": past.run_id}
-
-
-def _with_texts(past: PastRun, projection: Projection, texts: DocumentTexts | None) -> Projection:
-    """The projection with the places of the documents, where these are to be had."""
-    if texts is None:
-        return projection
-    record = read_json(past.output / f"{RUNS_FOLDER}/{past.run_id}/{PROJECTION_FILE}") or {}
-    places = {**_places(past), "documents": texts.documents, "input": texts.settings}
-    return restored_projection(record, **places) or projection
-
-
-def _texts(past: PastRun) -> DocumentTexts:
+def _texts(past: PastRun, reports: list[Report]) -> DocumentTexts | None:
+    """The texts of the documents; None where they can't be reached."""
     names = (past.plan[name].to_pylist() for name in ("document_id", "document_hash"))
     wanted = {name: value for name, value in zip(*names, strict=True) if value is not None}
-    return DocumentTexts(past.output, past.manifest, wanted=wanted, without=WITHOUT_TEXT)
+    try:
+        return DocumentTexts(past.output, past.manifest, wanted=wanted, without=WITHOUT_TEXT)
+    except InputError as error:
+        reports.append(Unchecked(what="what the documents are needed for", why=str(error)))
+        return None
 
 
 def _removed(past: PastRun) -> list[Report]:

@@ -59,17 +59,14 @@ def read_chain(output: Location, reports: list[Report]) -> Chain | None:
     return Chain(links=links, manifest=last.manifest)
 
 
-def _recorded_runs(output: Location) -> dict[str, bool]:
-    """Runs with files in `runs/`, sorted; whether there is a manifest."""
-    start = len((output / RUNS_FOLDER).path) + 1
-    found: dict[str, bool] = {}
-    for path in (output / RUNS_FOLDER).files():
-        run_id, _, name = path[start:].partition("/")
-        found[run_id] = found.get(run_id, False) or name == MANIFEST_FILE
-    return {run_id: True for run_id in sorted(found) if found[run_id]}
+def _recorded_runs(output: Location) -> list[str]:
+    """Runs with a manifest in `runs/`, sorted."""
+    suffix = f"/{MANIFEST_FILE}"
+    files = (output / RUNS_FOLDER).files()
+    return sorted(path.removesuffix(suffix).rpartition("/")[2] for path in files if path.endswith(suffix))
 
 
-def _last(output: Location, records: dict[str, bool], reports: list[Report]) -> StoredManifest | None:
+def _last(output: Location, records: Sequence[str], reports: list[Report]) -> StoredManifest | None:
     """The manifest of the last run: its record, or what is shown where that is not whole."""
     stored = read_stored(output / MANIFEST_FILE)
     if stored is None and not records:
@@ -98,7 +95,7 @@ def _last(output: Location, records: dict[str, bool], reports: list[Report]) -> 
     return record if record.manifest is not None else shown
 
 
-def _followed(output: Location, last: Link, records: dict[str, bool], reports: list[Report]) -> list[Link]:
+def _followed(output: Location, last: Link, records: Sequence[str], reports: list[Report]) -> list[Link]:
     """The links from the last one back, turned round."""
     links = [last]
     while True:
@@ -114,7 +111,7 @@ def _followed(output: Location, last: Link, records: dict[str, bool], reports: l
     return links[::-1]
 
 
-def _before(output: Location, link: Link, records: dict[str, bool], reports: list[Report]) -> Link | None:
+def _before(output: Location, link: Link, records: Sequence[str], reports: list[Report]) -> Link | None:
     """The link before, where there is one that can be read."""
     named = link.seal["before"] if link.seal else None
     if named is None:

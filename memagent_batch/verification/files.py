@@ -26,6 +26,8 @@ class CheckedFiles:
     """Files whose bytes are those that their run recorded."""
     log: Collection[str]
     """Of these, files of the log that the tables of the last run rest on."""
+    wrong: Collection[str]
+    """Other files that their run recorded: changed or gone."""
 
 
 def check_files(output: Location, chain: Chain, *, contents: Contents, reports: list[Report]) -> CheckedFiles:
@@ -42,13 +44,14 @@ def check_files(output: Location, chain: Chain, *, contents: Contents, reports: 
     """
     recorded = {name: value for name, value in _recorded(output, chain) if contents.has(name)}
     wanted = {**contents.files, **recorded}
-    num_files = 0
+    wrong: set[str] = set()
     for name, value in file_hashes(output, wanted, in_blocks=True):
         problem = _problem(name, value, wanted[name], since=chain.first_with(name, wanted[name]))
-        num_files += problem is None
-        reports.extend([problem] if problem else [])
+        if problem is not None:
+            wrong.add(name)
+            reports.append(problem)
     log = set(_sound_log(output, chain, reports)) if contents.has(f"{TURNS_FOLDER}/") else set[str]()
-    return CheckedFiles(num_files=num_files + len(log), log=log)
+    return CheckedFiles(num_files=len(wanted) - len(wrong) + len(log), log=log, wrong=wrong)
 
 
 def _recorded(output: Location, chain: Chain) -> Iterator[tuple[str, str]]:

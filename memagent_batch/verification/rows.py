@@ -65,8 +65,7 @@ class RowCheck:
             planned = self._part(documents, places)
             gone = self._without_text(planned)
             num_without_text += len(gone)
-            names = planned["document_id"].to_pylist()
-            there = [row for row, name in zip(documents, names, strict=True) if name not in gone]
+            there = sorted(set(documents) - {rows[name] for name in gone})
             readable = self._part(there, places) if gone else planned
             yield from self._compared(part, planned, readable=readable, gone=gone)
         yield from self._unseen(seen)
@@ -83,14 +82,14 @@ class RowCheck:
 
     def _part(self, documents: Sequence[int], places: LogPlaces) -> pa.Table:
         """The part of the plan, as `Plan.parts` makes it."""
-        part = self.past.plan.take(pa.array(documents, pa.int64()))
+        part, root = self.past.plan.take(pa.array(documents, pa.int64())), self.past.output.path
         hashes = part["document_hash"].to_pylist()
         for column, folder in (
             ("outcome_files", OUTCOMES_FOLDER),
             ("turn_files", TURNS_FOLDER),
             ("closing_files", CLOSINGS_FOLDER),
         ):
-            files = [[(self.past.output / name).path for name in places.of(folder, each)] for each in hashes]
+            files = [[f"{root}/{name}" for name in places.of(folder, each)] for each in hashes]
             part = part.append_column(column, pa.array(files, pa.list_(pa.string())))
         if self.texts is not None:
             found = self.texts.places(part["document_id"].to_pylist())
