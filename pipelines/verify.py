@@ -14,7 +14,6 @@ from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.history import PLAN_FILE, REMOVED_FILE, RUNS_FOLDER, PastRun, read_run
 from memagent_batch.runs.manifest import MANIFEST_FILE
-from memagent_batch.runs.record.hashes import file_hash
 from memagent_batch.runs.record.log_files import LOG_FILES
 from memagent_batch.runs.record.projections import PROJECTION_FILE, restored_projection
 from memagent_batch.runs.table_files import read_tables
@@ -25,7 +24,7 @@ from memagent_batch.verification.contents import LOG_LEFT_OUT, Contents, read_co
 from memagent_batch.verification.counts import check_counts
 from memagent_batch.verification.files import CheckedFiles, check_files
 from memagent_batch.verification.findings import Finding, Kind, Report, Unchecked, split
-from memagent_batch.verification.links import record_name
+from memagent_batch.verification.links import read_stored, record_name
 from memagent_batch.verification.reread import Reread, reread
 from memagent_batch.verification.rows import RowCheck
 
@@ -88,8 +87,8 @@ def verify(output: Location, *, expected: str | None, with_text: bool, drawn: Dr
         OutputChangedError: something is wrong, and a run has finished while it was looked at.
     """
     reports: list[Report] = []
-    shown = file_hash(output / MANIFEST_FILE)
     with output_errors(output.uri):
+        shown = _shown_manifest(output)
         contents = read_contents(output, reports)
         chain = read_chain(output, reports)
     if chain is None:
@@ -100,7 +99,7 @@ def verify(output: Location, *, expected: str | None, with_text: bool, drawn: Dr
         reports.append(Finding(kind=Kind.CHAIN, where=RUNS_FOLDER, what=what, since=""))
     files = check_files(output, chain, contents=contents, reports=reports)
     checked = _checked_tables(output, chain, files, contents, with_text=with_text, reports=reports)
-    if split(reports)[0] and file_hash(output / MANIFEST_FILE) != shown:
+    if split(reports)[0] and _shown_manifest(output) != shown:
         raise OutputChangedError(f"a run has finished at {output} while it was looked at; run the same command again")
     again, failure, not_asked = _ask_again(checked, files, drawn, reports)
     return replace(
@@ -109,6 +108,11 @@ def verify(output: Location, *, expected: str | None, with_text: bool, drawn: Dr
         failure=failure,
         not_asked=not_asked,
     )
+
+
+def _shown_manifest(output: Location) -> bytes:
+    stored = read_stored(output / MANIFEST_FILE)
+    return stored.as_recorded().data if stored else b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

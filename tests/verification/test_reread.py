@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.json_files import json_bytes
@@ -104,7 +103,7 @@ async def test_turns_of_documents_with_the_same_text_are_asked_whichever_has_the
     asked = tmp_path / "questions.jsonl"
     rows = [{"question_id": f"of-{name}", "question": f"Who is {name}?", "document_id": name} for name in texts]
     asked.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    stream = Stream(tmp_path, text_model, ask=None, questions=str(asked))
+    stream = Stream(tmp_path, text_model, ask=(), questions=str(asked))
     await stream.night(texts)
     again = verify_here(Location(uri=str(stream.output)), job=stream.job, reread=ALL).reread
     assert again is not None
