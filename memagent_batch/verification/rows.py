@@ -133,7 +133,8 @@ class RowCheck:
             gone = names
         self._num_without_text += len(gone)
         unreadable: list[str] = planned.filter(pc.is_valid(planned["error"]))["document_id"].to_pylist()
-        hidden = {"answers_file": (OF_UNREADABLE, unreadable), "memories_file": (OF_TEXT, names if gone else [])}
+        located = names if gone or self.texts is None else []
+        hidden = {"answers_file": (OF_UNREADABLE, unreadable), "memories_file": (OF_TEXT, located)}
         yield from self._of_tables(part, made, gone=gone, hidden=hidden)
 
     @property

@@ -76,9 +76,8 @@ def test_reread_takes_no_code_and_no_address_from_a_record(
 def test_engine_arguments_and_a_second_reader_are_not_taken_from_a_record(copied: Callable[[], Copy]) -> None:
     copy = copied()
     past = find_run(Location(uri=str(copy.folder)), LATEST)
-    past.manifest["settings"].update(
-        engine="vllm", vllm={"engine_args": {"trust_remote_code": True}, "dtype": "half"}, escalate={"when": 3}
-    )
+    given = {"vllm": {"engine_args": {"trust_remote_code": True}, "dtype": "half"}, "escalate": {"when": 3}}
+    past.manifest["settings"] = {**past.manifest["settings"], **given, "engine": "vllm"}
     job = _job_of(past, job=None, output="x", storage_options={})
     assert (job.agent.vllm.engine_args, job.agent.vllm.dtype) == ({}, "half")
 

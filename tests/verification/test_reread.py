@@ -1,5 +1,6 @@
 """Turns that are asked again: the same ones at every draw, with the tokens of the log or others."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -96,7 +97,7 @@ def test_documents_that_are_gone_are_the_reason_that_no_turn_is_asked(copied: Ca
     assert result.not_asked == "3 turns were to be asked again, and none was: the documents can't be read"
 
 
-async def test_turns_of_documents_with_the_same_text_are_asked_whichever_has_the_question(
+def test_turns_of_documents_with_the_same_text_are_asked_whichever_has_the_question(
     text_model: str, tmp_path: Path
 ) -> None:
     texts = {name: text_of("Ann", days=2) for name in ("a", "b")}
@@ -104,7 +105,7 @@ async def test_turns_of_documents_with_the_same_text_are_asked_whichever_has_the
     rows = [{"question_id": f"of-{name}", "question": f"Who is {name}?", "document_id": name} for name in texts]
     asked.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     stream = Stream(tmp_path, text_model, ask=(), questions=str(asked))
-    await stream.night(texts)
+    asyncio.run(stream.night(texts))
     again = verify_here(Location(uri=str(stream.output)), job=stream.job, reread=ALL).reread
     assert again is not None
     assert (again.not_asked, again.different) == ([], [])

@@ -16,7 +16,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.ray_data.progress import Progress
-from memagent_batch.runs.finalise import Run, begin_run
+from memagent_batch.runs.finalise import Run, begin_run, close_run
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.record.estimates import latest_estimates
 from memagent_batch.runs.record.log_files import list_log, read_log_list, write_log_files
@@ -138,11 +138,10 @@ def test_log_file_that_lands_after_the_tables_were_planned_is_not_sealed(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of an attempt that was superseded, and flushes late: it has other answers, which no table shows."""
-    close = recorded_nights.close_run
 
     def late(run: Run, **knobs: Any) -> Manifest:
         write_outcome(nights, run_id=run.run_id)
-        return close(run, **knobs)
+        return close_run(run, **knobs)
 
     nights.run(DOCUMENTS, QUESTIONS)
     monkeypatch.setattr(recorded_nights, "close_run", late)
