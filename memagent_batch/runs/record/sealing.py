@@ -11,6 +11,7 @@ from itertools import chain
 from memagent_batch.errors import StorageError
 from memagent_batch.files.json_files import write_json
 from memagent_batch.log.question_list import ASKED_FOLDER
+from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.history import INDEX_FILE, PLAN_FILE, REMOVED_FILE, RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, Manifest
 from memagent_batch.runs.record.card import CARD_FILE, card
@@ -45,6 +46,7 @@ def sealed(
 
     Raises:
         StorageError: a file can't be written or read back.
+        SupersededError: a newer attempt holds the claim, and has removed a file.
     """
     output, folder = past.output, f"{RUNS_FOLDER}/{past.run_id}"
     write_json(output / f"{folder}/{PROJECTION_FILE}", projection_record(projection))
@@ -60,6 +62,7 @@ def sealed(
     read_back = {*names, *record, f"{ASKED_FOLDER}/{past.run_id}.parquet", RUN_FILE} - files.keys()
     for name, value in file_hashes(output, sorted(read_back), in_blocks=False):
         if value is None:
+            require_claim(output, run_id=past.run_id)  # else a newer attempt may have removed this one's files
             raise StorageError(f"{output / name} is gone before the run has closed; run the same command again")
         files[name] = value
     seal: Seal = {"before": _link(before), "files": dict(sorted(files.items()))}
