@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -42,6 +42,7 @@ from memagent_batch.runs.history import (
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.runs.plan import Plan, Work, count_pending, group_documents
+from memagent_batch.runs.record.log_files import list_log, used_files
 from memagent_batch.runs.schemas import PartReport
 from memagent_batch.runs.state import write_progress
 from memagent_batch.wiring import make_output
@@ -96,6 +97,7 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
                 again=look.answered() if look else {} if doubts else None,
                 first_kept=first_kept(output, reports),
             ),
+            log_files=read.log_files | (used_files(run.output, look.index) if look else set()),
             before=before,
             spent=look.spent if look else spent,
             run_turns=turns_of_runs(index, look.index) if look else index.run_turns,
@@ -114,6 +116,8 @@ class ReadPlan:
     """What the log holds of it."""
     not_read: pa.Table
     """Readings that could not be read now, as rows of `OUTCOME_LOG`."""
+    log_files: Set[str]
+    """Files of the log that were there when it was looked at; a later one has no part in the tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +163,9 @@ def read_plan(
     not_read = read_documents(
         bundles, run=run, progress=progress, closing=plan.closing, bounded=bounded, singly=again is not None
     )
+    listed = set(list_log(run.output))
     index = scan_plan(run.output, plan, reader_fingerprint=fingerprint)
-    return ReadPlan(plan=plan, index=index, not_read=not_read)
+    return ReadPlan(plan=plan, index=index, not_read=not_read, log_files=listed | used_files(run.output, index))
 
 
 def find_doubtful(read: ReadPlan, doubts: Doubts, *, run: Run) -> Doubtful:

@@ -148,6 +148,17 @@ def open_run(output: Location, run_id: str) -> PastRun:
     manifest = read_manifest(folder) or read_manifest(output)
     if manifest is None or manifest["run_id"] != run_id:
         raise OutputError(f"{folder.uri} holds no {MANIFEST_FILE}; restore it, or delete the folder")
+    return read_run(output, manifest)
+
+
+def read_run(output: Location, manifest: Manifest) -> PastRun:
+    """The run of a manifest, from the other files of its record.
+
+    Raises:
+        OutputError: a file of it is gone or can't be read; names it.
+    """
+    run_id = manifest["run_id"]
+    folder = output / f"{RUNS_FOLDER}/{run_id}"
     questions = _read_table(output / f"{ASKED_FOLDER}/{run_id}.parquet")
     plan, removed = _read_table(folder / PLAN_FILE), _read_table(folder / REMOVED_FILE)
     return PastRun(output=output, run_id=run_id, manifest=manifest, plan=plan, questions=questions, removed=removed)

@@ -34,7 +34,7 @@ class Finding:
     what: str
     """What is wrong with it."""
     since: str
-    """The last run by which it was right, or the run that it began with; empty where that is not known."""
+    """The run that recorded it as right, or with which it became wrong; empty where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,10 +22,11 @@ from memagent_batch.ray_data.write import write_tables
 from memagent_batch.runs import finalise as close
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_unpublished
 from memagent_batch.runs.finalise import Run, begin_run, close_run
-from memagent_batch.runs.history import recorded_plan
+from memagent_batch.runs.history import PastRun, recorded_plan, write_plan
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read
 from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.record.log_files import list_log
 from memagent_batch.runs.rows import looks
 from memagent_batch.runs.schemas import PART_REPORT, PartReport
 from memagent_batch.runs.state import read_state
@@ -73,7 +74,7 @@ def written(run: Run, plan: Plan) -> list[PartReport]:
 def closed(run: Run, plan: Plan, reports: list[PartReport]) -> Manifest:
     """Closes the first run of an output."""
     recorded = recorded_plan(plan, scan_log(run.output, reader_fingerprint="f"))
-    return close_run(run, reports=reports, recorded=recorded, before=None)
+    return close_run(run, reports=reports, recorded=recorded, log_files=set(list_log(run.output)), before=None)
 
 
 def test_close_run_whose_counts_close_writes_the_manifest(tmp_path: Path) -> None:
@@ -126,6 +127,23 @@ def test_close_run_whose_files_a_newer_attempt_removed_is_superseded(tmp_path: P
     remove_unpublished(newer.output, tables=ANSWER_TABLES, run_id=run.run_id)
     with pytest.raises(SupersededError, match=newer.run_id):
         closed(run, plan, reports)
+
+
+def test_close_run_whose_files_a_newer_attempt_removed_before_they_were_hashed_is_superseded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(readable=0, broken=2)
+    run = begun(tmp_path, plan)
+
+    def overtaken(past: PastRun) -> None:
+        write_plan(past)
+        newer = begun(tmp_path, plan)
+        remove_unpublished(newer.output, tables=ANSWER_TABLES, run_id=run.run_id)
+
+    monkeypatch.setattr(close, "write_plan", overtaken)
+    with pytest.raises(SupersededError, match="claimed by a newer attempt"):
+        closed(run, plan, written(run, plan))
+    assert not (tmp_path / "run" / "manifest.json").exists()
 
 
 def test_close_run_removes_what_another_attempt_left_among_the_tables(tmp_path: Path) -> None:

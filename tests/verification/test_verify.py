@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,8 +16,9 @@ from memagent_batch.files.location import Location
 from memagent_batch.log import writer as turn_log
 from memagent_batch.runs import finalise
 from memagent_batch.verification.findings import Kind
+from tests.pipelines.grown import Stream
 from tests.runs.recorded_nights import Nights
-from tests.verification.scan import Copy, found, verify_here
+from tests.verification.scan import ASK, NIGHTS, Copy, found, verify_here
 
 
 def flip(place: Path) -> None:
@@ -221,13 +223,13 @@ def test_deleted_folder_of_an_old_night_shortens_the_chain_and_is_no_fault(copie
         place.unlink()
     result = copy.verify()
     assert (result.findings, result.since, result.num_runs) == ([], second, 2)
-    assert [each.what for each in result.unchecked] == [f"run {first} and those before it"]
+    assert [each.what for each in result.unchecked] == [f"run {first}"]
 
 
 def test_output_of_a_version_without_hashes_holds_from_the_first_run_with_them(copied: Callable[[], Copy]) -> None:
     copy = copied()
     first, second, last = copy.runs
-    copy.rewrite(lambda manifest: manifest.pop("record"), run_id=first, seals=False)
+    copy.strip(first)
     old = copy.folder / f"runs/{first}/manifest.json"
     link = {"run_id": first, "sha256": sha256(old.read_bytes()).hexdigest()}
     copy.rewrite(lambda manifest: manifest["record"].update(before=link), run_id=second)
@@ -238,6 +240,25 @@ def test_output_of_a_version_without_hashes_holds_from_the_first_run_with_them(c
     assert result.findings == []
     assert result.since == first
     assert any(f"files of run {first}" in each.what for each in result.unchecked)
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"policy": {"kind": "shared", "question_tokens": 200}},
+        {"table_format": "arrow", "limit": 2, "closing": {"evidence": False}},
+        {"sampling": {"samples": 2, "temperature": 0.7}, "policy": {"kind": "parallel"}},
+    ],
+    ids=["shared", "arrow", "samples"],
+)
+async def test_rows_of_other_policies_and_formats_follow_from_the_log(
+    knobs: dict[str, Any], text_model: str, tmp_path: Path
+) -> None:
+    stream = Stream(tmp_path, text_model, ask=ASK, **knobs)
+    manifest = await stream.night(NIGHTS[1])
+    result = verify_here(Location(uri=str(stream.output)))
+    assert (result.findings, result.unchecked) == ([], [])
+    assert result.num_rows > manifest["counts"]["answers_rows"]
 
 
 def test_output_between_two_runs_holds(copied: Callable[[], Copy]) -> None:
@@ -271,4 +292,4 @@ def test_documents_that_are_gone_or_have_changed_leave_only_evidence_unchecked(
     (copy.folder / "run.json").write_bytes(json_bytes({**record, "documents": str(moved)}))
     copy.rewrite(lambda manifest: None)
     result = copy.verify()
-    assert (result.findings, [each.what for each in result.unchecked]) == ([], ["evidence of 1 documents"])
+    assert (result.findings, [each.what for each in result.unchecked]) == ([], ["evidence and locators of 1 documents"])

@@ -24,6 +24,8 @@ SHOWN_CHARACTERS = 300
 """Of a question or a place, characters that are shown."""
 SHOWN_ESTIMATES = 20
 OF_READER = ("model", "model_sha256", "weights_version", "tokenizer_sha256", "prompt_set", "prompt_set_sha256")
+SHOWN_IN_PART = frozenset({"truncate", "retrieve"})
+"""Policies that answer from one prompt."""
 OF_PLACES = frozenset({"output", "documents", "questions", "ask"})
 """Knobs that the command to repeat a run shows whatever they are."""
 
@@ -137,7 +139,10 @@ def _reasons(rows: Sequence[ReasonRow]) -> str:
 
 def _limits(manifest: Manifest) -> Iterator[str]:
     settings = manifest["settings"]
-    yield "- Answers are given from the model's notes. What it did not note, it does not know."
+    if settings.get("policy", {}).get("kind") in SHOWN_IN_PART:
+        yield "- The model was shown a part of each long document. What stands elsewhere, it does not know."
+    else:
+        yield "- Answers are given from the model's notes. What it did not note, it does not know."
     if settings.get("sampling", {}).get("temperature", 0) > 0:
         yield "- Answers are drawn: another seed gives others."
     else:
