@@ -53,9 +53,9 @@ def find_breaks(
     return breaks
 
 
-def with_breaks(document: Document, text: str, *, agent: AgentConfig) -> Document:
-    """The document of one row with the breaks that the agent asks for."""
-    return replace(document, breaks=find_breaks(text, (), token_chars=document.token_chars, at=break_at(agent)))
+def with_breaks(document: Document, text: str, *, agent: AgentConfig, rows: Sequence[LocatedRow] = ()) -> Document:
+    """The document with the breaks that the agent asks for; of one row where none are given."""
+    return replace(document, breaks=find_breaks(text, rows, token_chars=document.token_chars, at=break_at(agent)))
 
 
 def _starts(text: str, rows: Sequence[LocatedRow], *, at: BreakAt | None) -> Iterator[int]:

@@ -17,6 +17,7 @@ from memagent_batch.log.schemas import TurnRow
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.reading.agent import LoadedAgent, make_agent
+from memagent_batch.reading.breaks import with_breaks
 from memagent_batch.reading.closed import Closing, close_reading
 from memagent_batch.reading.closing import Tracer
 from memagent_batch.reading.closing_checks import checked_closing
@@ -24,7 +25,7 @@ from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
-from memagent_batch.runs.document_texts import DocumentTexts
+from memagent_batch.runs.document_texts import DocumentText, DocumentTexts
 from memagent_batch.runs.history import PastRun
 from memagent_batch.verification.draw import DrawnTurn, draw_turns
 from memagent_batch.verification.log_places import LogPlaces, find_places
@@ -179,16 +180,16 @@ class _Replay:
         hashes = {self._names[place]: each for each in by_document for place in self._places[each]}
         places = find_places(self.past.output, self._log, document_hashes=by_document)
         found: list[_Replayed] = []
-        for document_id, text in self._texts.fetch(list(hashes)):
-            if of_text := by_document.pop(hashes[document_id], []):  # else a document of the same text came before
-                found += await self._of_document(text, of_text, places, result)
+        for fetched in self._texts.fetch(list(hashes)):
+            if of_text := by_document.pop(hashes[fetched.document_id], []):  # else one of the same text came before
+                found += await self._of_document(fetched, of_text, places, result)
         for document_hash, of_text in by_document.items():
             named = self._names[self._places[document_hash][0]]
             result.not_asked += [f"the text of document {named!r} is gone or has changed"] * len(of_text)
         return found
 
     async def _of_document(
-        self, text: str, drawn: Sequence[DrawnTurn], places: LogPlaces, result: Reread
+        self, fetched: DocumentText, drawn: Sequence[DrawnTurn], places: LogPlaces, result: Reread
     ) -> list[_Replayed]:
         document_hash = drawn[0].document_hash
         held = read_turns_of(
@@ -204,7 +205,7 @@ class _Replay:
             rows = list(asked)
             for row in rows:
                 if (row, turn.sample) not in prompts:
-                    prompts[row, turn.sample] = await self._prompts(row, turn, text, held)
+                    prompts[row, turn.sample] = await self._prompts(row, turn, fetched, held)
             address = (turn.reader_fingerprint, turn.path)
             of_rows = [(row, found) for row in rows if (found := prompts[row, turn.sample].get(address))]
             logged = held[turn.reader_fingerprint].get((document_hash, turn.question_hash, turn.sample), {})
@@ -242,7 +243,7 @@ class _Replay:
         return found
 
     async def _prompts(
-        self, row: int, turn: DrawnTurn, text: str, held: Mapping[str, LoggedTurns]
+        self, row: int, turn: DrawnTurn, fetched: DocumentText, held: Mapping[str, LoggedTurns]
     ) -> dict[tuple[str, str], Prompt]:
         """The prompts of a reading and of what closes it, by fingerprint and path, as far as the log answers them."""
         prompts: dict[tuple[str, str], Prompt] = {}
@@ -252,8 +253,10 @@ class _Replay:
             tracer(prompt, completion)
             prompts[prompt.fingerprint or self._fingerprint, prompt.path] = prompt
 
+        text = fetched.text
         try:
             document = self._tokenizer.document(text)
+            document = with_breaks(document, text, agent=self.job.agent, rows=fetched.rows)
         except DocumentError as error:
             document = unreadable(error)
         turns = ReadingTurns(

@@ -14,6 +14,7 @@ from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
 from memagent_batch.verification.draw import draw_turns
 from tests.pipelines.grown import Stream, text_of
+from tests.pipelines.test_grown_documents import Pages
 from tests.verification.scan import Copy, verify_here
 
 ALL = 1_000
@@ -110,3 +111,14 @@ def test_turns_of_documents_with_the_same_text_are_asked_whichever_has_the_quest
     assert again is not None
     assert (again.not_asked, again.different) == ([], [])
     assert again.num_asked == again.num_drawn > 2
+
+
+def test_turns_of_chunks_that_close_at_rows_are_asked_again(text_model: str, tmp_path: Path) -> None:
+    rows = {"order_columns": "page", "separator": "\n"}
+    policy = {"kind": "parallel", "rounds": 1, "chunk_tokens": 170, "break_at": "rows"}
+    stream = Pages(tmp_path, text_model, ask=["Who?"], input=rows, policy=policy)
+    asyncio.run(stream.night({"a": text_of("a", days=12)}))
+    again = verify_here(Location(uri=str(stream.output)), job=stream.job, reread=ALL).reread
+    assert again is not None
+    assert (again.not_asked, again.different) == ([], [])
+    assert again.num_asked == again.num_drawn > 4
