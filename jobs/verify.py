@@ -2,8 +2,8 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from memagent_batch.masking import DIGEST, printable
 if TYPE_CHECKING:
     from memagent_batch.config import JobConfig
     from memagent_batch.runs.history import PastRun
+    from memagent_batch.verification.reread import Reread
     from pipelines.verify import Verification
 
 MANUAL = Manual(
@@ -26,6 +27,8 @@ MANUAL = Manual(
     examples=("memagent verify s3://bucket/scan/", "memagent verify out/ --reread 50 --json"),
     page="docs/how-to/record.md",
 )
+BEGAN = frozenset({"chain", "clock", "rows"})
+"""Kinds of findings of which `since` is the run that they began with; of others the run is in the line."""
 SHOWN = 10
 """Turns that are named; --json has all."""
 
@@ -73,17 +76,21 @@ def _verify(arguments: Sequence[str]) -> None:
         drawn=Drawn(num=options.reread, seed=options.seed, job_of=job_of),
     )
     if options.json:
-        print(json.dumps(asdict(result), indent=2, ensure_ascii=False))
+        shown = asdict(replace(result, failure=None))
+        del shown["failure"]
+        print(json.dumps(shown, indent=2, ensure_ascii=False))
     else:
         print("\n".join(map(printable, _lines(result))))
     if result.findings:
         raise NotVerifiedError(f"{len(result.findings):,} things are not as they were recorded; see above")
+    if result.failure is not None:
+        raise result.failure
 
 
 def _lines(result: "Verification") -> Iterator[str]:
     """What a person reads."""
     for each in result.findings:
-        since = f" (since run {each.since})" if each.since else ""
+        since = f" (since run {each.since})" if each.since and each.kind in BEGAN else ""
         yield f"{each.kind.value.upper()} {each.where}: {each.what}{since}"
     for unchecked in result.unchecked:
         yield f"not checked: {unchecked.what}: {unchecked.why}"
@@ -92,9 +99,14 @@ def _lines(result: "Verification") -> Iterator[str]:
         yield f"{result.num_files:,} files are as they were recorded"
         yield f"{result.num_rows:,} rows were compared with the log"
         yield f"SHA-256 of the last manifest: {result.sha256}"
-    again = result.reread
-    if again is None:
-        return
+    if result.not_asked:
+        yield result.not_asked
+    if result.reread is not None:
+        yield from _lines_of_turns(result.reread)
+
+
+def _lines_of_turns(again: "Reread") -> Iterator[str]:
+    """What the engine says again."""
     asked = f"{again.num_asked:,} of {again.num_drawn:,} turns were asked again"
     yield f"{asked}: {len(again.different):,} have other tokens"
     for turn in again.different[:SHOWN]:
@@ -106,6 +118,8 @@ def _lines(result: "Verification") -> Iterator[str]:
         yield "  " + DIFFERENCES
     for why in again.not_asked[:SHOWN]:
         yield f"  not asked: {why}"
+    if len(again.not_asked) > SHOWN:
+        yield f"  not asked: {len(again.not_asked) - SHOWN:,} more"
 
 
 DIFFERENCES = (
@@ -115,11 +129,15 @@ DIFFERENCES = (
 """Why tokens may differ though nothing was changed."""
 
 
+UNTRUSTED = ("allow_code", "escalate", "openai.base_url", "vllm.engine_args")
+"""Knobs that no record decides: they run code, or say where a key is sent. `--job` and the environment do."""
+
+
 def _job_of(past: "PastRun", *, job: str | None, output: str, storage_options: object) -> "JobConfig":
     """The job of a run: as its record has it, with secrets from the environment; or as a job file has it."""
     from jobs.settings import JobSettings, read_settings, read_yaml
 
-    recorded = _public(past.manifest["settings"])
+    recorded = _without(_public(past.manifest["settings"]), UNTRUSTED)
     given = {name: value for name, value in recorded.items() if name in JobSettings.model_fields}
     if job is not None:
         knobs = read_yaml(Path(job), option="--job")
@@ -127,7 +145,24 @@ def _job_of(past: "PastRun", *, job: str | None, output: str, storage_options: o
             raise SettingsError(f"--job: {job} holds no knobs; write one on each line, as `name: value`")
         given = {**knobs, **{name: given[name] for name in ("documents", "questions", "ask") if name in given}}
     places = {"output": output, "storage_options": storage_options}
-    return read_settings(JobSettings, {**given, **places}, config=None).job()
+    found = read_settings(JobSettings, {**given, **places}, config=None).job()
+    address = past.manifest["settings"].get("openai", {}).get("base_url")
+    if job is None and found.agent.engine == "openai" and found.agent.openai.base_url != address:
+        raise SettingsError(
+            "--reread: the run was read by an endpoint, and its address is not taken from the record, since your key "
+            "would be sent there; give it with --job, or the same one as MEMAGENT_OPENAI__BASE_URL"
+        )
+    return found
+
+
+def _without(knobs: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Knobs without some, which are named with their groups."""
+    groups = {name.partition(".")[0]: name.partition(".")[2] for name in names}
+    return {
+        name: {key: each for key, each in value.items() if key != groups[name]} if groups.get(name) else value
+        for name, value in knobs.items()
+        if groups.get(name) != ""
+    }
 
 
 def _public(value: Any) -> Any:

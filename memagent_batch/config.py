@@ -301,8 +301,16 @@ class AgentConfig(Section):
     """Knobs of engine `simulated`."""
 
     def with_knobs(self, knobs: Mapping[str, Any]) -> "AgentConfig":
-        """The agent with these knobs over those that were set; raises a ValidationError as any other."""
-        return AgentConfig(**merged(self.model_dump(exclude_unset=True), knobs))
+        """The agent with these knobs over those that were set; raises a ValidationError as any other.
+
+        Key and headers of an endpoint are its own: they go with no request to another server.
+        """
+        own = self.model_dump(exclude_unset=True)
+        agent = AgentConfig(**merged(own, knobs))
+        if self.engine == "openai" and _server(agent.openai.base_url) != _server(self.openai.base_url):
+            own["openai"] = {name: own["openai"][name] for name in own.get("openai", {}).keys() - _CREDENTIALS}
+            agent = AgentConfig(**merged(own, knobs))
+        return agent
 
     @model_validator(mode="after")
     def _check_policy(self) -> Self:
@@ -732,6 +740,16 @@ class TrainLoopConfig(AgentTask):
     """How long it goes on, and what it keeps."""
     log_format: LogFormat = LogFormat.TEXT
     """How run start and end, progress, failed readings and engine deaths are written on stderr."""
+
+
+_CREDENTIALS = frozenset({"api_key", "headers"})
+"""Knobs of an endpoint that only its own server may see."""
+
+
+def _server(url: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port of a URL: what a credential is for."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -120,6 +120,10 @@ class NotVerifiedError(MemagentError):
     """The record of an output does not hold: a file was changed, a row does not follow from the log. Exit code 5."""
 
 
+class OutputChangedError(MemagentError):
+    """A run has finished while its output was looked at; the same command looks at the new one. Exit code 1."""
+
+
 class EngineDeadError(MemagentError):
     """The engine can serve nothing more. Its actor stops at once; Ray replaces it."""
 

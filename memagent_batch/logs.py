@@ -79,6 +79,8 @@ class EventKind(StrEnum):
     """An endpoint has answered nothing usable for some seconds; all requests of the actor wait for it."""
     ENDPOINT_BACK = "endpoint_back"
     """It answers again; the readings go on."""
+    RECORD_UNREADABLE = "record_unreadable"
+    """A file that an earlier run or a review has left can't be used; the work goes on without it."""
     PROBABILITIES_DIFFER = "probabilities_differ"
     """The learner computes other probabilities for the drawn tokens than the engine that drew them."""
     OTHER = "other"

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -29,7 +29,7 @@ from memagent_batch.reading.closed import Closing
 from memagent_batch.runs.bounds import Spent, bounds_of, num_actors, stopping_line
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.escalation.doubtful import doubtful_readings
-from memagent_batch.runs.escalation.second_look import SecondLook
+from memagent_batch.runs.escalation.second_look import SecondLook, first_kept
 from memagent_batch.runs.escalation.second_reader import SecondPlan, plan_again
 from memagent_batch.runs.finalise import Run, begin_run, close_run
 from memagent_batch.runs.history import (
@@ -42,6 +42,7 @@ from memagent_batch.runs.history import (
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.runs.plan import Plan, Work, count_pending, group_documents
+from memagent_batch.runs.record.log_files import list_log, used_files
 from memagent_batch.runs.schemas import PartReport
 from memagent_batch.runs.state import write_progress
 from memagent_batch.wiring import make_output
@@ -65,7 +66,8 @@ def answer(job: JobConfig) -> Manifest:
 def answer_checked(checked: Checked) -> Manifest:
     """The same for a run that was checked, which takes no Ray; see `answer`."""
     with ray_session():
-        return answer_plan(make_plan(checked.job, inputs=checked.inputs, closing=checked.closing), checked)
+        plan = make_plan(checked.job, inputs=checked.inputs, closing=checked.closing, escalation=checked.escalation)
+        return answer_plan(plan, checked)
 
 
 def answer_plan(plan: Plan, checked: Checked) -> Manifest:
@@ -82,14 +84,20 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
         index, spent = read.index, progress.spent()
         look = None
         if second is not None and doubts is not None:
-            doubtful = find_doubtful(plan, read, doubts, run=run)
+            doubtful = find_doubtful(read, doubts, run=run)
             look = look_again(doubtful, second, run=run, before=before, bounded=bounded, spent=spent)
         reports = write(plan, read, run=run, look=look)
         write_kept_index(output, plan, run_id=run.run_id)
         manifest = close_run(
             run,
             reports=reports,
-            recorded=recorded_plan(plan, index, again=look.answered() if look else {} if doubts else None),
+            recorded=recorded_plan(
+                plan,
+                index,
+                again=look.answered() if look else {} if doubts else None,
+                first_kept=first_kept(output, reports),
+            ),
+            log_files=read.log_files | (used_files(run.output, look.index) if look else set()),
             before=before,
             spent=look.spent if look else spent,
             run_turns=turns_of_runs(index, look.index) if look else index.run_turns,
@@ -102,10 +110,24 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
 class ReadPlan:
     """What one reader has read of a plan."""
 
+    plan: Plan
+    """The plan."""
     index: TurnIndex
     """What the log holds of it."""
     not_read: pa.Table
     """Readings that could not be read now, as rows of `OUTCOME_LOG`."""
+    log_files: Set[str]
+    """Files of the log that were there when it was looked at; a later one has no part in the tables."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubtful:
+    """What the second reader reads again."""
+
+    first: ReadPlan
+    """What the first one has read."""
+    readings: Mapping[Work, Doubt]
+    """Its doubtful readings, and why."""
 
 
 def read_plan(
@@ -115,7 +137,7 @@ def read_plan(
     progress: Progress,
     before: PastRun | None,
     bounded: BoundedRun | None,
-    only: Container[Work] | None = None,
+    again: Doubtful | None = None,
 ) -> ReadPlan:
     """Reads what the log does not answer yet of a plan.
 
@@ -125,38 +147,42 @@ def read_plan(
         progress: Shows the readings.
         before: The last finished run.
         bounded: What the run may take.
-        only: Readings beside which none are done, by the second reader; None for all, by the first.
+        again: What alone is read, by the second reader; None for all, by the first.
 
     Raises:
         BoundReachedError: the run has met a bound of its own before all was read.
     """
     job, fingerprint = run.job, run.reader.fingerprint
     index = scan_plan(run.output, plan, reader_fingerprint=fingerprint)
-    held_for = last_versions(before, plan, index=index, agent=job.agent)
+    only = again.readings if again else None
+    held_for = last_versions(before, plan, index=index, agent=job.agent, only=only)
     bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for, only=only))
-    if bundles and only is None:
-        write_begun_plan(run.output, recorded_plan(plan, index), run_id=run.run_id)
+    if bundles:
+        begun = (again.first.plan, again.first.index) if again else (plan, index)
+        write_begun_plan(run.output, recorded_plan(*begun), run_id=run.run_id)
     not_read = read_documents(
-        bundles, run=run, progress=progress, closing=plan.closing, bounded=bounded, singly=only is not None
+        bundles, run=run, progress=progress, closing=plan.closing, bounded=bounded, singly=again is not None
     )
-    return ReadPlan(index=scan_plan(run.output, plan, reader_fingerprint=fingerprint), not_read=not_read)
+    listed = set(list_log(run.output))
+    index = scan_plan(run.output, plan, reader_fingerprint=fingerprint)
+    return ReadPlan(plan=plan, index=index, not_read=not_read, log_files=listed | used_files(run.output, index))
 
 
-def find_doubtful(plan: Plan, read: ReadPlan, doubts: Doubts, *, run: Run) -> dict[Work, Doubt]:
-    """The readings that the second reader reads again, and why."""
+def find_doubtful(read: ReadPlan, doubts: Doubts, *, run: Run) -> Doubtful:
+    """What the second reader reads again of what the first one has read."""
     extraction = run.job.agent.extraction
-    doubtful = doubtful_readings(
-        plan, read.index, output=run.output, doubts=doubts, extraction=extraction, not_read=read.not_read
+    found = doubtful_readings(
+        read.plan, read.index, output=run.output, doubts=doubts, extraction=extraction, not_read=read.not_read
     )
     log.info(
-        f"{len(doubtful)} of {run.asked} readings are doubtful",
-        extra={"event": EventKind.PROGRESS, "run_id": run.run_id, "doubtful": len(doubtful), "asked": run.asked},
+        f"{len(found)} doubtful readings, those of equal texts counted once; {run.asked} readings were asked",
+        extra={"event": EventKind.PROGRESS, "run_id": run.run_id, "doubtful": len(found), "asked": run.asked},
     )
-    return doubtful
+    return Doubtful(first=read, readings=found)
 
 
 def look_again(
-    doubtful: Mapping[Work, Doubt],
+    doubtful: Doubtful,
     second: SecondPlan,
     *,
     run: Run,
@@ -167,7 +193,7 @@ def look_again(
     """Reads doubtful readings by the second reader, whose actors start when those of the first have ended.
 
     Args:
-        doubtful: The readings.
+        doubtful: What it reads.
         second: The second reader and its plan.
         run: The run.
         before: The last finished run.
@@ -177,11 +203,20 @@ def look_again(
     agent = second.reader.agent
     again = replace(run, job=run.job.with_agent(agent), reader=second.reader.identity)
     progress = Progress(
-        run_id=run.run_id, asked=len(doubtful), model=agent.model, policy=agent.policy.kind, spent_before=spent
+        run_id=run.run_id,
+        asked=len(doubtful.readings),
+        model=agent.model,
+        policy=agent.policy.kind,
+        tier=2,
+        spent_before=spent,
     )
-    looked = read_plan(second.plan, run=again, progress=progress, before=before, bounded=bounded, only=doubtful)
+    looked = read_plan(second.plan, run=again, progress=progress, before=before, bounded=bounded, again=doubtful)
     return SecondLook(
-        plan=second.plan, index=looked.index, doubtful=doubtful, not_read=looked.not_read, spent=progress.spent()
+        plan=second.plan,
+        index=looked.index,
+        doubtful=doubtful.readings,
+        not_read=looked.not_read,
+        spent=progress.spent(),
     )
 
 

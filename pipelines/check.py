@@ -10,6 +10,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import require_carry_columns, require_first_records
 from memagent_batch.inputs.questions import inline_type, read_questions, value_types
 from memagent_batch.inputs.shards import FoundShards, find_shards
+from memagent_batch.reading.breaks import require_rows
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.closing_checks import checked_closing
 from memagent_batch.runs.escalation.second_reader import Escalation, checked_escalation
@@ -54,12 +55,15 @@ def check(job: JobConfig) -> Checked:
     inputs = read_inputs(job)
     make_engine(job.agent)
     agent = fitted(job.agent)
+    require_rows(agent, order_columns=job.input.order_columns)
     reader = identify_reader(agent)
     types = [*value_types(inputs.questions), inline_type(job.input)]
     closing = checked_closing(job.closing, agent, types=types, reader_fingerprint=reader.fingerprint)
     escalation = checked_escalation(
         job.escalate, job.agent, first=reader, closing=job.closing, types=types, output=make_output(job)
     )
+    if escalation is not None and escalation.reader is not None:
+        require_rows(escalation.reader.agent, order_columns=job.input.order_columns)
     return Checked(job=job.with_agent(agent), inputs=inputs, reader=reader, closing=closing, escalation=escalation)
 
 

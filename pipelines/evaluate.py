@@ -30,7 +30,8 @@ from memagent_batch.evaluation.suites.schemas import DOCUMENTS_FOLDER, QUESTIONS
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.logs import EventKind
-from memagent_batch.runs.manifest import public_settings, read_manifest, require_manifest
+from memagent_batch.runs.escalation.second_reader import second_fingerprint
+from memagent_batch.runs.manifest import Manifest, public_settings, read_manifest, require_manifest
 from memagent_batch.runs.verdict import require_read, require_success
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_output
 from pipelines.answer import answer
@@ -185,16 +186,30 @@ def place_variant(variant: Variant, *, suite: Suite, output: Location) -> Varian
 
 
 def is_finished(record: VariantRecord, variant: VariantJob, *, fingerprint: str, suite: Suite) -> bool:
-    """Whether a variant has been read just so: same suite, reader and knobs, and nothing to be tried again."""
-    manifest = read_manifest(make_output(variant.job))
+    """Whether a variant has been read just so: same suite, readers and knobs, and nothing to be tried again."""
+    job, manifest = variant.job, read_manifest(make_output(variant.job))
     return (
         manifest is not None
         and manifest["run_id"] == record.run_id
         and manifest["reader_fingerprint"] == fingerprint
-        and manifest["settings"] == public_settings(variant.job)
+        and manifest["settings"] == public_settings(job)
         and record.suite_sha256 == suite.sha256
         and not manifest["counts"].get("not_read")
-        and not (variant.job.retry_failed and manifest["counts"]["failed"])
+        and not (job.retry_failed and manifest["counts"]["failed"])
+        and _is_second_look_finished(manifest, variant)
+    )
+
+
+def _is_second_look_finished(manifest: Manifest, variant: VariantJob) -> bool:
+    """Whether the second reader of a variant has read what it reads; true where there is none."""
+    look, escalate = manifest.get("second_look"), variant.job.escalate
+    if look is None:
+        return not escalate.reasons
+    counts = look["counts"]
+    return (
+        look["reader_fingerprint"] == second_fingerprint(escalate, variant.variant.agent)
+        and not counts["not_read"]
+        and not (variant.job.retry_failed and counts["failed"])
     )
 
 
@@ -206,7 +221,7 @@ def read_variant(variant: VariantJob, *, suite: Suite, before: VariantRecord | N
         NotReadError: some readings could not be read now; nothing is scored.
     """
     with naming(variant):
-        manifest = answer(variant.job)
+        manifest = answer(variant.job.with_agent(variant.variant.agent))  # a second reader has budgets of its own
         require_read(manifest)
     spent = before.seconds if before and before.reader_fingerprint == manifest["reader_fingerprint"] else 0.0
     return VariantRecord(

@@ -1,9 +1,10 @@
 """Read and plan: which documents and questions there are, refused here where they can't be read."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from typing import TypedDict
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memagent_batch.config import AgentConfig, JobConfig, SourceConfig
 from memagent_batch.errors import InputError
@@ -29,7 +30,7 @@ from memagent_batch.ray_data.session import ray_session
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.escalation.doubtful import doubtful_readings, open_readings
-from memagent_batch.runs.escalation.second_reader import Escalation, SecondReader
+from memagent_batch.runs.escalation.second_reader import Escalation, SecondReader, require_questions_fit_again
 from memagent_batch.runs.history import PastRun, last_hashes, last_run, read_kept_index
 from memagent_batch.runs.plan import Plan, Work, count_pending
 from memagent_batch.runs.question_lists import QuestionLists, compare_ways
@@ -88,7 +89,7 @@ def plan_checked(checked: Checked) -> PlanSummary:
     """What `answer` would read and cost; writes nothing."""
     job, output = checked.job, make_output(checked.job)
     with ray_session():
-        plan = make_plan(job, inputs=checked.inputs, closing=checked.closing)
+        plan = make_plan(job, inputs=checked.inputs, closing=checked.closing, escalation=checked.escalation)
         with step("counting tokens"):
             index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
             before = last_run(output)
@@ -155,22 +156,42 @@ def scan_plan(output: Location, plan: Plan, *, reader_fingerprint: str) -> TurnI
     )
 
 
-def last_versions(before: PastRun | None, plan: Plan, *, index: TurnIndex, agent: AgentConfig) -> dict[str, str]:
+def last_versions(
+    before: PastRun | None,
+    plan: Plan,
+    *,
+    index: TurnIndex,
+    agent: AgentConfig,
+    only: Collection[Work] | None = None,
+) -> dict[str, str]:
     """Hashes of the last versions of changed documents, whose turns may be taken, by document_id.
 
     Sampled readings take none: their draws come from seeds of the text that is read, and so a reading is the same
-    whatever was read before it.
+    whatever was read before it. `only`: what a second reader reads; None for the reader of all.
     """
-    return last_hashes(before, plan.documents, index=index) if agent.sampling.temperature == 0 else {}
+    if agent.sampling.temperature:
+        return {}
+    documents = plan.documents
+    if only is not None:
+        hashes = pa.array({work.document_hash for work in only}, pa.string())
+        documents = documents.filter(pc.is_in(documents["document_hash"], hashes))
+    return last_hashes(before, documents, index=index, reads_all=only is None)
 
 
-def make_plan(job: JobConfig, *, inputs: Inputs | None = None, closing: Closing | None = None) -> Plan:
+def make_plan(
+    job: JobConfig,
+    *,
+    inputs: Inputs | None = None,
+    closing: Closing | None = None,
+    escalation: Escalation | None = None,
+) -> Plan:
     """Indexes the documents in parallel, and joins them with the questions.
 
     Args:
         job: All knobs.
         inputs: What `read_inputs` found, where that is known.
         closing: What is asked after each answer; None for nothing, whatever types the questions have.
+        escalation: What reads doubtful readings again, so that questions must fit it too; None where nothing does.
 
     Raises:
         InputError: a file, column or row can't be used; names it.
@@ -198,6 +219,7 @@ def make_plan(job: JobConfig, *, inputs: Inputs | None = None, closing: Closing 
     if not plan.questions.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")
     require_questions_fit(plan.questions, job.agent)
+    require_questions_fit_again(plan.questions, escalation)
     if closing is not None:
         result_questions(plan.questions)
     log_documents(index, inputs.found)

@@ -16,6 +16,9 @@ from memagent_batch.log.writer import CLOSINGS_FOLDER
 ClosingRank = tuple[bool, str, float]
 """Order among closings of one address: whether no turn failed, the run's id, seconds inside the run."""
 
+_RANKED_BY = ["document_hash", "question_hash", "sample", "is_failed", "finished_at", "run_id"]
+"""Columns that say which row of a reading counts."""
+
 
 class StandingClosing(ClosingRow):
     """The row of the log of closings that counts for a reading."""
@@ -42,8 +45,7 @@ def scan_closings(output: Location, *, fingerprints: Collection[str]) -> dict[st
     """
     found: dict[str, dict[ReadingKey, LoggedClosing]] = defaultdict(dict)
     best: dict[tuple[str, ReadingKey], ClosingRank] = {}
-    keys = ["document_hash", "question_hash", "sample", "is_failed", "finished_at", "run_id"]
-    for file, table in read_log(output / CLOSINGS_FOLDER, columns=keys, fingerprints=fingerprints):
+    for file, table in read_log(output / CLOSINGS_FOLDER, columns=_RANKED_BY, fingerprints=fingerprints):
         for row in table.to_pylist():
             fingerprint, key = sys.intern(row["reader_fingerprint"]), _row_key(row)
             rank = _closing_rank(row)
@@ -59,6 +61,7 @@ def read_closings(
     *,
     fingerprints: Collection[str],
     document_hashes: Sequence[str] | None = None,
+    columns: Sequence[str] = tuple(CLOSING_LOG.names),
 ) -> dict[str, dict[ReadingKey, StandingClosing]]:
     """The rows in these files that count, by fingerprint and reading; see `_closing_rank`.
 
@@ -67,11 +70,13 @@ def read_closings(
         files: Files of closings.
         fingerprints: Of what was asked after the answers.
         document_hashes: The documents; all by default.
+        columns: What the rows have beside the columns that they are ranked by.
     """
     rows: dict[str, dict[ReadingKey, StandingClosing]] = defaultdict(dict)
     files = list(files)
     wanted = None if document_hashes is None else pa.array(document_hashes, pa.string())
-    tables = read_log_files(output, files, columns=CLOSING_LOG.names, fingerprints=fingerprints, document_hashes=wanted)
+    names = [*_RANKED_BY, *columns]
+    tables = read_log_files(output, files, columns=names, fingerprints=fingerprints, document_hashes=wanted)
     for file, table in zip(files, tables, strict=True):
         for row in table.to_pylist():
             of_kind, key = rows[row["reader_fingerprint"]], _row_key(row)

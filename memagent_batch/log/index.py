@@ -25,6 +25,9 @@ TurnsKey = tuple[str, str]
 OutcomeRank = tuple[bool, str, float]
 """Order among outcomes of one address: a class, the run's id, seconds inside the run. The highest one counts."""
 
+_RANKED_BY = ["document_hash", "question_hash", "sample", "status", "finished_at", "run_id"]
+"""Columns that say which row of a reading counts."""
+
 
 class StandingOutcome(OutcomeRow):
     """The row of the outcome log that counts for a reading."""
@@ -98,8 +101,7 @@ def scan_log(
     """
     index = TurnIndex(reader_fingerprint=reader_fingerprint)
     best: dict[ReadingKey, OutcomeRank] = {}
-    keys = ["document_hash", "question_hash", "sample", "status", "finished_at", "run_id"]
-    for file, table in read_log(output / OUTCOMES_FOLDER, columns=keys, fingerprints=[reader_fingerprint]):
+    for file, table in read_log(output / OUTCOMES_FOLDER, columns=_RANKED_BY, fingerprints=[reader_fingerprint]):
         for row in table.to_pylist():
             row |= {name: sys.intern(row[name]) for name in ("question_hash", "run_id")}  # many rows have the same
             key = (row["document_hash"], row["question_hash"], row["sample"])
@@ -214,6 +216,7 @@ def read_outcomes(
     *,
     reader_fingerprint: str,
     document_hashes: Sequence[str] | None = None,
+    columns: Sequence[str] = tuple(OUTCOME_LOG.names),
 ) -> dict[ReadingKey, StandingOutcome]:
     """The outcome rows in these files that count, one for each reading; see `_outcome_rank`.
 
@@ -222,13 +225,13 @@ def read_outcomes(
         files: Outcome files.
         reader_fingerprint: The reader.
         document_hashes: The documents; all by default.
+        columns: What the rows have beside the columns that they are ranked by.
     """
     rows: dict[ReadingKey, StandingOutcome] = {}
     files = list(files)
     wanted = None if document_hashes is None else pa.array(document_hashes, pa.string())
-    tables = read_log_files(
-        output, files, columns=OUTCOME_LOG.names, fingerprints=[reader_fingerprint], document_hashes=wanted
-    )
+    names = [*_RANKED_BY, *columns]
+    tables = read_log_files(output, files, columns=names, fingerprints=[reader_fingerprint], document_hashes=wanted)
     for file, table in zip(files, tables, strict=True):
         for row in table.to_pylist():
             key = (row["document_hash"], row["question_hash"], row["sample"])

@@ -158,10 +158,11 @@ def _passages(batch: Sequence[Sheet], *, texts: DocumentTexts | None, context_ch
     for sheet in wanted:
         missing = "The document changed or is gone since it was read, so that its text is not shown."
         found[sheet.number] = Passages(missing=missing)
-    for document_id, text in texts.fetch([sheet.document_id for sheet in wanted]):
+    for fetched in texts.fetch([sheet.document_id for sheet in wanted]):
         for sheet in wanted:
-            if sheet.document_id == document_id:
-                found[sheet.number] = Passages(windows=_sheet_windows(sheet, text, context_chars=context_chars))
+            if sheet.document_id == fetched.document_id:
+                shown = _sheet_windows(sheet, fetched.text, context_chars=context_chars)
+                found[sheet.number] = Passages(windows=shown)
     return found
 
 

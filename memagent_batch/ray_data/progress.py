@@ -44,7 +44,9 @@ log = logging.getLogger(__name__)
 class Progress:
     """Counts of one run: a line in a terminal, log lines elsewhere, counters and gauges for Prometheus."""
 
-    def __init__(self, *, run_id: str, asked: int, model: str, policy: str, spent_before: Spent = NOTHING) -> None:
+    def __init__(
+        self, *, run_id: str, asked: int, model: str, policy: str, tier: int = 1, spent_before: Spent = NOTHING
+    ) -> None:
         """Starts every counter's series.
 
         Args:
@@ -52,10 +54,11 @@ class Progress:
             asked: Its readings.
             model: Label of the metrics.
             policy: Label of the metrics.
+            tier: Which of the run's readers reads: 1 the reader of all, 2 that of doubtful readings.
             spent_before: What other readers of the run have taken before these.
         """
         self._spent_before = spent_before
-        self._run_id, self._asked = run_id, asked
+        self._run_id, self._asked, self._tier = run_id, asked, tier
         self._sums = Counter(dict.fromkeys(READER_COUNTS, 0))
         own = labels(model=model, policy=policy)
         self._started = counter("memagent_runs_started", "runs that began to read", labels=own)
@@ -96,6 +99,7 @@ class Progress:
         share, now = self._share, datetime.now(UTC)
         ends_at = now + timedelta(seconds=seconds / share - seconds) if 0 < share < 1 else None
         return {
+            "tier": self._tier,
             "readings_done": self._done,
             "readings_asked": self._asked,
             "share_read": round(min(share, 1.0), 4),

@@ -9,6 +9,7 @@ from memagent_batch.config import AgentConfig
 from memagent_batch.domain.document import BreakAt, Document
 from memagent_batch.domain.locators import LocatedRow
 from memagent_batch.domain.sentences import LINE_ENDS
+from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import knob_names, policy_class
 
 
@@ -16,6 +17,19 @@ def break_at(agent: AgentConfig) -> BreakAt | None:
     """Where the agent's chunks close; None where their length alone decides, or its policy has no such knob."""
     has_knob = "break_at" in knob_names(policy_class(agent.policy.kind))
     return agent.policy.break_at if has_knob else None
+
+
+def require_rows(agent: AgentConfig, *, order_columns: Sequence[str]) -> None:
+    """Checks that documents have the rows at which chunks are to close.
+
+    Raises:
+        SettingsError: each document is one row; says what to do.
+    """
+    if break_at(agent) is BreakAt.ROWS and not order_columns:
+        raise SettingsError(
+            "policy.break_at: rows closes chunks where rows end, and here each document is one row; name "
+            "input.order_columns where documents are many rows, or choose lines, or leave it out"
+        )
 
 
 def find_breaks(
@@ -39,9 +53,9 @@ def find_breaks(
     return breaks
 
 
-def with_breaks(document: Document, text: str, *, agent: AgentConfig) -> Document:
-    """The document of one row with the breaks that the agent asks for."""
-    return replace(document, breaks=find_breaks(text, (), token_chars=document.token_chars, at=break_at(agent)))
+def with_breaks(document: Document, text: str, *, agent: AgentConfig, rows: Sequence[LocatedRow] = ()) -> Document:
+    """The document with the breaks that the agent asks for; of one row where none are given."""
+    return replace(document, breaks=find_breaks(text, rows, token_chars=document.token_chars, at=break_at(agent)))
 
 
 def _starts(text: str, rows: Sequence[LocatedRow], *, at: BreakAt | None) -> Iterator[int]:

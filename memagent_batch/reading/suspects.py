@@ -5,9 +5,10 @@ Without that, a turn that kills its engine would be retried forever, and stop th
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,8 +26,8 @@ SUSPECT_DEATHS = 2
 FATAL_DEATHS = 3
 """Deaths after which a turn is given up and its reading fails."""
 
-TurnKey = tuple[ReadingKey, str]
-"""A reading and a turn path."""
+TurnKey = tuple[ReadingKey, str, str]
+"""A reading, the fingerprint of what answers its turn, and the turn's path."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class Suspects:
         for path in folder.files():
             if path.rsplit("/", 1)[-1].startswith(self.run_id):
                 rows = pq.read_table(path, filesystem=folder.fs).to_pylist()
-                self.add(((row["document_hash"], row["question_hash"], row["sample"]), row["path"]) for row in rows)
+                self.add(map(_turn_of, rows))
 
     def add(self, turns: Iterable[TurnKey]) -> None:
         """Counts a death of each of these turns."""
@@ -64,8 +65,14 @@ class Suspects:
     def save(self, *, writer_id: str) -> None:
         """Keeps the turns that were under way when the engine died."""
         rows = [
-            {"document_hash": key[0], "question_hash": key[1], "sample": key[2], "path": path}
-            for key, path in self.at_death
+            {
+                "document_hash": key[0],
+                "question_hash": key[1],
+                "sample": key[2],
+                "reader_fingerprint": fingerprint,
+                "path": path,
+            }
+            for key, fingerprint, path in self.at_death
         ]
         if rows and self.output is not None:
             name = f"{DEATHS_FOLDER}/{self.run_id}-{writer_id}.parquet"
@@ -78,7 +85,7 @@ class Suspects:
         Raises:
             EngineRequestError: the engine died at this turn too often.
         """
-        turn = (reading_key(address), path)
+        turn = (reading_key(address), address.reader_fingerprint, path)
         deaths = self._deaths[turn]
         if deaths >= FATAL_DEATHS:
             raise EngineRequestError(f"turn {path}: the engine died {deaths} times while this turn was under way")
@@ -92,3 +99,9 @@ class Suspects:
                 raise
             finally:
                 self._under_way.discard(turn)
+
+
+def _turn_of(row: Mapping[str, Any]) -> TurnKey:
+    """The turn of a row of a death; one without a fingerprint is no turn of any reader."""
+    key = (row["document_hash"], row["question_hash"], row["sample"])
+    return key, row.get("reader_fingerprint", ""), row["path"]

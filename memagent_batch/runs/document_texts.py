@@ -5,13 +5,14 @@ A text counts only where its hash is the one that the run read.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.config import InputConfig, OnBadFile
+from memagent_batch.domain.locators import LocatedRow
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
@@ -22,6 +23,18 @@ from memagent_batch.inputs.rows import group_rows
 from memagent_batch.inputs.shards import find_shards
 from memagent_batch.inputs.texts import fetch_texts
 from memagent_batch.runs.manifest import RUN_FILE, Manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentText:
+    """The text of a document, as the run read it."""
+
+    document_id: str
+    """The document."""
+    text: str
+    """Its text."""
+    rows: Sequence[LocatedRow]
+    """Where its rows stand in the text; none where it is one row."""
 
 
 class DocumentTexts:
@@ -53,8 +66,8 @@ class DocumentTexts:
         self._index = index.combine_chunks()
         self._rows = {name: row for row, name in enumerate(self._index["document_id"].to_pylist())}
 
-    def fetch(self, document_ids: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Streams id and text of these documents, in the order of their files; those that have changed are left out."""
+    def fetch(self, document_ids: Sequence[str]) -> Iterator[DocumentText]:
+        """Streams the texts of these documents, in the order of their files; those that have changed are left out."""
         rows = [self._rows[name] for name in dict.fromkeys(document_ids) if name in self._rows]
         if not rows:
             return
@@ -62,7 +75,7 @@ class DocumentTexts:
         names = table["document_id"].to_pylist()
         for fetched in fetch_texts(table, documents=self._documents, settings=self._settings):
             if fetched.text is not None:
-                yield names[fetched.row], fetched.text
+                yield DocumentText(document_id=names[fetched.row], text=fetched.text, rows=fetched.rows)
 
     @property
     def documents(self) -> Location:

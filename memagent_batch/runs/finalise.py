@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -184,6 +184,7 @@ def close_run(
     *,
     reports: Sequence[PartReport],
     recorded: pa.Table,
+    log_files: Collection[str],
     before: PastRun | None,
     spent: Spent | None = None,
     run_turns: Mapping[str, RunTurns] = MappingProxyType({}),
@@ -194,6 +195,7 @@ def close_run(
         run: The run, whose answers and memories are written.
         reports: What the parts of the tables reported.
         recorded: The plan as the run's record keeps it (`history.recorded_plan`).
+        log_files: Files of the turn log that the tables were made of.
         before: The last finished run, if there was one.
         spent: What the run's turns have taken, where that was counted.
         run_turns: Turns of the log by run.
@@ -221,7 +223,7 @@ def close_run(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
     write_plan(past)
-    past = sealed(past, projection=run.projection, reports=reports, before=before)
+    past = sealed(past, projection=run.projection, reports=reports, log_files=log_files, before=before)
     manifest = past.manifest
     publish(run.output, manifest, tables=ANSWER_TABLES, run_id=run.run_id)
     write_record_manifest(past)

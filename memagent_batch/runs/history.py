@@ -7,7 +7,7 @@ it found what; `manifest.json` is a copy of the one that it closed with, and is 
 """
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -63,22 +63,30 @@ class PastRun:
     """`REMOVED`."""
 
 
-def recorded_plan(plan: Plan, index: TurnIndex, *, again: Mapping[Work, LoggedOutcome] | None = None) -> pa.Table:
+def recorded_plan(
+    plan: Plan,
+    index: TurnIndex,
+    *,
+    again: Mapping[Work, LoggedOutcome] | None = None,
+    first_kept: Container[tuple[str, str, int]] = (),
+) -> pa.Table:
     """The plan of a run as `RUN_PLAN`: its documents with their readings, and those that a limit leaves out with none.
 
     The latter are known by it, so that a later run can tell which of them are gone. A reading that was answered and not
     closed has no run yet, as one that was not read.
 
     `again`: how the readings ended that a second reader answered; None where there is no such reader.
+    `first_kept`: those of them whose first answer stands, by document_id, question_id and sample.
     """
-    hashes = plan.hashed_questions()["question_hash"].to_pylist()
+    hashes, ids = (plan.hashed_questions()[name].to_pylist() for name in ("question_hash", "question_id"))
     offsets, questions, samples = array("i", [0]), array("i"), array("i")
     run_ids: list[str | None] = []
     tiers: list[int | None] = []
     for document in plan.documents.select(["document_id", "document_hash"]).to_pylist():
         for row, sample in product(plan.question_rows(document["document_id"]), range(plan.samples)):
             key = (document["document_hash"], hashes[row], sample)
-            second = again.get(Work(document["document_hash"], row, sample)) if again else None
+            is_kept = (document["document_id"], ids[row], sample) in first_kept
+            second = again.get(Work(document["document_hash"], row, sample)) if again and not is_kept else None
             outcome = second or (None if plan.is_open(row, key, index) else index.outcomes.get(key))
             questions.append(row)
             samples.append(sample)
@@ -140,6 +148,17 @@ def open_run(output: Location, run_id: str) -> PastRun:
     manifest = read_manifest(folder) or read_manifest(output)
     if manifest is None or manifest["run_id"] != run_id:
         raise OutputError(f"{folder.uri} holds no {MANIFEST_FILE}; restore it, or delete the folder")
+    return read_run(output, manifest)
+
+
+def read_run(output: Location, manifest: Manifest) -> PastRun:
+    """The run of a manifest, from the other files of its record.
+
+    Raises:
+        OutputError: a file of it is gone or can't be read; names it.
+    """
+    run_id = manifest["run_id"]
+    folder = output / f"{RUNS_FOLDER}/{run_id}"
     questions = _read_table(output / f"{ASKED_FOLDER}/{run_id}.parquet")
     plan, removed = _read_table(folder / PLAN_FILE), _read_table(folder / REMOVED_FILE)
     return PastRun(output=output, run_id=run_id, manifest=manifest, plan=plan, questions=questions, removed=removed)
@@ -170,7 +189,9 @@ def write_begun_plan(output: Location, plan: pa.Table, *, run_id: str) -> None:
     (output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}").write_bytes(parquet_bytes(plan))
 
 
-def last_hashes(past: PastRun | None, documents: pa.Table, *, index: TurnIndex) -> dict[str, str]:
+def last_hashes(
+    past: PastRun | None, documents: pa.Table, *, index: TurnIndex, reads_all: bool = True
+) -> dict[str, str]:
     """Hashes that documents had when they were last read, where these have changed since, by document_id.
 
     A run that did not read a document, as one with a limit or without its endpoint, leaves this to the runs before it.
@@ -179,6 +200,7 @@ def last_hashes(past: PastRun | None, documents: pa.Table, *, index: TurnIndex) 
         past: The last finished run; None where there is none.
         documents: The index of the documents.
         index: The log; without turns of the reader nothing is looked for.
+        reads_all: Whether the reader reads what a run reads; a second reader has read the versions that have its turns.
     """
     held = {document_hash for document_hash, _ in index.turn_files}
     if past is None or not held:
@@ -191,14 +213,14 @@ def last_hashes(past: PastRun | None, documents: pa.Table, *, index: TurnIndex) 
             break
         rows = plan.select(["document_id", "document_hash", "readings"])
         rows = rows.filter(pc.is_in(rows["document_id"], pa.array(wanted, pa.string())))
-        read = _rows_read(rows)
+        read = _rows_read(rows) if reads_all else frozenset()
         left: dict[str, str] = {}
         hashes = zip(rows["document_id"].to_pylist(), rows["document_hash"].to_pylist(), strict=True)
         for row, (name, hash_) in enumerate(hashes):
             is_other = hash_ not in (None, wanted[name])
             if is_other and (row in read or hash_ in held):
                 found[name] = hash_
-            elif row not in read:
+            elif row not in read and (reads_all or hash_ not in held):
                 left[name] = wanted[name]
         wanted = left
     return found

@@ -75,9 +75,9 @@ class SecondLookCounts(TypedDict):
     escalated: int
     """All of them."""
     answered: int
-    """Those that the second reader answered."""
+    """Those that the second reader answered, so that its answers stand."""
     failed: int
-    """Those that it failed at: the first answer stands."""
+    """Those that it brought no usable answer to: the first one stands."""
     not_read: int
     """Those that it could not read now: the next run reads them."""
     needs_review: int

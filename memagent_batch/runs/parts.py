@@ -67,11 +67,16 @@ _SETTINGS = sorted(
 _QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", "list_hash", CLOSING_FINGERPRINT)
 
 
+def rules() -> list[Any]:
+    """What of the code decides rows: the version of the rules, and the columns."""
+    return [PROJECTION, str(ANSWERS), str(MEMORIES), str(EVIDENCE)]
+
+
 def part_key(part: pa.Table, *, projection: Projection) -> str:
     """Hash of all that decides the rows of a part of the plan (a table of `Plan.parts`), hex."""
     carried = sorted(name for name in part.schema.names if name.startswith(CARRY_PREFIX))
     made_of = {
-        "code": [PROJECTION, str(ANSWERS), str(MEMORIES), str(EVIDENCE)],
+        "code": rules(),
         "settings": _settings(projection),
         "documents": part.select([*_PLAN_COLUMNS, *carried]).to_pylist(),
         "questions": {

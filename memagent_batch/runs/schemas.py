@@ -82,7 +82,7 @@ ANSWERS = pa.schema(
         column(
             "escalation_error",
             pa.string(),
-            "why the second reader has no answer, so that the first one's stands",
+            "why the second reader has no answer that can be used, so that the first one's stands",
             nullable=True,
         ),
         column(

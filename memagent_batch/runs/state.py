@@ -37,6 +37,8 @@ class StopNote(TypedDict):
 class ProgressNote(TypedDict):
     """How far a run was at a moment, which it notes while it reads."""
 
+    tier: int
+    """Whose readings these are: 1 of the reader of all, 2 of the second one, which reads what is doubtful."""
     readings_done: int
     readings_asked: int
     share_read: float

@@ -43,19 +43,20 @@ def table_locations(output: Location, table: str) -> list[Location]:
     return [output / name for name in manifest["files"][table]]
 
 
-def read_tables(output: Location, names: Sequence[str]) -> pa.Table:
-    """The rows of table files of one run, by their names in its manifest.
+def read_tables(output: Location, names: Sequence[str], *, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of table files of one run, by their names in its manifest; all columns by default.
 
     Raises:
         OutputError: a file is gone or can't be read.
     """
-    return pa.concat_tables([_rows_of_file(output / name) for name in names])
+    return pa.concat_tables([_rows_of_file(output / name, columns=columns) for name in names])
 
 
-def _rows_of_file(place: Location) -> pa.Table:
+def _rows_of_file(place: Location, *, columns: Sequence[str] | None) -> pa.Table:
     remedy = "a later run of the output replaces the tables: read those of the latest run"
     with table_errors(place.uri, remedy=remedy):
         if place.path.endswith(".parquet"):
-            return read_parquet(place)
+            return read_parquet(place, columns=columns)
         with place.open() as stream:
-            return pa.ipc.open_file(stream).read_all()
+            table = pa.ipc.open_file(stream).read_all()
+            return table if columns is None else table.select(list(columns))

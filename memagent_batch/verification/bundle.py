@@ -10,17 +10,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypedDict
 
+from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import FILE_ERRORS, storage_errors
 from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import ASKED_FOLDER
-from memagent_batch.runs.history import INDEX_FILE, RUNS_FOLDER, PastRun
+from memagent_batch.runs.claim import ANSWER_TABLES
+from memagent_batch.runs.history import RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
 from memagent_batch.runs.record.card import CARD_FILE, card
 from memagent_batch.runs.record.estimates import REVIEWS_FOLDER, read_estimates
-from memagent_batch.runs.record.hashes import READ_BYTES
-from memagent_batch.runs.record.log_files import LOG_TABLES
+from memagent_batch.runs.record.hashes import READ_BYTES, file_hash
 from memagent_batch.runs.record.sealing import RECORD_FILES
-from memagent_batch.verification.contents import BUNDLE_FILE, BUNDLE_FORMAT
+from memagent_batch.verification.contents import BUNDLE_FILE, BUNDLE_FORMAT, LEFT_OUT, TABLES_LEFT_OUT
+from memagent_batch.verification.names import outside
 
 RECORDED = frozenset({MANIFEST_FILE, *RECORD_FILES})
 """Files of `runs/RUN_ID/` that are packed: all but the index of a table, which says where its files lie."""
@@ -38,6 +40,8 @@ class Packed(TypedDict):
     """Files in the archive."""
     left_out: list[str]
     """What of the output is not among them."""
+    sha256: str
+    """Of the archive, hex: whoever gets it can tell that it is this one."""
 
 
 def write_bundle(past: PastRun, target: Location, *, with_tables: bool) -> Packed:
@@ -49,17 +53,12 @@ def write_bundle(past: PastRun, target: Location, *, with_tables: bool) -> Packe
         with_tables: Whether its tables are packed too.
 
     Raises:
-        OutputError: an estimate of a review can't be read.
+        OutputError: the manifest names a file that is not below the output.
         StorageError: a file can't be read or written.
     """
-    output, tables = past.output, past.manifest["files"]
-    left_out = {
-        "the turn log": [f"{folder}/*" for folder in LOG_TABLES],
-        "the index of a table that was read": [f"{RUNS_FOLDER}/*/{INDEX_FILE}"],
-        **({} if with_tables else {"the tables": [f"{table}/*" for table in tables]}),
-    }
-    names = [MANIFEST_FILE, RUN_FILE, *_record(output), *_reviews(output)]
-    names += chain.from_iterable(tables.values()) if with_tables else ()
+    output = past.output
+    left_out = [what for what in LEFT_OUT if what != TABLES_LEFT_OUT or not with_tables]
+    names = [MANIFEST_FILE, RUN_FILE, *_record(output), *_reviews(output), *(_tables(past) if with_tables else ())]
     recorded = {name for name in names if not name.startswith(REVIEWS_FOLDER)}
     with TemporaryDirectory() as folder:
         file = Path(folder) / "bundle.zip"
@@ -71,14 +70,24 @@ def write_bundle(past: PastRun, target: Location, *, with_tables: bool) -> Packe
             others = {name: value for name, value in hashes.items() if name not in recorded}
             archive.writestr(_entry(BUNDLE_FILE), _contents(past.run_id, left_out=left_out, files=others))
         target.write_file(file)
-    return {"run_id": past.run_id, "files": len(hashes) + 1, "left_out": list(left_out)}
+        digest = file_hash(Location(uri=str(file)), in_blocks=True) or ""
+    return {"run_id": past.run_id, "files": len(hashes) + 1, "left_out": left_out, "sha256": digest}
 
 
-def _contents(run_id: str, *, left_out: Mapping[str, Sequence[str]], files: Mapping[str, str]) -> bytes:
+def _contents(run_id: str, *, left_out: Sequence[str], files: Mapping[str, str]) -> bytes:
     """What `bundle.json` says."""
     made_at = datetime.now(UTC).isoformat()
     value = {"format": BUNDLE_FORMAT, "run_id": run_id, "made_at": made_at, "left_out": left_out, "files": files}
     return json.dumps(value, indent=2).encode()
+
+
+def _tables(past: PastRun) -> list[str]:
+    """Files of the tables, which lie in their folders and nowhere else."""
+    names = list(chain.from_iterable(past.manifest["files"].values()))
+    folders = tuple(f"{folder}/" for folder in ANSWER_TABLES.folders)
+    if strange := [*outside(names), *(name for name in names if not name.startswith(folders))]:
+        raise OutputError(f"the manifest of run {past.run_id} names {strange[0]!r} as a file of a table; restore it")
+    return names
 
 
 def _record(output: Location) -> Iterator[str]:

@@ -11,7 +11,6 @@ from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.schemas import AnswerSums, rows_of_files
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, MEMORIES_FOLDER, RESULTS_FOLDER, count_rows
-from memagent_batch.verification.contents import Contents
 from memagent_batch.verification.findings import Finding, Kind, Report
 from memagent_batch.verification.links import record_name
 
@@ -23,14 +22,13 @@ _FILES = {
 }
 
 
-def check_counts(output: Location, manifest: Manifest, *, plan: pa.Table, contents: Contents) -> Iterator[Report]:
+def check_counts(output: Location, manifest: Manifest, *, plan: pa.Table) -> Iterator[Report]:
     """What does not add up.
 
     Args:
         output: The output.
         manifest: That of the last run.
         plan: Its plan, `RUN_PLAN`.
-        contents: What of the output is there.
     """
     run_id, counts = manifest["run_id"], manifest["counts"]
     planned = pc.sum(pc.list_value_length(plan["readings"])).as_py() or 0
@@ -44,7 +42,7 @@ def check_counts(output: Location, manifest: Manifest, *, plan: pa.Table, conten
     )
     for part in manifest["parts"]:
         for name, num_rows in rows_of_files(part).items():
-            found = _num_rows(output / name) if contents.has(name) else num_rows
+            found = _num_rows(output / name)
             if found not in (num_rows, None):
                 what = f"it has {found:,} rows, and the manifest says {num_rows:,}"
                 yield Finding(kind=Kind.COUNTS, where=name, what=what, since=run_id)

@@ -2,20 +2,21 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain as chain_of
 
 from memagent_batch.errors import OutputError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import ASKED_FOLDER
-from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.runs.history import RUNS_FOLDER
 from memagent_batch.runs.manifest import RUN_FILE
 from memagent_batch.runs.record.hashes import file_hash, file_hashes
 from memagent_batch.runs.record.log_files import LOG_FILES, list_log, read_log_list
+from memagent_batch.runs.record.sealing import RECORD_FILES
 from memagent_batch.verification.chain import Chain
-from memagent_batch.verification.contents import Contents
+from memagent_batch.verification.contents import LOG_LEFT_OUT, Contents
 from memagent_batch.verification.findings import Finding, Kind, Report, Unchecked
-from memagent_batch.verification.links import Link
+from memagent_batch.verification.links import Link, record_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +43,34 @@ def check_files(output: Location, chain: Chain, *, contents: Contents, reports: 
     Raises:
         StorageError: a file can't be read.
     """
-    recorded = {name: value for name, value in _recorded(output, chain) if contents.has(name)}
-    wanted = {**contents.files, **recorded}
+    wanted = {**contents.files, **dict(_recorded(output, chain))}
     wrong: set[str] = set()
+    num_files = 0
     for name, value in file_hashes(output, wanted, in_blocks=True):
+        if value is None and contents.may_lack(name):
+            continue
         problem = _problem(name, value, wanted[name], since=chain.first_with(name, wanted[name]))
+        num_files += problem is None
         if problem is not None:
             wrong.add(name)
             reports.append(problem)
-    log = set(_sound_log(output, chain, reports)) if contents.has(f"{TURNS_FOLDER}/") else set[str]()
-    return CheckedFiles(num_files=len(wanted) - len(wrong) + len(log), log=log, wrong=wrong)
+    for link in chain.links:
+        reports.extend(_without_hash(link, chain))
+    log = set[str]() if LOG_LEFT_OUT in contents.left_out else set(_sound_log(output, chain, reports))
+    return CheckedFiles(num_files=num_files + len(log), log=log, wrong=wrong)
+
+
+def _without_hash(link: Link, chain: Chain) -> Iterator[Report]:
+    """Files that a run must have recorded and did not: of each its record, of the last one its tables too."""
+    if link.seal is None:
+        return
+    run_id = link.run_id
+    names = [f"{ASKED_FOLDER}/{run_id}.parquet", RUN_FILE, *(f"{RUNS_FOLDER}/{run_id}/{name}" for name in RECORD_FILES)]
+    tables = chain_of.from_iterable(chain.manifest["files"].values()) if link is chain.last else ()
+    for name in dict.fromkeys([*names, *tables]):
+        if name not in link.seal["files"]:
+            what = f"it has no hash of {name}"
+            yield Finding(kind=Kind.CHANGED, where=record_name(run_id), what=what, since=run_id)
 
 
 def _recorded(output: Location, chain: Chain) -> Iterator[tuple[str, str]]:

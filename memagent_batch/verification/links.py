@@ -12,8 +12,11 @@ from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
 from memagent_batch.runs.history import RUNS_FOLDER
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest
-from memagent_batch.runs.record.seal import Seal
+from memagent_batch.runs.record.seal import RunBefore, Seal
+from memagent_batch.verification.names import outside
 
+PART_FILES = ("answers_file", "memories_file", "evidence_file", "results_file")
+"""Fields of a part of the tables that name its files."""
 CLAIMED = "claimed_by"
 """Field that a later attempt adds to the manifest that is shown, and to no other."""
 _SHAPE: Mapping[str, type] = {
@@ -28,6 +31,7 @@ _SHAPE: Mapping[str, type] = {
     "seconds": (float | int),  # type: ignore[dict-item]
     "files": dict,
     "parts": list,
+    "versions": dict,
 }
 """Fields that a manifest has, and what they are."""
 
@@ -115,14 +119,32 @@ def _problems(value: Any) -> Iterator[str]:
     if not isinstance(value, dict):
         yield "it is no JSON object"
         return
-    for name, kind in _SHAPE.items():
-        if not isinstance(value.get(name), kind):
-            yield f"it has no valid field {name!r}"
+    wrong = [name for name, kind in _SHAPE.items() if not isinstance(value.get(name), kind)]
+    yield from (f"it has no valid field {name!r}" for name in wrong)
+    if not wrong:
+        named = [value["run_id"], *_named_files(value)]
+        yield from (f"it names {name!r}, which is no place below the output" for name in outside(named))
     seal = value.get("record")
-    if seal is None:
-        return
-    before = seal.get("before", {}) if isinstance(seal, dict) else {}
-    if not isinstance(seal, dict) or not isinstance(seal.get("files"), dict):
+    if seal is not None:
+        yield from _problems_of_seal(seal)
+
+
+def _named_files(value: Mapping[str, Any]) -> Iterator[Any]:
+    """Names of table files in a manifest."""
+    for names in value["files"].values():
+        yield from names if isinstance(names, list) else [None]
+    for part in value["parts"]:
+        yield from (part.get(column) or column for column in PART_FILES) if isinstance(part, dict) else [None]
+
+
+def _problems_of_seal(seal: Any) -> Iterator[str]:
+    files = seal.get("files") if isinstance(seal, dict) else None
+    if not isinstance(files, dict) or not all(isinstance(each, str) for each in files.values()):
         yield "its field 'record' is not valid"
-    elif before is not None and not {"run_id", "sha256"} <= before.keys():
+        return
+    yield from (f"its field 'record' names {name!r}, which is no place below the output" for name in outside(files))
+    before = seal.get("before", {})
+    if before is None:
+        return
+    if not isinstance(before, dict) or outside(before.get(name) for name in RunBefore.__annotations__):
         yield "its field 'record' does not name the run before"

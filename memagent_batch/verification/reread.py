@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memagent_batch.budgets import fitted
@@ -17,6 +17,7 @@ from memagent_batch.log.schemas import TurnRow
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.reading.agent import LoadedAgent, make_agent
+from memagent_batch.reading.breaks import with_breaks
 from memagent_batch.reading.closed import Closing, close_reading
 from memagent_batch.reading.closing import Tracer
 from memagent_batch.reading.closing_checks import checked_closing
@@ -24,7 +25,7 @@ from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
-from memagent_batch.runs.document_texts import DocumentTexts
+from memagent_batch.runs.document_texts import DocumentText, DocumentTexts
 from memagent_batch.runs.history import PastRun
 from memagent_batch.verification.draw import DrawnTurn, draw_turns
 from memagent_batch.verification.log_places import LogPlaces, find_places
@@ -164,27 +165,31 @@ class _Replay:
         self._agent: LoadedAgent = make_agent(job.agent)
         self._tokenizer = make_tokenizer(job.agent)
         hashes = past.plan["document_hash"].to_pylist()
-        self._places = {each: place for place, each in enumerate(hashes) if each is not None}
+        self._places: dict[str, list[int]] = defaultdict(list)
+        for place, document_hash in enumerate(hashes):
+            if document_hash is not None:
+                self._places[document_hash].append(place)
         self.document_hashes = self._places.keys()
+        self._names: list[str] = past.plan["document_id"].to_pylist()
 
     async def turns(self, drawn: Sequence[DrawnTurn], result: Reread) -> list[_Replayed]:
         """The drawn turns with their prompts; notes those that have none."""
         by_document: dict[str, list[DrawnTurn]] = defaultdict(list)
         for turn in drawn:
             by_document[turn.document_hash].append(turn)
-        hashes = {self.past.plan["document_id"][self._places[each]].as_py(): each for each in by_document}
+        hashes = {self._names[place]: each for each in by_document for place in self._places[each]}
         places = find_places(self.past.output, self._log, document_hashes=by_document)
         found: list[_Replayed] = []
-        for document_id, text in self._texts.fetch(list(hashes)):
-            document_hash = hashes.pop(document_id)
-            found += await self._of_document(document_id, text, by_document[document_hash], places, result)
-        for document_id, document_hash in hashes.items():
-            why = f"the text of document {document_id!r} is gone or has changed"
-            result.not_asked += [why] * len(by_document[document_hash])
+        for fetched in self._texts.fetch(list(hashes)):
+            if of_text := by_document.pop(hashes[fetched.document_id], []):  # else one of the same text came before
+                found += await self._of_document(fetched, of_text, places, result)
+        for document_hash, of_text in by_document.items():
+            named = self._names[self._places[document_hash][0]]
+            result.not_asked += [f"the text of document {named!r} is gone or has changed"] * len(of_text)
         return found
 
     async def _of_document(
-        self, document_id: str, text: str, drawn: Sequence[DrawnTurn], places: LogPlaces, result: Reread
+        self, fetched: DocumentText, drawn: Sequence[DrawnTurn], places: LogPlaces, result: Reread
     ) -> list[_Replayed]:
         document_hash = drawn[0].document_hash
         held = read_turns_of(
@@ -196,15 +201,17 @@ class _Replay:
         prompts: dict[tuple[int, int], dict[tuple[str, str], Prompt]] = {}
         replayed = []
         for turn in drawn:
-            rows = list(self._rows_of(turn))
+            asked = self._rows_of(turn)
+            rows = list(asked)
             for row in rows:
                 if (row, turn.sample) not in prompts:
-                    prompts[row, turn.sample] = await self._prompts(row, turn, text, held)
+                    prompts[row, turn.sample] = await self._prompts(row, turn, fetched, held)
             address = (turn.reader_fingerprint, turn.path)
             of_rows = [(row, found) for row in rows if (found := prompts[row, turn.sample].get(address))]
             logged = held[turn.reader_fingerprint].get((document_hash, turn.question_hash, turn.sample), {})
             row, prompt = of_rows[0] if of_rows else (0, None)
             known = logged.get(turn.path)
+            document_id = asked.get(row) or self._names[self._places[document_hash][0]]
             if prompt is None or known is None or known["prompt_hash"] != token_hash(prompt.token_ids):
                 why = "its prompt can't be made again: it was asked by a run that was stopped, or of other questions"
                 result.not_asked.append(f"{turn.path} of document {document_id!r}: {why}")
@@ -221,20 +228,22 @@ class _Replay:
             )
         return replayed
 
-    def _rows_of(self, turn: DrawnTurn) -> Iterator[int]:
-        """Rows of the question list that a turn may belong to; none where the run did not ask that."""
-        place = self._places[turn.document_hash]
-        for reading in self.past.plan["readings"][place].as_py():
-            row: int = reading["question"]
-            addresses = (
-                self._questions.address(row, document_hash=turn.document_hash, sample=turn.sample),
-                self._questions.list_address(row, document_hash=turn.document_hash, sample=turn.sample),
-            )
-            if turn.question_hash in {each.question_hash for each in addresses if each}:
-                yield row
+    def _rows_of(self, turn: DrawnTurn) -> dict[int, str]:
+        """Rows of the question list that a turn may belong to, with a document of which it was asked."""
+        found: dict[int, str] = {}
+        for place in self._places[turn.document_hash]:
+            for reading in self.past.plan["readings"][place].as_py():
+                row: int = reading["question"]
+                addresses = (
+                    self._questions.address(row, document_hash=turn.document_hash, sample=turn.sample),
+                    self._questions.list_address(row, document_hash=turn.document_hash, sample=turn.sample),
+                )
+                if turn.question_hash in {each.question_hash for each in addresses if each}:
+                    found.setdefault(row, self._names[place])
+        return found
 
     async def _prompts(
-        self, row: int, turn: DrawnTurn, text: str, held: Mapping[str, LoggedTurns]
+        self, row: int, turn: DrawnTurn, fetched: DocumentText, held: Mapping[str, LoggedTurns]
     ) -> dict[tuple[str, str], Prompt]:
         """The prompts of a reading and of what closes it, by fingerprint and path, as far as the log answers them."""
         prompts: dict[tuple[str, str], Prompt] = {}
@@ -244,8 +253,10 @@ class _Replay:
             tracer(prompt, completion)
             prompts[prompt.fingerprint or self._fingerprint, prompt.path] = prompt
 
+        text = fetched.text
         try:
             document = self._tokenizer.document(text)
+            document = with_breaks(document, text, agent=self.job.agent, rows=fetched.rows)
         except DocumentError as error:
             document = unreadable(error)
         turns = ReadingTurns(

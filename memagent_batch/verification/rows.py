@@ -1,6 +1,6 @@
 """Projects the tables of the last run again from its log, part by part, and compares them with what is there."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -17,8 +17,9 @@ from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.schemas import PartReport
 from memagent_batch.runs.table_files import read_tables
 from memagent_batch.runs.tables import PartTables, project
-from memagent_batch.verification.comparison import differences, without
+from memagent_batch.verification.comparison import SHOWN_ROWS, differences, without
 from memagent_batch.verification.findings import Finding, Kind, Report, Unchecked
+from memagent_batch.verification.links import record_name
 from memagent_batch.verification.log_places import LogPlaces, find_places
 
 READING = ("document_id", "question_id", "sample")
@@ -31,6 +32,11 @@ KEYS = {
 """Columns that name a row, by the field of a part that names its file."""
 OF_UNREADABLE = ("run_id", "finished_at")
 """Columns of a reading whose document can't be read: the log has nothing of it, and the run itself says when."""
+
+OF_TEXT = ("locator",)
+"""Columns of a turn that say where its chunk stood in the document's source."""
+Hidden = tuple[Sequence[str], Sequence[str]]
+"""Columns, and documents of which they are not compared."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,6 +53,8 @@ class RowCheck:
     """Texts of the documents, for evidence; None where they are not to be had."""
     num_rows: int = 0
     """Rows that were compared so far."""
+    _num_without_text: int = 0
+    """Documents whose texts could not be compared."""
 
     def reports(self) -> Iterator[Report]:
         """What does not follow from the log."""
@@ -54,7 +62,6 @@ class RowCheck:
         places = find_places(self.past.output, self.log, document_hashes=[each for each in hashes if each])
         rows = {name: row for row, name in enumerate(self.past.plan["document_id"].to_pylist())}
         seen: set[int] = set()
-        num_without_text = 0
         for part in self.past.manifest["parts"]:
             try:
                 documents = self._documents(part, rows)
@@ -64,14 +71,13 @@ class RowCheck:
             seen.update(documents)
             planned = self._part(documents, places)
             gone = self._without_text(planned)
-            num_without_text += len(gone)
             there = sorted(set(documents) - {rows[name] for name in gone})
             readable = self._part(there, places) if gone else planned
             yield from self._compared(part, planned, readable=readable, gone=gone)
         yield from self._unseen(seen)
-        if num_without_text:
-            why = "their texts are gone or have changed"
-            yield Unchecked(what=f"evidence of {num_without_text:,} documents", why=why)
+        if self._num_without_text:
+            why = "their texts are gone or have changed, can't be fetched now, or could not be when the run wrote it"
+            yield Unchecked(what=f"evidence and locators of {self._num_without_text:,} documents", why=why)
 
     def _documents(self, part: PartReport, rows: dict[str, int]) -> list[int]:
         """Rows of the plan that a part is of."""
@@ -101,7 +107,7 @@ class RowCheck:
 
     def _without_text(self, planned: pa.Table) -> list[str]:
         """Documents of a part of which no text is there, where texts are needed."""
-        if self.texts is None or not self.projection.has_evidence:
+        if not self._needs_texts:
             return []
         is_gone = pc.and_(pc.is_null(planned["path"]), pc.is_null(planned["error"]))
         gone: list[str] = planned.filter(is_gone)["document_id"].to_pylist()
@@ -118,10 +124,28 @@ class RowCheck:
         except OutputError as error:
             yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=str(error), since=since)
             return
-        for missing in made.missing:
-            what = f"{missing}: the log holds no outcome"
+        more = len(made.missing) - SHOWN_ROWS
+        lines = [f"{missing}: the log holds no outcome" for missing in made.missing[:SHOWN_ROWS]]
+        for what in [*lines, *([f"and {more:,} more readings without an outcome"] if more > 0 else [])]:
             yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=what, since=since)
-        unreadable = planned.filter(pc.is_valid(planned["error"]))["document_id"].to_pylist()
+        names = planned["document_id"].to_pylist()
+        if self._needs_texts and (part["key"] is None or not made.is_whole):  # a text could not be fetched then, or now
+            gone = names
+        self._num_without_text += len(gone)
+        unreadable: list[str] = planned.filter(pc.is_valid(planned["error"]))["document_id"].to_pylist()
+        located = names if gone or self.texts is None else []
+        hidden = {"answers_file": (OF_UNREADABLE, unreadable), "memories_file": (OF_TEXT, located)}
+        yield from self._of_tables(part, made, gone=gone, hidden=hidden)
+
+    @property
+    def _needs_texts(self) -> bool:
+        """Whether rows say something that only the documents know, and these are to be had."""
+        return self.texts is not None and (self.projection.has_evidence or self.projection.input.locator is not None)
+
+    def _of_tables(
+        self, part: PartReport, made: PartTables, *, gone: Sequence[str], hidden: Mapping[str, Hidden]
+    ) -> Iterator[Report]:
+        """What is other in the tables of a part."""
         tables = {
             "answers_file": made.answers,
             "memories_file": made.memories,
@@ -130,14 +154,19 @@ class RowCheck:
         }
         for field, expected in tables.items():
             name: str | None = part[field]  # type: ignore[literal-required]
+            is_asked = self.projection.has_evidence if field == "evidence_file" else expected is not None
+            if is_asked != (name is not None):
+                where = name or record_name(self.past.run_id)
+                what = f"the run asked for no such table: {name}" if name else f"a part of the tables has no {field!r}"
+                yield Finding(kind=Kind.ROWS, where=where, what=what, since=self.past.run_id)
             if name is None or expected is None:
                 continue
-            masked = unreadable if field == "answers_file" else []
-            for line in self._differences(name, expected, keys=KEYS[field], unreadable=masked, gone=gone):
-                yield Finding(kind=Kind.ROWS, where=name, what=line, since=since)
+            own = hidden.get(field, ((), ()))
+            for line in self._differences(name, expected, keys=KEYS[field], hidden=own, gone=gone):
+                yield Finding(kind=Kind.ROWS, where=name, what=line, since=self.past.run_id)
 
     def _differences(
-        self, name: str, expected: pa.Table, *, keys: Sequence[str], unreadable: Sequence[str], gone: Sequence[str]
+        self, name: str, expected: pa.Table, *, keys: Sequence[str], hidden: Hidden, gone: Sequence[str]
     ) -> list[str]:
         """What is other in a file of a table; nothing where it is damaged, as its hash shows."""
         try:
@@ -145,9 +174,9 @@ class RowCheck:
         except OutputError:
             return []
         if "how" in keys:
-            actual = _of_others(actual, gone)
+            expected, actual = _of_others(expected, gone), _of_others(actual, gone)
         self.num_rows += actual.num_rows
-        return differences(_masked(expected, unreadable), _masked(actual, unreadable), keys=keys)
+        return differences(_masked(expected, hidden), _masked(actual, hidden), keys=keys)
 
     def _projected(self, planned: pa.Table, answers: pa.Table, *, readable: pa.Table) -> PartTables:
         """The rows of a part; evidence of documents whose texts are there."""
@@ -156,7 +185,8 @@ class RowCheck:
         if readable is planned:
             return project(planned, projection=self.projection, not_read=rows)
         plain = project(planned, projection=replace(self.projection, documents=None), not_read=rows)
-        return replace(plain, evidence=project(readable, projection=self.projection).evidence)
+        with_texts = project(readable, projection=self.projection)
+        return replace(plain, evidence=with_texts.evidence, is_whole=with_texts.is_whole)
 
     def _unseen(self, seen: set[int]) -> Iterator[Report]:
         """Documents of which no table has a row, though something was asked of them."""
@@ -175,12 +205,13 @@ def _twice(part: PartReport, documents: Sequence[int], seen: set[int]) -> Iterat
         yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=what, since="")
 
 
-def _masked(table: pa.Table, document_ids: Sequence[str]) -> pa.Table:
-    """Without what the log does not know of readings of these documents."""
-    if not document_ids or not set(OF_UNREADABLE) <= set(table.schema.names):
+def _masked(table: pa.Table, hidden: Hidden) -> pa.Table:
+    """Without what can't be known of readings of some documents."""
+    columns, document_ids = hidden
+    if not document_ids or not set(columns) <= set(table.schema.names):
         return table
     of_them = pc.is_in(table["document_id"], pa.array(document_ids, table["document_id"].type))
-    return without(table, OF_UNREADABLE, where=of_them)
+    return without(table, columns, where=of_them)
 
 
 def _of_others(table: pa.Table, document_ids: Sequence[str]) -> pa.Table:

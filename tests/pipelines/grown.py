@@ -24,6 +24,7 @@ from memagent_batch.runs.history import keep_last_run, recorded_plan
 from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.record.log_files import list_log
 from memagent_batch.wiring import make_documents, make_output
 from pipelines.check import check
 from pipelines.plan import last_versions, scan_plan
@@ -123,6 +124,7 @@ async def read_here(job: JobConfig) -> Manifest:
     reader, splits = Reader(task), checked.closing is not None and checked.closing.turns.plan.evidence
     calls = [call for each in bundles for call in tokenise(each, agent=job.agent, sources=job, splits=splits)]
     not_read = collect_not_read(await asyncio.gather(*map(reader, calls)))
+    log_files = set(list_log(output))
     index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
     kept = kept_parts(output)
     reports = [
@@ -131,4 +133,6 @@ async def read_here(job: JobConfig) -> Manifest:
         for report in write_tables(part, projection=run.projection, kept=kept).to_pylist()
     ]
     recorded = recorded_plan(plan, index)
-    return close_run(run, reports=reports, recorded=recorded, before=before, run_turns=index.run_turns)
+    return close_run(
+        run, reports=reports, recorded=recorded, log_files=log_files, before=before, run_turns=index.run_turns
+    )

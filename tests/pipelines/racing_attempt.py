@@ -28,6 +28,7 @@ from memagent_batch.runs.finalise import begin_run, close_run
 from memagent_batch.runs.history import keep_last_run, recorded_plan
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.record.log_files import used_files
 from memagent_batch.wiring import ReaderIdentity, make_output
 
 DOCUMENTS = 6
@@ -74,7 +75,8 @@ def attempt(job: JobConfig, rng: random.Random) -> dict[str, Any]:
             for part in parts:
                 reports += write_tables(part, projection=run.projection, kept=kept).to_pylist()
                 time.sleep(rng.uniform(0, STEP_SECONDS))
-        close_run(run, reports=reports, recorded=recorded_plan(asked, index), before=before)
+        recorded, log_files = recorded_plan(asked, index), used_files(output, index)
+        close_run(run, reports=reports, recorded=recorded, log_files=log_files, before=before)
     except SupersededError as error:
         return {"run_id": run.run_id, "superseded": str(error)}
     return {"run_id": run.run_id, "superseded": None}

@@ -174,7 +174,7 @@ def test_fresh_run_ends_as_one_that_got_its_second_look_later_and_diff_names_the
     documents: Path, text_model: str, tmp_path: Path
 ) -> None:
     shared = {"kind": "shared", "chunk_tokens": 60, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
-    to = {"policy": {"kind": "truncate", "answer_tokens": 2}}  # its answers are cut, and so they differ
+    to = {"policy": {"kind": "truncate"}, "extraction": "raw"}  # takes the box for a part of the answer
     knobs: dict[str, Any] = {"policy": shared, "escalate": {**ESCALATE, "to": to}}
     answer(job(documents, text_model, tmp_path / "later", policy=shared))
     later = answer(job(documents, text_model, tmp_path / "later", **knobs))
@@ -185,9 +185,9 @@ def test_fresh_run_ends_as_one_that_got_its_second_look_later_and_diff_names_the
     place = Location(uri=str(tmp_path / "later"))
     [changed] = compare_runs(find_run(place, "previous"), find_run(place, "latest"))
     rows = changed.to_pylist()
-    assert {row["document_id"]: row["why"] for row in rows} == {name: ["tier"] for name in READ}
+    assert {row["document_id"]: row["why"] for row in rows} == {name: ["tier", "extraction"] for name in READ}
     assert {(row["question_id"], row["answer_before"]) for row in rows} == {("risk", "simulated")}
-    assert {row["answer_after"] for row in rows} == {None}
+    assert {row["answer_after"] for row in rows} == {"\\boxed{simulated}"}
 
 
 def test_second_reader_that_fails_leaves_the_first_answer_and_says_so(
@@ -273,6 +273,16 @@ def test_both_readers_keep_to_one_bound_and_going_on_ends_as_without_one(
     assert sum(tokens_of(tmp_path / "scan")) == first + second, "no turn was asked twice"
     spent = manifest["spent"]
     assert spent["num_prompt_tokens"] + spent["num_completion_tokens"] == first + second - taken
+
+
+def test_partial_shows_first_answers_where_only_the_second_reader_has_begun_to_read(
+    documents: Path, text_model: str, tmp_path: Path
+) -> None:
+    answer(job(documents, text_model, tmp_path / "scan", ask=["Who?"]))
+    with pytest.raises(BoundReachedError, match="max_tokens"):
+        answer(job(documents, text_model, tmp_path / "scan", ask=["Who?"], escalate=AGAIN, max_tokens=1))
+    partial = write_partial(Location(uri=str(tmp_path / "scan")))
+    assert partial["readings_shown"] == len(TEXTS)
 
 
 def test_grown_document_is_read_on_by_the_second_reader_too_and_a_limit_leaves_out_the_same(

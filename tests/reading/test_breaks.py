@@ -9,8 +9,9 @@ from jobs.settings import job_of
 from memagent_batch.config import AgentConfig
 from memagent_batch.domain.document import BreakAt
 from memagent_batch.domain.locators import LocatedRow
+from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import make_policy
-from memagent_batch.reading.breaks import break_at, find_breaks, with_breaks
+from memagent_batch.reading.breaks import break_at, find_breaks, require_rows, with_breaks
 from memagent_batch.wiring import identify_reader, make_tokenizer
 
 
@@ -64,3 +65,11 @@ def test_only_breaks_that_are_asked_for_are_part_of_the_reader(kind: str) -> Non
     assert break_at(broken) == (BreakAt.ROWS if has_chunks else None)
     same = identify_reader(plain).fingerprint == identify_reader(broken).fingerprint
     assert same is not has_chunks
+
+
+def test_breaks_at_rows_are_refused_where_documents_have_none() -> None:
+    with pytest.raises(SettingsError, match=r"policy.break_at: rows .* name input.order_columns"):
+        require_rows(agent_of(break_at="rows"), order_columns=())
+    require_rows(agent_of(break_at="rows"), order_columns=("page",))
+    require_rows(agent_of(kind="truncate", break_at="rows"), order_columns=())
+    require_rows(AT_LINES, order_columns=())

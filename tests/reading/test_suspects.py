@@ -16,8 +16,8 @@ POISON = "update/7"
 Ask = Callable[[Prompt], Awaitable[Completion]]
 
 
-def address_of(document: str) -> ReadingAddress:
-    return ReadingAddress(document_hash=document, question_hash="q", sample=0, reader_fingerprint="f")
+def address_of(document: str, reader: str = "f") -> ReadingAddress:
+    return ReadingAddress(document_hash=document, question_hash="q", sample=0, reader_fingerprint=reader)
 
 
 def prompt_of(path: str) -> Prompt:
@@ -31,11 +31,11 @@ def suspects_at(folder: Path, *, run_id: str = "run") -> Suspects:
     return suspects
 
 
-def watched(suspects: Suspects, ask: Ask, *, document: str = "d") -> Ask:
+def watched(suspects: Suspects, ask: Ask, *, document: str = "d", reader: str = "f") -> Ask:
     """The engine's answers for one document, each turn watched."""
 
     async def turn(prompt: Prompt) -> Completion:
-        async with suspects.watch(address_of(document), prompt.path):
+        async with suspects.watch(address_of(document, reader), prompt.path):
             return await ask(prompt)
 
     return turn
@@ -99,6 +99,15 @@ async def test_suspect_given_up_leaves_other_turns_and_documents_alone(tmp_path:
         return FINE
 
     assert await watched(suspects, sound, document="other")(prompt_of(POISON)) == FINE
+
+
+async def test_turn_that_killed_one_reader_is_tried_by_another_reader(tmp_path: Path) -> None:
+    await die_often(tmp_path, deaths=FATAL_DEATHS)
+
+    async def sound(prompt: Prompt) -> Completion:
+        return FINE
+
+    assert await watched(suspects_at(tmp_path), sound, reader="second")(prompt_of(POISON)) == FINE
 
 
 async def test_deaths_of_another_run_do_not_count(tmp_path: Path) -> None:

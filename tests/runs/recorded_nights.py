@@ -26,6 +26,7 @@ from memagent_batch.runs.history import LATEST, PastRun, find_run, keep_last_run
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, kept_parts
 from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.record.log_files import list_log
 from memagent_batch.runs.table_files import table_files
 from memagent_batch.wiring import ReaderIdentity
 
@@ -94,6 +95,7 @@ class Nights:
         before = keep_last_run(self.output)
         not_read = self._read(run, plan, texts, mended=mended, away=away)
         _die_at("reading", killed_at)
+        log_files = set(list_log(self.output))
         index = scan_log(self.output, reader_fingerprint=reader)
         remove_leftovers(self.output, tables=ANSWER_TABLES, run_id=run.run_id)
         _die_at("tables", killed_at)
@@ -105,7 +107,7 @@ class Nights:
         ]
         _die_at("manifest", killed_at)
         write_kept_index(self.output, plan, run_id=run.run_id)
-        return close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
+        return close_run(run, reports=reports, recorded=recorded_plan(plan, index), log_files=log_files, before=before)
 
     def last(self) -> PastRun:
         """The last finished run."""

@@ -26,6 +26,7 @@ from memagent_batch.runs.history import PastRun, recorded_plan, write_plan
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read
 from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.record.log_files import list_log
 from memagent_batch.runs.rows import looks
 from memagent_batch.runs.schemas import PART_REPORT, PartReport
 from memagent_batch.runs.state import read_state
@@ -73,7 +74,7 @@ def written(run: Run, plan: Plan) -> list[PartReport]:
 def closed(run: Run, plan: Plan, reports: list[PartReport]) -> Manifest:
     """Closes the first run of an output."""
     recorded = recorded_plan(plan, scan_log(run.output, reader_fingerprint="f"))
-    return close_run(run, reports=reports, recorded=recorded, before=None)
+    return close_run(run, reports=reports, recorded=recorded, log_files=set(list_log(run.output)), before=None)
 
 
 def test_close_run_whose_counts_close_writes_the_manifest(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from memagent_batch.config import JobConfig
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
 from memagent_batch.runs.history import PastRun
-from memagent_batch.runs.record.log_files import hash_log, write_log_files
+from memagent_batch.runs.record.log_files import hash_log, list_log, write_log_files
 from pipelines.verify import Drawn, Verification, verify
 from tests.pipelines.grown import Stream, text_of
 
@@ -42,7 +42,7 @@ class Copy:
         """Copies it into a folder that is not there."""
         shutil.copytree(stream.output, folder)
         self.folder, self.stream = folder, stream
-        self.job: JobConfig = stream.job
+        self.job: JobConfig | None = stream.job
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -76,10 +76,16 @@ class Copy:
         if run_id == self.runs[-1]:
             (self.folder / "manifest.json").write_bytes(json_bytes(manifest))
 
+    def strip(self, run_id: str) -> None:
+        """Makes the record of a run one of a version without hashes."""
+        self.rewrite(lambda manifest: manifest.pop("record"), run_id=run_id, seals=False)
+        for name in ("log.parquet", "projection.json", "card.md"):
+            (self.folder / "runs" / run_id / name).unlink()
+
     def seal_log(self) -> None:
         """Has the last run list the log as it is now."""
         output = Location(uri=str(self.folder))
-        write_log_files(output / f"runs/{self.runs[-1]}/log.parquet", hash_log(output, {}))
+        write_log_files(output / f"runs/{self.runs[-1]}/log.parquet", hash_log(output, list_log(output), {}))
         self.rewrite(lambda manifest: None)
 
 

@@ -2,11 +2,15 @@
 
 import json
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from jobs.cli import main
+from jobs.verify import _job_of
+from memagent_batch.files.location import Location
+from memagent_batch.runs.history import LATEST, find_run
 from tests.verification.scan import Copy
 
 
@@ -22,6 +26,8 @@ def test_verify_ends_with_0_where_all_holds_and_with_5_where_something_does_not(
     result = json.loads(capsys.readouterr().out)
     assert [each["where"] for each in result["findings"]] == [copy.manifest["files"]["memories"][0]]
     assert f"SHA-256 of the last manifest: {result['sha256']}" in whole
+    assert main(["verify", str(copy.folder)]) == 5
+    assert "(since run" not in capsys.readouterr().out  # the line says which run recorded the file
     assert main(["verify", str(copy.folder), "--expect", "0" * 64]) == 5
     assert "no manifest on the chain has the SHA-256 000" in capsys.readouterr().out
 
@@ -47,6 +53,35 @@ def test_reread_takes_the_agent_from_the_record_or_from_a_job_file(
     assert (again["num_drawn"], again["num_asked"], again["different"]) == (5, 5, [])
 
 
+def test_reread_takes_no_code_and_no_address_from_a_record(
+    copied: Callable[[], Copy], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = copied()
+    arguments = ["verify", str(copy.folder), "--reread", "5"]
+    copy.rewrite(lambda manifest: manifest["settings"].update(allow_code=True))
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert "--allow-code" in printed.err
+    assert "5 turns were to be asked again, and none was" in printed.out
+    address = "http://127.0.0.1:9/elsewhere"
+    copy.rewrite(lambda manifest: manifest["settings"].update(engine="openai", openai={"base_url": address}))
+    monkeypatch.setenv("MEMAGENT_OPENAI__API_KEY", "hunter2")
+    assert main(arguments) == 2
+    assert "its address is not taken from the record" in capsys.readouterr().err
+    monkeypatch.setenv("MEMAGENT_OPENAI__BASE_URL", address)
+    assert main(arguments) == 2
+    assert "this is not the reader" in capsys.readouterr().err
+
+
+def test_engine_arguments_and_a_second_reader_are_not_taken_from_a_record(copied: Callable[[], Copy]) -> None:
+    copy = copied()
+    past = find_run(Location(uri=str(copy.folder)), LATEST)
+    given = {"vllm": {"engine_args": {"trust_remote_code": True}, "dtype": "half"}, "escalate": {"when": 3}}
+    past.manifest["settings"] = {**past.manifest["settings"], **given, "engine": "vllm"}
+    job = _job_of(past, job=None, output="x", storage_options={})
+    assert (job.agent.vllm.engine_args, job.agent.vllm.dtype) == ({}, "half")
+
+
 def test_bundle_says_what_it_packed(
     copied: Callable[[], Copy], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -54,4 +89,5 @@ def test_bundle_says_what_it_packed(
     assert main(["bundle", str(copy.folder), "--to", str(tmp_path / "scan.zip"), "--with-tables"]) == 0
     packed = json.loads(capsys.readouterr().out)
     assert packed["run_id"] == copy.runs[-1]
+    assert packed["sha256"] == sha256((tmp_path / "scan.zip").read_bytes()).hexdigest()
     assert packed["left_out"] == ["the turn log", "the index of a table that was read"]

@@ -124,8 +124,9 @@ def _write_parts(output: Location, manifest: Manifest, review: Review, needed: S
     wanted = {name: unit.unit.document_hash for name, unit in new.items()}
     if wanted:
         texts = DocumentTexts(output, manifest, wanted=wanted, without="--without-page")
-        for document_id, text in texts.fetch(list(wanted)):
-            _frame_place(review, DOCUMENT_FRAMES_FOLDER, new.pop(document_id)).write_bytes(document_part(text))
+        for fetched in texts.fetch(list(wanted)):
+            place = _frame_place(review, DOCUMENT_FRAMES_FOLDER, new.pop(fetched.document_id))
+            place.write_bytes(document_part(fetched.text))
     for unit in new.values():
         _frame_place(review, DOCUMENT_FRAMES_FOLDER, unit).write_bytes(document_part(None))
     evidence = chosen_evidence(output, manifest, review)

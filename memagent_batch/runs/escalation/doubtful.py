@@ -1,7 +1,6 @@
 """Which readings a second reader reads again: a projection of the log, so that every resume chooses the same."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -10,10 +9,17 @@ from memagent_batch.domain.escalation import Doubt, Doubts, Verdicts
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.location import Location
 from memagent_batch.log.closings import read_closings
-from memagent_batch.log.files import ReadingKey
+from memagent_batch.log.files import LOG_THREADS, ReadingKey
 from memagent_batch.log.index import TurnIndex, read_outcomes
 from memagent_batch.log.schemas import ClosingColumns
 from memagent_batch.runs.plan import Plan, PlannedReading, Work
+
+OF_RESPONSES = frozenset({Doubt.FAILED, Doubt.ANSWER})
+"""Reasons that the text of a response can give; closing turns give the others."""
+CLOSING_COLUMNS = ("value_status", "value_bool", "confidence", "support", "evidence")
+"""What doubts go by, of what closing turns brought."""
+FILES_AT_ONCE = 4 * LOG_THREADS
+"""Log files whose rows are held at once."""
 
 
 def doubtful_readings(
@@ -37,14 +43,14 @@ def doubtful_readings(
             again before they are.
     """
     of_values = _of_closings(output, index, doubts=doubts)
-    of_answers = _of_answers(output, index, doubts=doubts, extraction=extraction)
+    of_responses = _of_responses(output, index, doubts=doubts, extraction=extraction)
     unread = reading_keys(not_read)
     found: dict[Work, Doubt] = {}
     for reading in plan.addressed():
         key = reading.key
         if not has_ended(reading, index, is_unread=key in unread):
             continue
-        reasons = {of_values.get((reading.closing or "", key)), of_answers.get(key)}
+        reasons = {of_values.get((reading.closing or "", key)), of_responses.get(key)}
         if index.outcomes[key].status == Status.FAILED:
             reasons = {doubts.of(Status.FAILED, verdicts=Verdicts(), question_hash=key[1])}
         doubt = next((each for each in Doubt if each in reasons), None)
@@ -86,6 +92,12 @@ def reading_keys(rows: pa.Table | None) -> frozenset[ReadingKey]:
     return frozenset(zip(*columns, strict=True))
 
 
+def effective_status(status: str, answer: str | None, *, doubts: Doubts) -> str:
+    """The status of a reading as its doubts see it: without an answer it has failed, where that is a reason."""
+    is_empty = status == Status.OK and answer is None
+    return Status.FAILED if is_empty and Doubt.FAILED in doubts.when else status
+
+
 def verdicts_of(closed: ClosingColumns, *, num_evidence: int | None) -> Verdicts:
     """What closing turns say of a reading."""
     return Verdicts(
@@ -98,37 +110,43 @@ def verdicts_of(closed: ClosingColumns, *, num_evidence: int | None) -> Verdicts
 
 
 def _of_closings(output: Location, index: TurnIndex, *, doubts: Doubts) -> dict[tuple[str, ReadingKey], Doubt]:
-    """Doubts that closing turns give, by their fingerprint and the reading; one log file at a time."""
+    """Doubts that closing turns give, by their fingerprint and the reading; nothing is read where they can't."""
+    if not set(doubts.when) - OF_RESPONSES:
+        return {}
     found: dict[tuple[str, ReadingKey], Doubt] = {}
     standing = {(name, key): each.file for name, keys in index.closings.items() for key, each in keys.items()}
-    for file in sorted(set(standing.values())):
-        for name, rows in read_closings(output, [file], fingerprints=list(index.closings)).items():
-            for key, row in rows.items():
-                num_evidence = None if row["evidence"] is None else len(row["evidence"])
-                verdicts = verdicts_of(row, num_evidence=num_evidence)
-                doubt = doubts.of(Status.OK, verdicts=verdicts, question_hash=key[1])
-                if doubt is not None and standing[name, key] == file:
-                    found[name, key] = doubt
+    for files in _batches(set(standing.values())):
+        closed = read_closings(output, files, fingerprints=list(index.closings), columns=CLOSING_COLUMNS)
+        for name, key, row in ((name, key, row) for name, rows in closed.items() for key, row in rows.items()):
+            num_evidence = None if row["evidence"] is None else len(row["evidence"])
+            verdicts = verdicts_of(row, num_evidence=num_evidence)
+            doubt = doubts.of(Status.OK, verdicts=verdicts, question_hash=key[1])
+            if doubt is not None and standing[name, key] in files:
+                found[name, key] = doubt
     return found
 
 
-def _of_answers(
+def _of_responses(
     output: Location, index: TurnIndex, *, doubts: Doubts, extraction: Extraction
 ) -> dict[ReadingKey, Doubt]:
-    """Readings whose answers are doubtful by their text; one log file at a time, and none where no text is."""
+    """Readings whose answers are doubtful by their text, or that have none; nothing is read where neither counts."""
+    if not set(doubts.when) & OF_RESPONSES:
+        return {}
     found: dict[ReadingKey, Doubt] = {}
-    for file, keys in _by_file(index).items() if doubts.answers else ():
-        rows = read_outcomes(output, [file], reader_fingerprint=index.reader_fingerprint)
-        for key in keys:
-            if doubts.names(extract_answer(rows[key]["response"] or "", extraction=extraction)):
-                found[key] = Doubt.ANSWER
+    standing = {key: outcome.file for key, outcome in index.outcomes.items() if outcome.status == Status.OK}
+    for files in _batches(set(standing.values())):
+        rows = read_outcomes(output, files, reader_fingerprint=index.reader_fingerprint, columns=["response"])
+        for key, row in rows.items():
+            answer = extract_answer(row["response"] or "", extraction=extraction)
+            status = effective_status(Status.OK, answer, doubts=doubts)
+            doubt = doubts.of(status, verdicts=Verdicts(), answer=answer)
+            if doubt is not None and standing.get(key) in files:
+                found[key] = doubt
     return found
 
 
-def _by_file(index: TurnIndex) -> Mapping[str, Iterable[ReadingKey]]:
-    """The readings that were answered, by the log file that holds them."""
-    files: dict[str, list[ReadingKey]] = defaultdict(list)
-    for key, outcome in index.outcomes.items():
-        if outcome.status == Status.OK:
-            files[outcome.file].append(key)
-    return dict(sorted(files.items()))
+def _batches(files: Collection[str]) -> Iterator[Sequence[str]]:
+    """The files in order, so many at once that they are read side by side, and their rows fit into memory."""
+    ordered = sorted(files)
+    for start in range(0, len(ordered), FILES_AT_ONCE):
+        yield ordered[start : start + FILES_AT_ONCE]

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pydantic import ValidationError
 
 from memagent_batch.budgets import fitted
@@ -14,6 +15,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.plugins import make_policy, problem_message
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.closing_checks import checked_closing
+from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.escalation.thresholds import read_thresholds
 from memagent_batch.runs.plan import Plan
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_engine
@@ -110,6 +112,24 @@ def checked_escalation(
         thresholds=thresholds,
     )
     return Escalation(doubts=doubts, reader=reader)
+
+
+def second_fingerprint(config: EscalateConfig, base: AgentConfig) -> str | None:
+    """The fingerprint of the second reader; None where there is none. See `checked_escalation`."""
+    return identify_reader(fitted(_second_agent(config, base))).fingerprint if config.to else None
+
+
+def require_questions_fit_again(questions: pa.Table, escalation: Escalation | None) -> None:
+    """Checks that each question has room in the prompts of the second reader; see `require_questions_fit`.
+
+    Raises:
+        SettingsError: names the question and its length in tokens.
+    """
+    if escalation is not None and escalation.reader is not None:
+        try:
+            require_questions_fit(questions, escalation.reader.agent)
+        except SettingsError as error:
+            raise SettingsError(f"escalate.to: {error}") from error
 
 
 def _checked_reader(

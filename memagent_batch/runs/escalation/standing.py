@@ -10,9 +10,10 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.escalation import Doubt
 from memagent_batch.domain.readings import Status
+from memagent_batch.errors import ClosingError
 from memagent_batch.log.question_list import AskedQuestion
 from memagent_batch.log.schemas import OutcomeRow
-from memagent_batch.runs.escalation.doubtful import verdicts_of
+from memagent_batch.runs.escalation.doubtful import effective_status, verdicts_of
 from memagent_batch.runs.rows.looks import HeldPart, Look, PartDocument, hold_part
 from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.schemas import AnswerRow
@@ -26,6 +27,8 @@ SUMMED = (
     "engine_seconds",
 )
 """Columns of `answers` that are sums over both readers, so that sums over rows are the cost of the run."""
+VALID = frozenset({ValueStatus.OK, ValueStatus.NOT_STATED})
+"""What is said of a value that fits its type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +49,8 @@ class PartLooks:
             return look
         answer = look.answer
         verdicts = verdicts_of(answer, num_evidence=answer["num_evidence"])
-        hash_ = question["question_hash"]
-        doubt = doubts.of(answer["status"], verdicts=verdicts, answer=answer["answer"], question_hash=hash_)
+        hash_, status = question["question_hash"], effective_status(answer["status"], answer["answer"], doubts=doubts)
+        doubt = doubts.of(status, verdicts=verdicts, answer=answer["answer"], question_hash=hash_)
         if doubt is None:
             return look
         if self.second is None or self.projection.second is None:
@@ -78,21 +81,35 @@ def _asked_singly(question: AskedQuestion, *, closing: str | None) -> AskedQuest
 
 
 def _chosen(first: Look, second: Look, doubt: Doubt) -> Look:
-    """The second look where it is `ok`, else the first; both have cost what the row says."""
-    status, rows = Status(second.answer["status"]), (first.answer, second.answer)
-    summed = {name: sum(row[name] for row in rows) for name in SUMMED}  # type: ignore[literal-required]
-    if status is Status.OK:
-        look = _with_columns(second, **summed, **_first_columns(first.answer), escalated_because=doubt.value)
+    """The second look where its answer can be used, else the first; both have cost what the row says."""
+    rows, status, problem = (first.answer, second.answer), Status(second.answer["status"]), _problem(first, second)
+    columns = {
+        **{name: sum(row[name] for row in rows) for name in SUMMED},  # type: ignore[literal-required]
+        "question_hash": first.answer["question_hash"],
+        "escalated_because": doubt.value,
+        "escalation_error": problem,
+    }
+    if problem is None:
+        look = _with_columns(second, **columns, **_first_columns(first.answer))
     else:
-        error = f"{second.answer['error_type']}: {second.answer['error_message']}"
-        columns = {"escalation_error": error, "needs_review": status is Status.FAILED}
-        look = _with_columns(first, **summed, **columns, escalated_because=doubt.value)
+        look = _with_columns(first, **columns, needs_review=status is not Status.NOT_READ)
+        status = Status.FAILED if status is Status.OK else status
     return replace(look, second_status=status)
+
+
+def _problem(first: Look, second: Look) -> str | None:
+    """Why the second look can't stand in the place of the first; None where it can."""
+    answer = second.answer
+    if answer["status"] != Status.OK or answer["answer"] is None:
+        return f"{answer['error_type']}: {answer['error_message']}"
+    if first.answer["value_status"] in VALID and answer["value_status"] not in VALID:
+        return f"{ClosingError.__name__}: {answer['closing_error']}"
+    return None
 
 
 def _first_columns(answer: AnswerRow) -> dict[str, object]:
     """What the first reader said, where it had a valid value or said that nothing is stated."""
-    is_valid = answer["value_status"] in (ValueStatus.OK, ValueStatus.NOT_STATED)
+    is_valid = answer["value_status"] in VALID
     names = {"first_value": "value", "first_confidence": "confidence"}
     return {name: answer[column] if is_valid else None for name, column in names.items()}  # type: ignore[literal-required]
 

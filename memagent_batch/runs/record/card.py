@@ -13,7 +13,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason
 from memagent_batch.masking import DIGEST, printable, shown
 from memagent_batch.runs.history import PastRun
-from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.manifest import Manifest, SecondLookSummary
 from memagent_batch.runs.record.estimates import ReviewEstimates
 from memagent_batch.runs.schemas import ReasonRow
 
@@ -79,17 +79,36 @@ def _documents(past: PastRun) -> Iterator[str]:
 
 
 def _reader(manifest: Manifest) -> Iterator[str]:
-    reader, settings = manifest["reader"], manifest["settings"]
+    settings = manifest["settings"]
+    yield from _parts_of_reader(manifest["reader"])
+    if settings.get("closing", {}).get("evidence"):
+        yield "- Evidence was asked for after each answer"
+    yield f"- reader_fingerprint: {manifest['reader_fingerprint']}"
+    yield f"- {', '.join(f'{_text(name)} {_text(version)}' for name, version in manifest['versions'].items())}"
+    look = manifest.get("second_look")
+    if look is not None:
+        yield from _second_look(look)
+
+
+def _parts_of_reader(reader: Mapping[str, Any]) -> Iterator[str]:
     for name in OF_READER:
         if reader.get(name):
             yield f"- {name}: {_text(str(reader[name]))}"
     for name in ("policy", "sampling", "engine"):
         if reader.get(name):
             yield f"- {name}: {_text(json.dumps(reader[name], sort_keys=True, default=str))}"
-    if settings.get("closing", {}).get("evidence"):
-        yield "- Evidence was asked for after each answer"
-    yield f"- reader_fingerprint: {manifest['reader_fingerprint']}"
-    yield f"- {', '.join(f'{_text(name)} {_text(version)}' for name, version in manifest['versions'].items())}"
+
+
+def _second_look(look: SecondLookSummary) -> Iterator[str]:
+    """What read doubtful readings again, or that people look at them."""
+    counts = look["counts"]
+    yield ""
+    yield f"{counts['escalated']:,} readings were doubtful. {counts['needs_review']:,} of them are left to people."
+    if look["reader"]:
+        yield f"A second reader read them again, and {counts['answered']:,} of the answers are its own:"
+        yield ""
+        yield from _parts_of_reader(look["reader"])
+        yield f"- reader_fingerprint: {look['reader_fingerprint']}"
 
 
 def _counts(manifest: Manifest) -> Iterator[str]:

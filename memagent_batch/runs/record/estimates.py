@@ -1,11 +1,16 @@
 """What the reviews of an output say of its scans: the estimates that lie in `review/ID/estimate.json`."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from memagent_batch.errors import OutputError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
+from memagent_batch.logs import EventKind
+
+log = logging.getLogger(__name__)
 
 REVIEWS_FOLDER = "review"
 """Where reviews lie below an output."""
@@ -50,15 +55,13 @@ class ReviewEstimates:
 
 
 def read_estimates(output: Location) -> list[ReviewEstimates]:
-    """The estimates of all reviews of an output, those of the latest runs first.
+    """The estimates of all reviews of an output, those of the latest runs first; a damaged one is left out and logged.
 
     Raises:
-        OutputError: a file is no JSON.
         StorageError: one can't be read.
     """
     places = [path for path in (output / REVIEWS_FOLDER).files() if path.endswith(f"/{ESTIMATE_FILE}")]
-    records = (read_json(output.at(path)) for path in places)
-    found = [each for record in records if record for each in _of_record(record)]
+    found = [each for path in places for each in _read(output.at(path))]
     return sorted(found, key=lambda each: each.run_id, reverse=True)
 
 
@@ -66,7 +69,6 @@ def latest_estimates(output: Location) -> list[ReviewEstimates]:
     """Of each question and value, the estimate of the latest run that was reviewed, by question.
 
     Raises:
-        OutputError: a file is no JSON.
         StorageError: one can't be read.
     """
     found: dict[tuple[str, str], ReviewEstimates] = {}
@@ -75,16 +77,30 @@ def latest_estimates(output: Location) -> list[ReviewEstimates]:
     return [found[key] for key in sorted(found)]
 
 
+def _read(place: Location) -> list[ReviewEstimates]:
+    """The estimates in a file; none where it holds something else."""
+    try:
+        record = read_json(place)
+        return list(_of_record(record)) if record is not None else []
+    except (OutputError, AttributeError, KeyError, TypeError, ValueError) as error:
+        message = f"{place} is no estimate of a review and is not shown: {type(error).__name__}: {error}"
+        log.warning(message, extra={"event": EventKind.RECORD_UNREADABLE})
+        return []
+
+
 def _of_record(record: Mapping[str, Any]) -> Iterator[ReviewEstimates]:
     for value in record["values"]:
         measures = {**{name: value["measures"][name] for name in MEASURES}, "error_rate": record["error_rate"]}
         yield ReviewEstimates(
-            review_id=record["review_id"],
-            run_id=record["run_id"],
-            question_id=record["question_id"],
-            value=value["value"],
-            num_labels=sum(stratum["num_labelled"] for stratum in value["strata"]),
-            shares={
-                name: Share(value=each["value"], low=each["low"], high=each["high"]) for name, each in measures.items()
-            },
+            review_id=str(record["review_id"]),
+            run_id=str(record["run_id"]),
+            question_id=str(record["question_id"]),
+            value=None if value["value"] is None else str(value["value"]),
+            num_labels=sum(int(stratum["num_labelled"]) for stratum in value["strata"]),
+            shares={name: _share(each) for name, each in measures.items()},
         )
+
+
+def _share(values: Mapping[str, Any]) -> Share:
+    value = None if values["value"] is None else float(values["value"])
+    return Share(value=value, low=float(values["low"]), high=float(values["high"]))

@@ -3,12 +3,14 @@
 The model and its tokeniser are not needed for that.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
+from hashlib import sha256
 from typing import Any, get_args, get_type_hints
 
-from memagent_batch.runs.parts import PROJECTION
+from memagent_batch.runs.parts import rules
 from memagent_batch.runs.rows.projection import Projection
 
 PROJECTION_FILE = "projection.json"
@@ -18,8 +20,8 @@ _PLACES = frozenset({"output", "run_id", "documents", "input"})
 
 
 def projection_record(projection: Projection) -> dict[str, Any]:
-    """What `projection.json` says: the version of the rules, and their settings."""
-    return {"version": PROJECTION, "projection": _plain(projection)}
+    """What `projection.json` says: the hash of the rules, and their settings."""
+    return {"rules": _rules_hash(), "projection": _plain(projection)}
 
 
 def restored_projection(record: Mapping[str, Any], **places: Any) -> Projection | None:
@@ -29,10 +31,17 @@ def restored_projection(record: Mapping[str, Any], **places: Any) -> Projection 
         record: What `projection_record` made.
         places: Where output and documents are now: the fields that the record leaves out.
     """
-    if record["version"] != PROJECTION:
+    if record.get("rules") != _rules_hash():
         return None
-    projection: Projection = _made(Projection, record["projection"], places)
+    try:
+        projection: Projection = _made(Projection, record["projection"], places)
+    except (AttributeError, KeyError, TypeError, ValueError):  # it has other fields than here, or other values
+        return None
     return projection
+
+
+def _rules_hash() -> str:
+    return sha256(json.dumps(rules()).encode()).hexdigest()
 
 
 def _plain(value: Any) -> Any:

@@ -17,7 +17,7 @@ from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, Manifest
 from memagent_batch.runs.record.card import CARD_FILE, card
 from memagent_batch.runs.record.estimates import read_estimates
 from memagent_batch.runs.record.hashes import file_hash, file_hashes
-from memagent_batch.runs.record.log_files import LOG_FILES, hash_log, read_log_list, write_log_files
+from memagent_batch.runs.record.log_files import LOG_FILES, hash_log, known_hashes, write_log_files
 from memagent_batch.runs.record.projections import PROJECTION_FILE, projection_record
 from memagent_batch.runs.record.seal import RunBefore, Seal
 from memagent_batch.runs.rows.projection import Projection
@@ -27,13 +27,21 @@ RECORD_FILES = (PLAN_FILE, REMOVED_FILE, LOG_FILES, PROJECTION_FILE, CARD_FILE)
 """Files of `runs/RUN_ID/` beside the manifest; the index of a table of a lake is there for some runs."""
 
 
-def sealed(past: PastRun, *, projection: Projection, reports: Iterable[PartReport], before: PastRun | None) -> PastRun:
+def sealed(
+    past: PastRun,
+    *,
+    projection: Projection,
+    reports: Iterable[PartReport],
+    log_files: Iterable[str],
+    before: PastRun | None,
+) -> PastRun:
     """The run with its seal in the manifest; writes what the seal names and is not there yet.
 
     Args:
         past: The run, whose tables and plan are written.
         projection: How its tables were made.
         reports: What the parts of the tables reported.
+        log_files: Files of the turn log that they were made of.
         before: The last finished run.
 
     Raises:
@@ -41,9 +49,8 @@ def sealed(past: PastRun, *, projection: Projection, reports: Iterable[PartRepor
         SupersededError: a newer attempt holds the claim, and has removed a file.
     """
     output, folder = past.output, f"{RUNS_FOLDER}/{past.run_id}"
-    known = read_log_list(output / f"{RUNS_FOLDER}/{before.run_id}/{LOG_FILES}") if before else {}
     write_json(output / f"{folder}/{PROJECTION_FILE}", projection_record(projection))
-    write_log_files(output / f"{folder}/{LOG_FILES}", hash_log(output, known))
+    write_log_files(output / f"{folder}/{LOG_FILES}", hash_log(output, log_files, _known(before)))
     text = card(past, estimates=read_estimates(output))
     (output / f"{folder}/{CARD_FILE}").write_bytes(text.encode())
     tables = {**_recorded(before), **_written(reports)}
@@ -61,6 +68,14 @@ def sealed(past: PastRun, *, projection: Projection, reports: Iterable[PartRepor
     seal: Seal = {"before": _link(before), "files": dict(sorted(files.items()))}
     manifest: Manifest = {**past.manifest, "record": seal}
     return replace(past, manifest=manifest)
+
+
+def _known(before: PastRun | None) -> Mapping[str, str]:
+    """Hashes of log files that the run before has taken."""
+    if before is None:
+        return {}
+    name = f"{RUNS_FOLDER}/{before.run_id}/{LOG_FILES}"
+    return known_hashes(before.output / name, recorded_hashes(before.manifest).get(name))
 
 
 def recorded_hashes(manifest: Manifest) -> Mapping[str, str]:

@@ -2,12 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from jobs.settings import job_of
 from memagent_batch.config import AgentConfig
 from memagent_batch.files.location import Location
+from memagent_batch.runs.history import find_run
 from memagent_batch.runs.record.card import card
 from memagent_batch.runs.record.estimates import ReviewEstimates, Share
 from tests.runs.recorded_nights import FAILS, Nights
@@ -39,6 +41,21 @@ def test_card_says_what_was_asked_and_what_came_out(tmp_path: Path) -> None:
     assert "Readings that failed: 2 (1 E: the engine refused it; 1 DocumentError: p: the text is null)" in text
     assert "Documents that can't be read or are not there: 1" in text
     assert "No one has measured it" in text
+
+
+def test_card_names_the_second_reader_and_what_is_left_to_people(tmp_path: Path) -> None:
+    nights = Nights(Location(uri=str(tmp_path / "run")))
+    nights.run({"a": "one"}, {"q": "Who signed?"})
+    past = find_run(nights.output, "latest")
+    assert "doubtful" not in card(past, estimates=[])
+    counts = {"escalated": 7, "answered": 4, "failed": 2, "not_read": 1, "needs_review": 2}
+    look: Any = {"reader": {"model": "larger"}, "reader_fingerprint": "f" * 64, "extraction": "auto", "counts": counts}
+    look |= {"share": 0.5, "because": {"failed": 7}}
+    text = card(replace(past, manifest={**past.manifest, "second_look": look}), estimates=[])
+    assert "7 readings were doubtful. 2 of them are left to people." in text
+    assert "and 4 of the answers are its own" in text
+    assert "- model: larger" in text
+    assert f"- reader_fingerprint: {'f' * 64}" in text
 
 
 def test_card_of_hostile_texts_has_no_markup_of_theirs(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from memagent_batch.config import InputConfig, TableFormat
 from memagent_batch.domain.answers import Extraction
@@ -30,4 +33,24 @@ def test_projection_is_restored_from_json_with_other_places(tmp_path: Path) -> N
     assert "bucket" not in json.dumps(record)
     here = {"output": Location(uri=str(tmp_path)), "run_id": "r", "documents": None, "input": InputConfig()}
     assert restored_projection(record, **here) == replace(made, **here)  # type: ignore[arg-type]
-    assert restored_projection({**record, "version": record["version"] + 1}, **here) is None
+    assert restored_projection({**record, "rules": "0" * 64}, **here) is None
+
+
+@pytest.mark.parametrize("change", [{"keep_words": "x"}, {"extraction": "nothing"}, {"second": {"a": 1}}])
+def test_projection_of_other_fields_or_values_is_of_another_version(change: dict[str, Any], tmp_path: Path) -> None:
+    place = Location(uri=str(tmp_path))
+    made = Projection(
+        output=place,
+        run_id="r",
+        reader_fingerprint="f",
+        model="m",
+        first_memory="",
+        keep_word="",
+        extraction=Extraction.AUTO,
+        table_format=TableFormat.ARROW,
+    )
+    record = projection_record(made)
+    here = {"output": place, "run_id": "r", "documents": None, "input": InputConfig()}
+    assert restored_projection(record, **here) == made
+    assert restored_projection({**record, "projection": {**record["projection"], **change}}, **here) is None
+    assert restored_projection({"rules": record["rules"]}, **here) is None

@@ -2,13 +2,29 @@
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from jobs.settings import job_of
 from memagent_batch.files.location import Location
-from tests.runs.recorded_nights import Killed, Nights
+from memagent_batch.files.parquet import parquet_bytes
+from memagent_batch.log.index import TurnIndex
+from memagent_batch.ray_data.progress import Progress
+from memagent_batch.runs.finalise import Run, begin_run, close_run
+from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.record.estimates import latest_estimates
+from memagent_batch.runs.record.log_files import list_log, read_log_list, write_log_files
+from memagent_batch.wiring import ReaderIdentity
+from pipelines import answer
+from pipelines.plan import scan_plan
+from tests.runs import recorded_nights
+from tests.runs.recorded_nights import Killed, Nights, plan_of
 from tests.verification.scan import found, verify_here
 
 DOCUMENTS = {"a": "one", "b": "two"}
@@ -22,6 +38,18 @@ def nights(tmp_path: Path) -> Nights:
 
 def hashes(nights: Nights, names: Mapping[str, str]) -> dict[str, str]:
     return {name: sha256((nights.output / name).read_bytes()).hexdigest() for name in names}
+
+
+def write_outcome(nights: Nights, *, run_id: str) -> None:
+    """Adds other answers to the log, which count for more than those that are there."""
+    place = (nights.output / "log/outcomes").files()[0]
+    table = pq.read_table(place)
+    rows = [
+        row | {"response": "\\boxed{late}", "run_id": run_id, "finished_at": datetime.now(UTC)}
+        for row in table.to_pylist()
+    ]
+    name = f"log/outcomes/{run_id}-late-000001.parquet"
+    (nights.output / name).write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=table.schema)))
 
 
 def flip(nights: Nights, name: str) -> None:
@@ -67,10 +95,86 @@ def test_output_whose_last_run_had_no_hashes_gets_them_from_its_files(nights: Ni
         manifest = json.loads((nights.output / name).read_bytes())
         del manifest["record"]
         (nights.output / name).write_bytes(json.dumps(manifest, indent=2, ensure_ascii=False).encode())
+    for name in ("log.parquet", "projection.json", "card.md"):
+        (nights.output / f"runs/{nights.last().run_id}/{name}").delete()
     second = nights.run(DOCUMENTS, QUESTIONS)
     assert second["record"]["files"] == hashes(nights, second["record"]["files"])
     result = verify_here(nights.output)
     assert (result.findings, result.num_runs) == ([], 2)
+
+
+@pytest.mark.parametrize("damage", ["flipped", "forged", "gone"])
+def test_list_of_the_night_before_is_not_trusted_where_it_is_not_the_recorded_one(
+    nights: Nights, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = nights.run(DOCUMENTS, QUESTIONS)
+    name = f"runs/{first['run_id']}/log.parquet"
+    if damage == "flipped":
+        flip(nights, name)
+    elif damage == "gone":
+        (nights.output / name).delete()
+    else:
+        write_log_files(nights.output / name, dict.fromkeys(list_log(nights.output), "0" * 64))
+    second = nights.run({**DOCUMENTS, "c": "three"}, QUESTIONS)
+    listed = read_log_list(nights.output / f"runs/{second['run_id']}/log.parquet")
+    assert listed == hashes(nights, listed)
+    assert len(listed) == 2
+    assert "the whole turn log is hashed again" in caplog.text
+    assert {where for _, where in found(verify_here(nights.output))} == {name}
+
+
+@pytest.mark.parametrize("text", ['{"values": [', "{}", '{"values": [{"value": 1}]}', '{"values": 3}', "[]"])
+def test_estimate_that_can_not_be_read_keeps_no_night_from_closing(
+    nights: Nights, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (nights.output / "review/q-1/estimate.json").write_bytes(text.encode())
+    manifest = nights.run(DOCUMENTS, QUESTIONS)
+    assert b"No one has measured it" in (nights.output / f"runs/{manifest['run_id']}/card.md").read_bytes()
+    assert "review/q-1/estimate.json is no estimate of a review" in caplog.text
+    assert latest_estimates(nights.output) == []
+
+
+def test_log_file_that_lands_after_the_tables_were_planned_is_not_sealed(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of an attempt that was superseded, and flushes late: it has other answers, which no table shows."""
+
+    def late(run: Run, **knobs: Any) -> Manifest:
+        write_outcome(nights, run_id=run.run_id)
+        return close_run(run, **knobs)
+
+    nights.run(DOCUMENTS, QUESTIONS)
+    monkeypatch.setattr(recorded_nights, "close_run", late)
+    nights.run(DOCUMENTS, QUESTIONS)
+    result = verify_here(nights.output)
+    assert (result.findings, [each.what for each in result.unchecked]) == ([], ["1 files of the log"])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_log_files_of_a_run_are_those_that_its_tables_are_planned_from(
+    nights: Nights, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nights.run(DOCUMENTS, QUESTIONS)
+    plan = plan_of(DOCUMENTS, QUESTIONS)
+    job = job_of(documents="docs", questions="list", output=nights.output.uri)
+    run = begin_run(nights.output, job, reader=ReaderIdentity(fingerprint="f", parts={}), plan=plan)
+
+    def scan(*given: Any, **knobs: Any) -> TurnIndex:
+        scans.append(1)
+        if len(scans) == 2 and when == "before":
+            write_outcome(nights, run_id=run.run_id)
+        index = scan_plan(*given, **knobs)
+        if len(scans) == 2 and when == "after":
+            write_outcome(nights, run_id=run.run_id)
+        return index
+
+    scans: list[int] = []
+    monkeypatch.setattr(answer, "scan_plan", scan)
+    progress = Progress(run_id=run.run_id, asked=run.asked, model="m", policy="p")
+    read = answer.read_plan(plan, run=run, progress=progress, before=nights.last(), bounded=None)
+    late = f"log/outcomes/{run.run_id}-late-000001.parquet"
+    assert (late in read.log_files) is (when == "before")
+    assert set(list_log(nights.output)) == read.log_files | {late}
 
 
 @pytest.mark.parametrize("killed_at", ["reading", "tables", "manifest"])

@@ -1,0 +1,164 @@
+"""Which of two readers' answers stands: tables, counts and the recorded plan agree on it."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from memagent_batch.config import AgentConfig, ClosingConfig, LogConfig, PolicyConfig, TableFormat
+from memagent_batch.domain.addresses import ReadingAddress, text_hash
+from memagent_batch.domain.answers import Extraction
+from memagent_batch.domain.closing.answer_types import Bool
+from memagent_batch.domain.escalation import Doubt, Doubts
+from memagent_batch.files.json_files import write_json
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.documents import INDEX_SCHEMA
+from memagent_batch.inputs.questions import given_questions, type_fields
+from memagent_batch.log.index import TurnIndex, scan_log
+from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG
+from memagent_batch.log.writer import TurnLogWriter
+from memagent_batch.ray_data.write import write_tables
+from memagent_batch.reading.closed import make_closing
+from memagent_batch.runs.bounds import NOTHING
+from memagent_batch.runs.escalation.doubtful import doubtful_readings
+from memagent_batch.runs.escalation.second_look import SecondLook, first_kept
+from memagent_batch.runs.history import recorded_plan
+from memagent_batch.runs.manifest import RUN_FILE
+from memagent_batch.runs.parts import attach_not_read
+from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.rows.projection import Projection, SecondProjection
+from memagent_batch.runs.table_files import read_tables
+
+NOW = datetime.now(UTC)
+COUNTS = {field.name: 0 for field in OUTCOME_LOG if field.name.startswith("num_") and field.name != "num_chunks"}
+ENDED: dict[str, Any] = COUNTS | {"memory_truncations": 0, "engine_seconds": 0.0, "finished_at": NOW, "model": "m"}
+YES, NO, UNMARKED = "\\boxed{yes}", "\\boxed{no}", "It may be so."
+DOUBTS = Doubts(when=(Doubt.ANSWER, Doubt.FAILED), answers=("yes",))
+
+
+def plan_of(model: str, *, reader: str, as_lists: bool) -> Plan:
+    """One document and one question of yes or no, as a reader takes it."""
+    policy = PolicyConfig(chunk_tokens=60, question_tokens=60, memory_tokens=40, answer_tokens=40)
+    agent = AgentConfig(model=model, engine="simulated", window_tokens=1000, policy=policy)
+    place = {"path": "p", "format": "text", "start": 0, "stop": 9, "num_bytes": 9}
+    return Plan(
+        pa.Table.from_pylist([{"document_id": "a", "document_hash": text_hash("a"), **place}], schema=INDEX_SCHEMA),
+        given_questions([{"question_id": "is", "question": "Is it so?", **type_fields(Bool())}]),
+        samples=1,
+        as_lists=as_lists,
+        closing=make_closing(ClosingConfig(), agent, reader_fingerprint=reader),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """A reader of the run, and what it has logged."""
+
+    fingerprint: str
+    plan: Plan
+    output: Location
+
+    async def log(self, response: str, *, value_status: str) -> None:
+        """Logs an answer and what became of its value."""
+        [asked] = self.plan.hashed_questions().to_pylist()
+        keys: dict[str, Any] = {"document_hash": text_hash("a"), "question_hash": asked["question_hash"], "sample": 0}
+        settings = LogConfig(flush_seconds=0.01)
+        writer = TurnLogWriter(self.output, run_id="run", writer_id=self.fingerprint, settings=settings)
+        ended: Any = ENDED | {"status": "ok", "response": response, "finish_reason": "stop"}
+        await writer.record_outcome(ReadingAddress(**keys, reader_fingerprint=self.fingerprint), ended)
+        counts = {"num_turns": 1, "num_prompt_tokens": 1, "num_completion_tokens": 1, "finished_at": NOW}
+        closed: Any = dict.fromkeys(CLOSING_LOG.names[5:]) | counts | {"value_status": value_status, "is_failed": False}
+        closed["closing_error"] = "it fits no type" if value_status == "invalid" else None
+        await writer.record_closing(ReadingAddress(**keys, reader_fingerprint=asked["closing_fingerprint"]), closed)
+        await writer.close()
+
+    def index(self) -> TurnIndex:
+        return scan_log(self.output, reader_fingerprint=self.fingerprint, closings=self.plan.closings)
+
+    def projection(self, *, tier: int, second: SecondProjection | None = None) -> Projection:
+        """How rows are made of what it has logged."""
+        return Projection(
+            output=self.output,
+            run_id="run",
+            reader_fingerprint=self.fingerprint,
+            model="m",
+            first_memory="",
+            keep_word="",
+            extraction=Extraction.BOXED,
+            table_format=TableFormat.PARQUET,
+            closings=self.plan.turns_of_closings(),
+            tier=tier,
+            doubts=DOUBTS if second else None,
+            second=second,
+        )
+
+
+@pytest.fixture
+def tiers(text_model: str, tmp_path: Path) -> tuple[Tier, Tier]:
+    """The readers of a run, of which the first takes whole lists."""
+    output = Location(uri=str(tmp_path))
+    write_json(output / RUN_FILE, {"run_id": "run"})
+    first, second = (
+        Tier(fingerprint=name, plan=plan_of(text_model, reader=name, as_lists=name == "first"), output=output)
+        for name in ("first", "second")
+    )
+    return first, second
+
+
+def shown(first: Tier, second: Tier) -> tuple[dict[str, Any], int, int]:
+    """The row of `answers`, how many readings the second reader is said to have answered, and the recorded tier."""
+    again = SecondProjection(projection=second.projection(tier=2), closings=second.plan.closings_of(first.plan))
+    index, looked, unread = first.index(), second.index(), OUTCOME_LOG.empty_table()
+    doubtful = doubtful_readings(
+        first.plan, index, output=first.output, doubts=DOUBTS, extraction=Extraction.BOXED, not_read=unread
+    )
+    [part] = attach_not_read(first.plan.parts(index, second=(second.plan, looked)), unread)
+    reports: list[Any] = write_tables(part, projection=first.projection(tier=1, second=again), kept={}).to_pylist()
+    look = SecondLook(plan=second.plan, index=looked, doubtful=doubtful, not_read=unread, spent=NOTHING)
+    kept = first_kept(first.output, reports)
+    [reading] = recorded_plan(first.plan, index, again=look.answered(), first_kept=kept)["readings"][0].as_py()
+    [row] = read_tables(first.output, [reports[0]["answers_file"]]).to_pylist()
+    [escalated] = reports[0]["escalated"]
+    return row, escalated["num_answered"], reading["tier"]
+
+
+@pytest.mark.parametrize(
+    ("response", "value_status", "tier", "problem"),
+    [
+        (NO, "ok", 2, None),
+        (NO, "not_stated", 2, None),
+        (UNMARKED, "ok", 1, "AnswerNotFound: the response holds no answer in the form 'boxed'"),
+        (NO, "invalid", 1, "ClosingError: it fits no type"),
+    ],
+)
+async def test_second_answer_stands_only_where_it_can_be_used(
+    response: str, value_status: str, tier: int, problem: str | None, tiers: tuple[Tier, Tier]
+) -> None:
+    first, second = tiers
+    await first.log(YES, value_status="ok")
+    await second.log(response, value_status=value_status)
+    row, num_answered, recorded = shown(first, second)
+    assert (row["tier"], row["escalated_because"], row["escalation_error"]) == (tier, "answer", problem)
+    assert row["answer"] == ("no" if tier == 2 else "yes")
+    assert (num_answered, recorded) == (tier - 1, tier)
+    assert row["needs_review"] == (tier == 1)
+
+
+async def test_response_without_an_answer_is_doubtful_as_a_failed_one(tiers: tuple[Tier, Tier]) -> None:
+    first, second = tiers
+    await first.log(UNMARKED, value_status="invalid")
+    await second.log(NO, value_status="invalid")
+    row, _, recorded = shown(first, second)
+    assert (row["tier"], row["escalated_because"], row["answer"], recorded) == (2, "failed", "no", 2)
+
+
+async def test_question_hash_of_a_row_is_that_of_the_first_reader_whoever_answers(tiers: tuple[Tier, Tier]) -> None:
+    first, second = tiers
+    await first.log(YES, value_status="ok")
+    await second.log(NO, value_status="ok")
+    row, _, _ = shown(first, second)
+    assert row["tier"] == 2
+    assert row["question_hash"] == first.plan.hashed_questions()["question_hash"][0].as_py() != text_hash("Is it so?")
