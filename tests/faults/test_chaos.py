@@ -13,7 +13,7 @@ from tests.faults.strike import strike
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 FAULTS = [fault for fault in Fault if fault not in ON_VLLM]
-IN_EVERY_TEST = (Fault.DRIVER_KILLED, Fault.DRIVER_TERMINATED, Fault.STORE_FLAKY)
+IN_EVERY_TEST = (Fault.DRIVER_KILLED, Fault.STORE_FLAKY)
 """A short selection that `make test` runs too. A second attempt meets the first one there in test_fencing."""
 MESSAGES = {
     Fault.DRIVER_TERMINATED: "stopped: SIGTERM: .*the same command goes on",

@@ -170,6 +170,7 @@ def _require_quiet_night(settings: JobConfig, output: Path, manifest: Any) -> No
     assert planned_again(settings)["last_share"] == manifest["second_look"]["share"]
 
 
+@pytest.mark.chaos
 def test_fresh_run_ends_as_one_that_got_its_second_look_later_and_diff_names_the_tier(
     documents: Path, text_model: str, tmp_path: Path
 ) -> None:
@@ -285,6 +286,7 @@ def test_partial_shows_first_answers_where_only_the_second_reader_has_begun_to_r
     assert partial["readings_shown"] == len(TEXTS)
 
 
+@pytest.mark.chaos
 def test_grown_document_is_read_on_by_the_second_reader_too_and_a_limit_leaves_out_the_same(
     documents: Path, text_model: str, tmp_path: Path
 ) -> None:

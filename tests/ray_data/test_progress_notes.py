@@ -24,10 +24,11 @@ def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
     notes: list[ProgressNote] = []
 
     def keep(note: ProgressNote) -> None:
-        notes.append(note)
-        if len(notes) == 1:
+        if not notes:
+            notes.append(note)
             raise StorageError("full")
         write_progress(note, output=Location(uri=str(tmp_path)), run_id="r")
+        notes.append(note)
 
     board = ray.remote(num_cpus=0)(ProgressBoard).remote()
     counts = {"turns": 2, "prompt_tokens": 90, "completion_tokens": 10, "readings": 1, "document_chars": 25}

@@ -13,6 +13,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -51,7 +52,8 @@ class Node:
         """Kills it with SIGKILL, its raylet first; returns the number of processes."""
         processes = sorted(self.processes(), key=lambda process: "raylet" not in _title(process)[:200])
         for process in processes:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         psutil.wait_procs(processes, timeout=PATIENCE_SECONDS)
         return len(processes)
 
