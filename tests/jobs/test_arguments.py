@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from pydantic import BaseModel
@@ -143,9 +144,10 @@ def test_run_command_known_error_is_one_line_and_its_code(
 
 def names_in(model: type[BaseModel], *, prefix: str = "") -> Iterator[str]:
     for name, field in model.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from names_in(kind, prefix=f"{name}.")
+        kinds = (field.annotation, *get_args(field.annotation))
+        section = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+        if section is not None:
+            yield from names_in(section, prefix=f"{prefix}{name}.")
         else:
             yield prefix + name.replace("_", "-")
 
