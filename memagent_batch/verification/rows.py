@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.log.question_list import with_asked
-from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
+from memagent_batch.log.schemas import OUTCOME_LOG
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.runs.document_texts import DocumentTexts
+from memagent_batch.runs.escalation.standing import SUMMED
 from memagent_batch.runs.history import PastRun
 from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.schemas import PartReport
@@ -21,6 +21,7 @@ from memagent_batch.verification.comparison import SHOWN_ROWS, differences, with
 from memagent_batch.verification.findings import Finding, Kind, Report, Unchecked
 from memagent_batch.verification.links import record_name
 from memagent_batch.verification.log_places import LogPlaces, find_places
+from memagent_batch.verification.stand_ins import stand_ins, unread_again
 
 READING = ("document_id", "question_id", "sample")
 KEYS = {
@@ -36,7 +37,7 @@ OF_UNREADABLE = ("run_id", "finished_at")
 OF_TEXT = ("locator",)
 """Columns of a turn that say where its chunk stood in the document's source."""
 Hidden = tuple[Sequence[str], Sequence[str]]
-"""Columns, and documents of which they are not compared."""
+"""Columns, and the documents for which they are not compared."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +56,8 @@ class RowCheck:
     """Rows that were compared so far."""
     _num_without_text: int = 0
     """Documents whose texts could not be compared."""
+    _num_unread_again: int = 0
+    """Readings that the second reader could not read when the run closed."""
 
     def reports(self) -> Iterator[Report]:
         """What does not follow from the log."""
@@ -78,6 +81,9 @@ class RowCheck:
         if self._num_without_text:
             why = "their texts are gone or have changed, can't be fetched now, or could not be when the run wrote it"
             yield Unchecked(what=f"evidence and locators of {self._num_without_text:,} documents", why=why)
+        if self._num_unread_again:
+            why = "the second reader could not read them then, and the log does not say what it took"
+            yield Unchecked(what=f"turns and tokens of {self._num_unread_again:,} readings", why=why)
 
     def _documents(self, part: PartReport, rows: dict[str, int]) -> list[int]:
         """Rows of the plan that a part is of."""
@@ -134,7 +140,12 @@ class RowCheck:
         self._num_without_text += len(gone)
         unreadable: list[str] = planned.filter(pc.is_valid(planned["error"]))["document_id"].to_pylist()
         located = names if gone or self.texts is None else []
-        hidden = {"answers_file": (OF_UNREADABLE, unreadable), "memories_file": (OF_TEXT, located)}
+        unread = unread_again(answers, projection=self.projection)["document_id"].to_pylist()
+        self._num_unread_again += len(unread)
+        hidden: dict[str, Sequence[Hidden]] = {
+            "answers_file": [(OF_UNREADABLE, unreadable), (SUMMED, unread)],
+            "memories_file": [(OF_TEXT, located)],
+        }
         yield from self._of_tables(part, made, gone=gone, hidden=hidden)
 
     @property
@@ -143,7 +154,7 @@ class RowCheck:
         return self.texts is not None and (self.projection.has_evidence or self.projection.input.locator is not None)
 
     def _of_tables(
-        self, part: PartReport, made: PartTables, *, gone: Sequence[str], hidden: Mapping[str, Hidden]
+        self, part: PartReport, made: PartTables, *, gone: Sequence[str], hidden: Mapping[str, Sequence[Hidden]]
     ) -> Iterator[Report]:
         """What is other in the tables of a part."""
         tables = {
@@ -161,12 +172,12 @@ class RowCheck:
                 yield Finding(kind=Kind.ROWS, where=where, what=what, since=self.past.run_id)
             if name is None or expected is None:
                 continue
-            own = hidden.get(field, ((), ()))
+            own = hidden.get(field, ())
             for line in self._differences(name, expected, keys=KEYS[field], hidden=own, gone=gone):
                 yield Finding(kind=Kind.ROWS, where=name, what=line, since=self.past.run_id)
 
     def _differences(
-        self, name: str, expected: pa.Table, *, keys: Sequence[str], hidden: Hidden, gone: Sequence[str]
+        self, name: str, expected: pa.Table, *, keys: Sequence[str], hidden: Sequence[Hidden], gone: Sequence[str]
     ) -> list[str]:
         """What is other in a file of a table; nothing where it is damaged, as its hash shows."""
         try:
@@ -176,12 +187,13 @@ class RowCheck:
         if "how" in keys:
             expected, actual = _of_others(expected, gone), _of_others(actual, gone)
         self.num_rows += actual.num_rows
-        return differences(_masked(expected, hidden), _masked(actual, hidden), keys=keys)
+        for each in hidden:
+            expected, actual = _masked(expected, each), _masked(actual, each)
+        return differences(expected, actual, keys=keys)
 
     def _projected(self, planned: pa.Table, answers: pa.Table, *, readable: pa.Table) -> PartTables:
         """The rows of a part; evidence of documents whose texts are there."""
-        not_read = answers.filter(pc.equal(answers["status"], Status.NOT_READ)).select(OUTCOME_LOG.names)
-        rows: list[OutcomeRow] = not_read.to_pylist()
+        rows = stand_ins(answers, projection=self.projection)
         if readable is planned:
             return project(planned, projection=self.projection, not_read=rows)
         plain = project(planned, projection=replace(self.projection, documents=None), not_read=rows)

@@ -25,12 +25,15 @@ from memagent_batch.reading.closed import make_closing
 from memagent_batch.runs.bounds import NOTHING
 from memagent_batch.runs.escalation.doubtful import doubtful_readings
 from memagent_batch.runs.escalation.second_look import SecondLook, first_kept
+from memagent_batch.runs.escalation.standing import SUMMED
 from memagent_batch.runs.history import recorded_plan
 from memagent_batch.runs.manifest import RUN_FILE
-from memagent_batch.runs.parts import attach_not_read
+from memagent_batch.runs.parts import attach_not_read, detach_not_read
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.rows.projection import Projection, SecondProjection
 from memagent_batch.runs.table_files import read_tables
+from memagent_batch.runs.tables import project
+from memagent_batch.verification.stand_ins import stand_ins
 
 NOW = datetime.now(UTC)
 COUNTS = {field.name: 0 for field in OUTCOME_LOG if field.name.startswith("num_") and field.name != "num_chunks"}
@@ -108,15 +111,26 @@ def tiers(text_model: str, tmp_path: Path) -> tuple[Tier, Tier]:
     return first, second
 
 
+def projection_of(first: Tier, second: Tier) -> Projection:
+    """How rows are made of what both have logged."""
+    again = SecondProjection(projection=second.projection(tier=2), closings=second.plan.closings_of(first.plan))
+    return first.projection(tier=1, second=again)
+
+
+def written(first: Tier, second: Tier, not_read: pa.Table) -> tuple[pa.Table, list[Any]]:
+    """The part of the plan, and the reports of its tables; `not_read` stands in for what the second could not read."""
+    parts = first.plan.parts(first.index(), second=(second.plan, second.index()))
+    [part] = attach_not_read(parts, not_read)
+    return part, write_tables(part, projection=projection_of(first, second), kept={}).to_pylist()
+
+
 def shown(first: Tier, second: Tier) -> tuple[dict[str, Any], int, int]:
     """The row of `answers`, how many readings the second reader is said to have answered, and the recorded tier."""
-    again = SecondProjection(projection=second.projection(tier=2), closings=second.plan.closings_of(first.plan))
     index, looked, unread = first.index(), second.index(), OUTCOME_LOG.empty_table()
     doubtful = doubtful_readings(
         first.plan, index, output=first.output, doubts=DOUBTS, extraction=Extraction.BOXED, not_read=unread
     )
-    [part] = attach_not_read(first.plan.parts(index, second=(second.plan, looked)), unread)
-    reports: list[Any] = write_tables(part, projection=first.projection(tier=1, second=again), kept={}).to_pylist()
+    _, reports = written(first, second, unread)
     look = SecondLook(plan=second.plan, index=looked, doubtful=doubtful, not_read=unread, spent=NOTHING)
     kept = first_kept(first.output, reports)
     [reading] = recorded_plan(first.plan, index, again=look.answered(), first_kept=kept)["readings"][0].as_py()
@@ -162,3 +176,24 @@ async def test_question_hash_of_a_row_is_that_of_the_first_reader_whoever_answer
     row, _, _ = shown(first, second)
     assert row["tier"] == 2
     assert row["question_hash"] == first.plan.hashed_questions()["question_hash"][0].as_py() != text_hash("Is it so?")
+
+
+async def test_row_of_a_second_reading_that_was_not_read_follows_from_the_log_and_the_row(
+    tiers: tuple[Tier, Tier],
+) -> None:
+    first, second = tiers
+    await first.log(YES, value_status="ok")
+    away: dict[str, Any] = dict.fromkeys(OUTCOME_LOG.names) | ENDED | {"status": "not_read", "num_turns": 3}
+    away |= {"run_id": "run", "document_hash": text_hash("a"), "question_hash": text_hash("Is it so?"), "sample": 0}
+    away |= {"reader_fingerprint": "second", "error_type": "EngineAwayError", "error_message": "it is away: 503"}
+    part, [report] = written(first, second, pa.Table.from_pylist([away], schema=OUTCOME_LOG))
+    answers = read_tables(first.output, [report["answers_file"]])
+    [row] = answers.to_pylist()
+    assert (row["tier"], row["answer"], row["escalation_error"]) == (1, "yes", "EngineAwayError: it is away: 503")
+    planned, _ = detach_not_read(part)
+    projection = projection_of(first, second)
+    assert project(planned, projection=projection).missing
+    again = project(planned, projection=projection, not_read=stand_ins(answers, projection=projection))
+    assert again.missing == []
+    assert again.answers.drop_columns(list(SUMMED)).equals(answers.drop_columns(list(SUMMED)))
+    assert stand_ins(answers, projection=first.projection(tier=1)) == []
