@@ -75,7 +75,17 @@ def _verify(arguments: Sequence[str]) -> None:
         with_text=not options.without_text,
         drawn=Drawn(num=options.reread, seed=options.seed, job_of=job_of),
     )
-    if options.json:
+    _tell(result, as_json=options.json)
+
+
+def _tell(result: "Verification", *, as_json: bool) -> None:
+    """Prints what was found.
+
+    Raises:
+        NotVerifiedError: something is wrong.
+        MemagentError: nothing is wrong, and the engine could not be asked again.
+    """
+    if as_json:
         shown = asdict(replace(result, failure=None))
         del shown["failure"]
         print(json.dumps(shown, indent=2, ensure_ascii=False))

@@ -56,9 +56,8 @@ def sealed(
     tables = {**_recorded(before), **_written(reports)}
     names = [*chain.from_iterable(past.manifest["files"].values())]
     files = {name: tables[name] for name in names if name in tables}
-    record = [f"{folder}/{name}" for name in RECORD_FILES]
-    if (output / f"{folder}/{INDEX_FILE}").exists():
-        record.append(f"{folder}/{INDEX_FILE}")
+    index = [INDEX_FILE] if (output / f"{folder}/{INDEX_FILE}").exists() else []
+    record = [f"{folder}/{name}" for name in (*RECORD_FILES, *index)]
     read_back = {*names, *record, f"{ASKED_FOLDER}/{past.run_id}.parquet", RUN_FILE} - files.keys()
     for name, value in file_hashes(output, sorted(read_back), in_blocks=False):
         if value is None:
