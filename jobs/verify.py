@@ -28,7 +28,7 @@ MANUAL = Manual(
     page="docs/how-to/record.md",
 )
 BEGAN = frozenset({"chain", "clock", "rows"})
-"""Kinds of findings of which `since` is the run that they began with; of others the run is in the line."""
+"""Kinds of findings whose `since` is the run that they began with. The others name their run in the line."""
 SHOWN = 10
 """Turns that are named; --json has all."""
 
@@ -176,7 +176,7 @@ def _without(knobs: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def _public(value: Any) -> Any:
-    """Knobs without those of which a hash was recorded."""
+    """Knobs without secrets, of which a record has only hashes."""
     if isinstance(value, Mapping):
         return {
             name: _public(each)

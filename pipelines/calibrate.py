@@ -49,7 +49,7 @@ class Calibration(TypedDict):
     fewest_positives: int
     """With fewer labelled positives, no threshold below 1 can be learnt."""
     limited_by: str | None
-    """The stratum of which more labels would let more of all labels count; None where all count."""
+    """The stratum that needs more labels before more of all labels can count; None where all count."""
     readings: int
     looked_at: int
     """Readings of the run that the threshold has looked at again."""

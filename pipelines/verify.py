@@ -117,7 +117,7 @@ def _shown_manifest(output: Location) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Checked:
-    """The last run, of which the tables were checked."""
+    """The last run, whose tables were checked."""
 
     past: PastRun
     num_rows: int

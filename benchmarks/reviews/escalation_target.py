@@ -1,7 +1,7 @@
 """How often a learnt threshold misses its target, and what it saves: simulated scans with labels.
 
-Each scan has documents of which some are what is looked for, and a first reader that flags some of them and is more or
-less sure of its "no" to the others. Labels of a uniform sample teach the threshold below which a better reader, or a
+In each scan some documents are what is looked for. A first reader flags some of them, and is more or less sure of its
+"no" to the others. Labels of a uniform sample teach the threshold below which a better reader, or a
 person, looks again. A scan misses its target where fewer than `recall` of all that is looked for are flagged or looked
 at. `calls` are readings of the better one, whose cost without a threshold is one for each document.
 """

@@ -5,5 +5,5 @@ MARKUP = frozenset("\\`*_{}[]<>()#|!~&")
 
 
 def escaped(text: str) -> str:
-    """A text on one line, of which nothing is markup or ends a cell."""
+    """A text on one line, with everything escaped that is markup or would end a cell."""
     return "".join(f"\\{letter}" if letter in MARKUP else letter for letter in " ".join(text.split()))

@@ -1,4 +1,4 @@
-"""Packs the record of an output for someone outside: one archive, of which `verify` checks what is in it."""
+"""Packs the record of an output for someone outside: one archive; `verify` checks what is in it."""
 
 import json
 import zipfile

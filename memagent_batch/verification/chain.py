@@ -153,7 +153,7 @@ def _followed(output: Location, last: Link, records: Records, reports: list[Repo
 
 
 def _newest_below(output: Location, run_id: str, records: Records) -> Link | None:
-    """The newest run before one, of which a manifest can be read."""
+    """The newest run before one that has a readable manifest."""
     for each in reversed([each for each in _with_manifest(records) if each < run_id]):
         stored = read_stored(output / record_name(each))
         if stored and stored.manifest is not None and stored.manifest["run_id"] == each:

@@ -112,7 +112,7 @@ class RowCheck:
         return with_asked(part, asked, questions=self.past.questions).combine_chunks()
 
     def _without_text(self, planned: pa.Table) -> list[str]:
-        """Documents of a part of which no text is there, where texts are needed."""
+        """Documents of a part whose texts are not there, where texts are needed."""
         if not self._needs_texts:
             return []
         is_gone = pc.and_(pc.is_null(planned["path"]), pc.is_null(planned["error"]))
@@ -201,7 +201,7 @@ class RowCheck:
         return replace(plain, evidence=with_texts.evidence, is_whole=with_texts.is_whole)
 
     def _unseen(self, seen: set[int]) -> Iterator[Report]:
-        """Documents of which no table has a row, though something was asked of them."""
+        """Documents without a row in any table, though something was asked of them."""
         lengths = pc.list_value_length(self.past.plan["readings"]).to_pylist()
         unseen = [row for row, length in enumerate(lengths) if length and row not in seen]
         if unseen:

@@ -27,7 +27,7 @@ _ALL: frozenset[Truth] = frozenset({True, False, None})
 
 
 def may_hold(condition: Condition, values: Mapping[str, pa.Scalar]) -> bool:
-    """Whether the condition can be true for a row of which only some columns are known, such as its partition."""
+    """Whether the condition can be true for a row when only some of its columns are known, such as its partition."""
     return True in _outcomes(condition, values)
 
 

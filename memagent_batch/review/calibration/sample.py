@@ -68,7 +68,7 @@ def uniform_readings(
     """The labelled readings that are a uniform sample of all, in the order of their permanent numbers.
 
     Each stratum has its smallest numbers in the sample. Below the largest number of the stratum that ends first the
-    sample has all readings of that number, whatever their strata. Those of which nobody could say are passed over.
+    sample has all readings of that number, whatever their strata. Readings that nobody could judge are passed over.
 
     Raises:
         OutputError: some of them are not labelled: those that are would be no fair sample of them.

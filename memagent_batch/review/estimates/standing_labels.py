@@ -43,7 +43,7 @@ class CountedLabels:
 
     @property
     def num_unclear(self) -> int:
-        """Readings of which nobody could say."""
+        """Readings that nobody could judge."""
         return sum(unit.is_unclear for unit in self.units)
 
     @property

@@ -186,7 +186,7 @@ def _command(manifest: Manifest) -> Iterator[str]:
 
 
 def _changed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Knobs that are not as they are by default, without those of which a hash was recorded."""
+    """Knobs that are not at their defaults, without secrets, of which a record has only hashes."""
     defaults = {**_defaults(AgentConfig), **_defaults(JobConfig)}
     return {
         name: changed

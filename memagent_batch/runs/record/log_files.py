@@ -96,7 +96,7 @@ def read_log_list(place: Location) -> dict[str, str]:
 
 
 def known_hashes(place: Location, recorded: str | None) -> dict[str, str]:
-    """The list of an earlier run, of which its manifest recorded this hash; empty where it is not that list.
+    """The list of an earlier run; empty where its hash is not the one that the run's manifest recorded.
 
     Raises:
         StorageError: it can't be read.

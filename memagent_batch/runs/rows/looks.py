@@ -34,7 +34,7 @@ NOT_CLOSED: ClosingColumns = {
     "coverage": None,
     "closing_error": None,
 }
-"""Of a reading of which nothing was asked after its answer."""
+"""Of a reading that was asked nothing after its answer."""
 
 
 class PartDocument(TypedDict):
