@@ -1,12 +1,11 @@
 """Documents of many rows: seconds and driver memory of an index of pages, against one row a document.
 
 The same texts in two forms: each page a row, in any order and spread over all files; and each document a row. Each
-index is made by a process of its own, whose peak is the driver's. The issue's size is `--documents 1000000 --pages 10`.
+index is made by a process of its own, whose peak is the driver's. Ten million pages: `--documents 1000000`.
 """
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from memagent_batch.inputs.shards import find_shards
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.wiring import make_documents
 from pipelines.plan import index_documents
+from tests.faults.peak_memory import peak_mib
 
 FILE_ROWS = 250_000
 """Rows of a file: about a shard."""
@@ -74,18 +74,18 @@ def _index(folder: str, form: str) -> dict[str, Any]:
     knobs = {"input": {"order_columns": "page", "locator": "page {page}"}} if form == "pages" else {}
     job = job_of(documents=folder, ask="Who?", output=f"{folder}-out", **knobs)
     with ray_session():
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before = peak_mib()
         began = time.monotonic()
         index = index_documents(find_shards(*make_documents(job), settings=job.input).shards, sources=job)
         seconds = time.monotonic() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = peak_mib()
     return {
         "documents": index.num_rows,
         "rows": pc.sum(pc.list_value_length(pc.struct_field(index["rows"], "files"))).as_py() or index.num_rows,
         "seconds": round(seconds, 1),
         "index_mib": round(index.nbytes / 2**20, 1),
-        "driver_before_mib": round(before / 2**10, 1),
-        "driver_peak_mib": round(peak / 2**10, 1),
+        "driver_before_mib": round(before, 1),
+        "driver_peak_mib": round(peak, 1),
     }
 
 
