@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 import pyarrow as pa
 
-from memagent_batch.config import TableFormat
+from memagent_batch.config.job import TableFormat
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.location import Location

@@ -14,7 +14,7 @@ from memagent_batch.errors import NotVerifiedError, SettingsError
 from memagent_batch.masking import DIGEST, printable
 
 if TYPE_CHECKING:
-    from memagent_batch.config import JobConfig
+    from memagent_batch.config.job import JobConfig
     from memagent_batch.runs.history import PastRun
     from memagent_batch.verification.reread import Reread
     from pipelines.verify import Verification

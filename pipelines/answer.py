@@ -9,7 +9,8 @@ from functools import partial
 import pyarrow as pa
 import ray
 
-from memagent_batch.config import AgentConfig, JobConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.escalation import Doubt, Doubts
 from memagent_batch.errors import BoundReachedError
 from memagent_batch.log.index import TurnIndex, turns_of_runs

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from memagent_batch.budgets import fitted
-from memagent_batch.config import JobConfig, OnBadFile, SourceConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.sources import OnBadFile, SourceConfig
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import require_carry_columns, require_first_records
 from memagent_batch.inputs.questions import inline_type, read_questions, value_types

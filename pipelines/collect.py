@@ -7,7 +7,10 @@ from typing import Any
 import ray
 
 from memagent_batch.budgets import fitted
-from memagent_batch.config import AgentConfig, ClosingConfig, JobConfig, RolloutConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.errors import CountsError, InputError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log

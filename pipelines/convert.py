@@ -9,7 +9,7 @@ from functools import partial
 
 import ray
 
-from memagent_batch.config import SourceConfig
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.convert.batches import ConvertTask, convert_batches
 from memagent_batch.convert.kinds import DEFAULT_CONVERTERS
 from memagent_batch.convert.plan import Batch, plan_batches, read_held, require_distinct

@@ -6,7 +6,9 @@ from typing import TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.config import AgentConfig, JobConfig, SourceConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.needles.taught import warn_of_untaught
 from memagent_batch.files.location import Location

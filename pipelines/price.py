@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 import ray
 
 from memagent_batch.budgets import closing_costs
-from memagent_batch.config import AgentConfig, SourceConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Cost, Policy
 from memagent_batch.plugins import make_policy

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import JsonValue
 
-from memagent_batch.config import TrainConfig
+from memagent_batch.config.training import TrainConfig
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.engines.weights import model_sha256, weights_version
 from memagent_batch.errors import InputError, LearningError, OutputError, SettingsError

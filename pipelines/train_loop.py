@@ -11,7 +11,7 @@ import pyarrow as pa
 import torch
 
 from memagent_batch.budgets import fitted
-from memagent_batch.config import TrainLoopConfig
+from memagent_batch.config.training import TrainLoopConfig
 from memagent_batch.engines.engine import RenewableEngine
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.report.learning_curve import draw_curve

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from memagent_batch.config import InputConfig, JobConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError, MemagentError, OutputChangedError, OutputError
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.json_files import read_json

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.settings import job_of
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.runs.plan import group_documents

@@ -34,7 +34,7 @@ from benchmarks.turn_log.synthetic import (
     synthetic_projection,
 )
 from benchmarks.turn_log.timer import Timer
-from memagent_batch.config import LogConfig
+from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from memagent_batch.config import TableFormat
+from memagent_batch.config.job import TableFormat
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.readings import Status

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig, PolicyConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.writer import OUTCOMES_FOLDER
 from memagent_batch.ray_data.progress import Progress

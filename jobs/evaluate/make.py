@@ -83,7 +83,7 @@ def _make_own(options: argparse.Namespace) -> None:
         raise SettingsError("--tasks: they are made from a seed, and --from-questions is not; leave one of them out")
     if not options.documents:
         raise SettingsError("--documents: missing; name what the questions of --from-questions are asked of")
-    from memagent_batch.config import InputConfig
+    from memagent_batch.config.sources import InputConfig
     from memagent_batch.domain.scores import Metric
     from memagent_batch.evaluation.suites.own import OwnSuite, make_own_suite
     from memagent_batch.files.location import Location

@@ -13,7 +13,8 @@ from jobs.cli import parse_options, run_command, settings_from
 from jobs.evaluate.suite_options import add_suite_options
 from jobs.options import INPUT, MODEL, Manual, OptionParser
 from jobs.settings import ReaderSettings, read_yaml, readable
-from memagent_batch.config import RunConfig, merged
+from memagent_batch.config.job import RunConfig
+from memagent_batch.config.section import merged
 from memagent_batch.errors import SettingsError
 from memagent_batch.masking import shown
 

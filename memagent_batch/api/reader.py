@@ -11,7 +11,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from memagent_batch.budgets import fitted
-from memagent_batch.config import AgentConfig, ClosingConfig, PolicyConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import extract_answer
 from memagent_batch.domain.closing.answer_types import ValueType

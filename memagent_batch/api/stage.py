@@ -11,7 +11,10 @@ from ray.data import Dataset
 from memagent_batch.api.knobs import checked_section
 from memagent_batch.api.question import GivenQuestions, question_table
 from memagent_batch.budgets import fitted
-from memagent_batch.config import AgentConfig, ClosingConfig, InputConfig, LogConfig, PoolConfig, RunConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.job import LogConfig, PoolConfig, RunConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import absolute
 from memagent_batch.files.options import Options, StorageOptions

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.config import InputConfig, OnBadFile
+from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import BadFileError, DocumentMissingError, InputError, InputUnreachableError
 from memagent_batch.files.location import Location

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 import pyarrow as pa
 
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.locators import LocatedRow
 from memagent_batch.errors import DocumentError, InputError, TextUnavailableError

@@ -16,7 +16,9 @@ from typing import Any, NoReturn, Self
 import pyarrow as pa
 import ray
 
-from memagent_batch.config import AgentConfig, ClosingConfig, JobConfig, LogConfig, PoolConfig, RunConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.job import JobConfig, LogConfig, PoolConfig, RunConfig
 from memagent_batch.engines.engine import Engine, RemoteEngine, require_guides
 from memagent_batch.errors import EngineDeadError, StorageError
 from memagent_batch.files.location import Location

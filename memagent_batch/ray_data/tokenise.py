@@ -10,7 +10,8 @@ from typing import TypedDict
 import numpy as np
 import pyarrow as pa
 
-from memagent_batch.config import AgentConfig, SourceConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.document import BreakAt
 from memagent_batch.domain.readings import cost_of

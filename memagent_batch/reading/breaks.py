@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from memagent_batch.config import AgentConfig
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.domain.document import BreakAt, Document
 from memagent_batch.domain.locators import LocatedRow
 from memagent_batch.domain.sentences import LINE_ENDS

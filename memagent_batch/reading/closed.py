@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from memagent_batch.budgets import closing_plan
-from memagent_batch.config import AgentConfig, ClosingConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.closing.answer_types import ValueType

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from memagent_batch.config import RunConfig
+from memagent_batch.config.job import RunConfig
 from memagent_batch.domain.bounds import Bounds, Meter
 from memagent_batch.runs.schemas import AnswerSums
 

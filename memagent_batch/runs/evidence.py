@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.locators import LocatedRow, located
 from memagent_batch.domain.readings import Status

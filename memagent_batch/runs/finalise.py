@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.escalation import Doubts
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up

@@ -10,7 +10,9 @@ from typing import Any, NotRequired, TypedDict, cast
 
 from fsspec.utils import glob_translate
 
-from memagent_batch.config import AgentConfig, AgentTask, JobConfig, SourceConfig
+from memagent_batch.config.agent import AgentConfig, AgentTask
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import OutputError, StorageError
 from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.json_files import json_bytes, read_json

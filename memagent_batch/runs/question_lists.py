@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from memagent_batch.config import AgentConfig, PolicyConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.document import token_windows
 from memagent_batch.domain.prompts import PromptTokens, Slot
 from memagent_batch.errors import SettingsError

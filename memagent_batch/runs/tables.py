@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from memagent_batch.config import TableFormat
+from memagent_batch.config.job import TableFormat
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.documents import CARRY_PREFIX

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memagent_batch.budgets import fitted
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import token_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.sentences import Sentences, split_sentences

@@ -8,7 +8,7 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.closing.answer_types import Bool, Label, Number
 from memagent_batch.errors import InputError, ValueTypeError

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memagent_batch.config import InputConfig, OnBadFile
+from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.domain.locators import locators
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location

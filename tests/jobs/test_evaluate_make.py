@@ -8,7 +8,7 @@ import pytest
 
 from jobs import cli
 from jobs.evaluate.make import parse_length
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.suites.schemas import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
 from memagent_batch.files.location import Location

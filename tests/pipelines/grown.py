@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.whole_job import mindful_engine
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.samples import sample_documents
 from memagent_batch.plugins import make_policy

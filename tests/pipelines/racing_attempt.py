@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import SupersededError
 from memagent_batch.inputs.documents import INDEX_SCHEMA

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig, RunConfig
+from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.runs.table_files import table_files
 from pipelines.answer import answer
 

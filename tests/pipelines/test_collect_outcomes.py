@@ -17,7 +17,7 @@ import pytest
 import ray
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
 from memagent_batch.files.json_files import read_json

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.runs.estimate import Rates, estimate
 from pipelines.answer import answer
 from pipelines.check import check

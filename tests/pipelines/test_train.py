@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from memagent_batch.config import AgentConfig, LearnerConfig, RolloutConfig, TrainConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.training import LearnerConfig, TrainConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.weights import model_sha256, weights_version

@@ -13,7 +13,8 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from jobs.settings import job_of
-from memagent_batch.config import AgentConfig, JobConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.logs import EventKind

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.document import token_windows
 from memagent_batch.engines.tokenizer import Tokenizer

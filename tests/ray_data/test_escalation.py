@@ -10,7 +10,7 @@ import pytest
 
 import memagent_batch as ma
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import BoundReachedError, SettingsError
 from memagent_batch.files.location import Location

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import index_shard

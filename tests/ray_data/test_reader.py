@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.settings import job_of
-from memagent_batch.config import AgentConfig, JobConfig, RunConfig, SourceConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig, RunConfig
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import PromptTokens

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.document import Chunk, Document
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Outcome, QuestionTokens

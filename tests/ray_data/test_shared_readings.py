@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig, RunConfig
+from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineRequestError, SettingsError

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.settings import job_of
-from memagent_batch.config import AgentConfig
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.domain.document import BreakAt
 from memagent_batch.domain.locators import LocatedRow
 from memagent_batch.errors import SettingsError

@@ -9,7 +9,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.location import Location

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.sentences import split_sentences
 from memagent_batch.files.location import Location

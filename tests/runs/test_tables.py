@@ -13,7 +13,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.config import LogConfig, TableFormat
+from memagent_batch.config.job import LogConfig, TableFormat
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.document import ChunkSpan

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.inputs.row_texts import joined_hash, row_text
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
 from memagent_batch.runs.history import PastRun

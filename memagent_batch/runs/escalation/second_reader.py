@@ -7,7 +7,9 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from memagent_batch.budgets import fitted
-from memagent_batch.config import AgentConfig, ClosingConfig, EscalateConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.escalation import EscalateConfig
 from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.escalation import Doubt, Doubts
 from memagent_batch.errors import SettingsError

@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from memagent_batch.config import AgentConfig, JobConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.markdown import escaped
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from memagent_batch.config import InputConfig, JobConfig, TableFormat
+from memagent_batch.config.job import JobConfig, TableFormat
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.escalation import Doubts
 from memagent_batch.files.location import Location

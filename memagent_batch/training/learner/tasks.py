@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from memagent_batch.config import SourceConfig, TrainLoopConfig
+from memagent_batch.config.sources import SourceConfig
+from memagent_batch.config.training import TrainLoopConfig
 from memagent_batch.errors import DocumentMissingError, InputError, MemagentError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import index_schema, index_shard, require_unique_ids

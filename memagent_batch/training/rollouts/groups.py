@@ -9,7 +9,8 @@ from typing import Literal, cast, get_args
 import numpy as np
 import pyarrow as pa
 
-from memagent_batch.config import AgentConfig, RolloutConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.advantages import group_advantages, rewards_are_equal
 from memagent_batch.domain.answers import extract_answer

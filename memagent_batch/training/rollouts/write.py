@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.errors import DocumentError, SupersededError

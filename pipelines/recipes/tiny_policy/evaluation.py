@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memagent_batch.config import AgentConfig, PolicyConfig, VllmConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.engines import VllmConfig
+from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.closing.answer_types import AnswerType, ValueType

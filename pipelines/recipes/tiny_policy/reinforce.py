@@ -10,16 +10,12 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from memagent_batch.config import (
-    AgentConfig,
-    LearnerConfig,
-    LoopConfig,
-    PolicyConfig,
-    PoolConfig,
-    RolloutConfig,
-    TrainLoopConfig,
-    VllmConfig,
-)
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.engines import VllmConfig
+from memagent_batch.config.job import PoolConfig
+from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.training import LearnerConfig, LoopConfig, TrainLoopConfig
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.evaluation.needles.facts import Split
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task

@@ -14,7 +14,7 @@ import matplotlib.image
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.config import TableFormat
+from memagent_batch.config.job import TableFormat
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.report.failures import TRACES_PER_VARIANT
 from memagent_batch.evaluation.report.page import render_report

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import index_schema, index_shard
 from memagent_batch.inputs.lake.tables import documents_place

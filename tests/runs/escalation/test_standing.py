@@ -8,7 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from memagent_batch.config import AgentConfig, ClosingConfig, LogConfig, PolicyConfig, TableFormat
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.job import LogConfig, TableFormat
+from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.closing.answer_types import Bool

@@ -6,7 +6,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.config import AgentConfig, RolloutConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.training.learner.steps import Step, claim_loop
 from memagent_batch.training.learner.tasks import TableTasks, require_sources

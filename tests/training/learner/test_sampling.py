@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.config import TrainLoopConfig
+from memagent_batch.config.training import TrainLoopConfig
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import EngineRequestError, EngineUnavailableError, RunFailedError
 from memagent_batch.training.learner.sampling import Sampler
