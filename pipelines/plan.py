@@ -199,13 +199,8 @@ def make_plan(
         InputError: a file, column or row can't be used; names it.
     """
     inputs = inputs or read_inputs(job)
-    found = inputs.found
-    table = IndexedTable.found(found, settings=job.input)
-    kept = read_kept_index(make_output(job)) if table is not None and table.files else None
-    questions, index = inputs.questions, index_documents(found.shards, sources=job, table=table, kept=kept)
-    require_readable(index)
-    require_reported(index, questions=questions, settings=job.input)
-    require_unique_ids(index, documents=make_documents(job)[0])
+    questions, table = inputs.questions, IndexedTable.found(inputs.found, settings=job.input)
+    index = _checked_index(job, inputs, table=table)
     missing = missing_documents(questions, index)
     sample = sample_documents(index, limit=job.limit, seed=job.limit_seed)
     plan = Plan(
@@ -229,6 +224,20 @@ def make_plan(
     warn_of_missing(missing)
     warn_of_untaught(plan.questions["question"].to_pylist(), agent=job.agent)
     return plan
+
+
+def _checked_index(job: JobConfig, inputs: Inputs, *, table: IndexedTable | None) -> pa.Table:
+    """The index of the documents, where a run can use it.
+
+    Raises:
+        InputError: a file, column or row can't be used, or two documents have one id; names it.
+    """
+    kept = read_kept_index(make_output(job)) if table is not None and table.files else None
+    index = index_documents(inputs.found.shards, sources=job, table=table, kept=kept)
+    require_readable(index)
+    require_reported(index, questions=inputs.questions, settings=job.input)
+    require_unique_ids(index, documents=make_documents(job)[0])
+    return index
 
 
 def index_documents(

@@ -8,7 +8,7 @@ from typing import TypedDict
 
 import pyarrow as pa
 
-from memagent_batch.domain.answers import extract_answer
+from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.prompts import new_memory
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import DIRECT, FinishReason, Writes
@@ -190,12 +190,17 @@ def answer_row(
         "first_confidence": None,
         "needs_review": None if origin.tier is None else False,
     }
-    if row["status"] == Status.OK:
-        row["answer"] = extract_answer(row["response"] or "", extraction=origin.extraction)
-        if row["answer"] is None:
-            row["error_type"] = "AnswerNotFound"
-            cut = "; it was cut at policy.answer_tokens" if row["finish_reason"] == FinishReason.LENGTH else ""
-            row["error_message"] = f"the response holds no answer in the form {origin.extraction.value!r}{cut}"
+    return _with_answer(row, extraction=origin.extraction) if row["status"] == Status.OK else row
+
+
+def _with_answer(row: AnswerRow, *, extraction: Extraction) -> AnswerRow:
+    """The row with the answer that its response holds, or with why it holds none."""
+    row = row.copy()
+    row["answer"] = extract_answer(row["response"] or "", extraction=extraction)
+    if row["answer"] is None:
+        row["error_type"] = "AnswerNotFound"
+        cut = "; it was cut at policy.answer_tokens" if row["finish_reason"] == FinishReason.LENGTH else ""
+        row["error_message"] = f"the response holds no answer in the form {extraction.value!r}{cut}"
     return row
 
 
