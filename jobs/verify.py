@@ -15,7 +15,7 @@ from memagent_batch.masking import DIGEST, printable
 
 if TYPE_CHECKING:
     from memagent_batch.config.job import JobConfig
-    from memagent_batch.runs.history import PastRun
+    from memagent_batch.runs.history.history import PastRun
     from memagent_batch.verification.reread import Reread
     from pipelines.verify import Verification
 

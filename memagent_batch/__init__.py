@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from memagent_batch.config.policy import PolicyConfig
     from memagent_batch.config.sources import InputConfig
     from memagent_batch.domain.closing.answer_types import Bool, Date, Json, Label, Labels, Number
-    from memagent_batch.runs.table_files import table_files
+    from memagent_batch.runs.tables.table_files import table_files
     from pipelines.from_python import answer
 
 _NAMES = {
@@ -43,7 +43,7 @@ _NAMES = {
     "memagent_batch.config.policy": ("PolicyConfig",),
     "memagent_batch.config.sources": ("InputConfig",),
     "memagent_batch.domain.closing.answer_types": ("Bool", "Date", "Json", "Label", "Labels", "Number"),
-    "memagent_batch.runs.table_files": ("table_files",),
+    "memagent_batch.runs.tables.table_files": ("table_files",),
     "pipelines.from_python": ("answer",),
 }
 """The public names of each module."""

@@ -33,7 +33,7 @@ from memagent_batch.runs.escalation.doubtful import doubtful_readings
 from memagent_batch.runs.escalation.second_look import SecondLook, first_kept
 from memagent_batch.runs.escalation.second_reader import SecondPlan, plan_again
 from memagent_batch.runs.finalise import Run, begin_run, close_run
-from memagent_batch.runs.history import (
+from memagent_batch.runs.history.history import (
     PastRun,
     keep_last_run,
     recorded_plan,
@@ -41,11 +41,11 @@ from memagent_batch.runs.history import (
     write_kept_index,
 )
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
-from memagent_batch.runs.plan import Plan, Work, count_pending, group_documents
+from memagent_batch.runs.planning.plan import Plan, Work, count_pending, group_documents
 from memagent_batch.runs.record.log_files import list_log, used_files
 from memagent_batch.runs.schemas import PartReport
 from memagent_batch.runs.state import write_progress
+from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.wiring import make_output
 from pipelines.check import Checked, check
 from pipelines.plan import last_versions, make_plan, scan_plan

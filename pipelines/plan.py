@@ -33,10 +33,10 @@ from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.escalation.doubtful import doubtful_readings, open_readings
 from memagent_batch.runs.escalation.second_reader import Escalation, SecondReader, require_questions_fit_again
-from memagent_batch.runs.history import PastRun, last_hashes, last_run, read_kept_index
-from memagent_batch.runs.plan import Plan, Work, count_pending
-from memagent_batch.runs.question_lists import QuestionLists, compare_ways
-from memagent_batch.runs.results import result_questions
+from memagent_batch.runs.history.history import PastRun, last_hashes, last_run, read_kept_index
+from memagent_batch.runs.planning.plan import Plan, Work, count_pending
+from memagent_batch.runs.planning.question_lists import QuestionLists, compare_ways
+from memagent_batch.runs.tables.results import result_questions
 from memagent_batch.wiring import make_documents, make_output
 from pipelines.check import Checked, Inputs, read_inputs
 from pipelines.price import ClosingPrice, PlanPrice, asked_documents, closing_price, document_lengths, reading_price

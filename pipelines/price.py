@@ -16,8 +16,8 @@ from memagent_batch.domain.readings import Cost, Policy
 from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.session import CPU_SHARE
 from memagent_batch.ray_data.tokenise import CountedDocument, count_tokens
-from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.question_lists import AskedDocument
+from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.planning.question_lists import AskedDocument
 from memagent_batch.wiring import make_prompt_tokens, make_tokenizer
 
 

@@ -22,7 +22,7 @@ from jobs.settings import job_of
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.ray_data.session import ray_session
-from memagent_batch.runs.plan import group_documents
+from memagent_batch.runs.planning.plan import group_documents
 from memagent_batch.wiring import TINY_MODEL
 from pipelines.plan import make_plan
 from tests.faults.peak_memory import peak_mib

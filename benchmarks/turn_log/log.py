@@ -40,7 +40,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log
 from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import TURNS_FOLDER, TurnLogWriter, new_run_id
-from memagent_batch.runs.tables import project
+from memagent_batch.runs.tables.tables import project
 from tests.faults.peak_memory import peak_mib
 
 IN_FLIGHT = 64

@@ -14,7 +14,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import INDEX_SCHEMA
 from memagent_batch.inputs.questions import QUESTION_SCHEMA
 from memagent_batch.log.schemas import ResultRow
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.rows.projection import Projection
 
 FINGERPRINT = text_hash("a reader")

@@ -21,8 +21,8 @@ from memagent_batch.reading.questions import Questions
 from memagent_batch.runs.rows.looks import PartDocument, answer_row
 from memagent_batch.runs.rows.projection import Origin
 from memagent_batch.runs.schemas import AnswerRow
-from memagent_batch.runs.tables import answers_table, carried_columns
-from memagent_batch.runs.votes import with_votes
+from memagent_batch.runs.tables.tables import answers_table, carried_columns
+from memagent_batch.runs.tables.votes import with_votes
 
 Outcomes = Mapping[tuple[int, int], tuple[OutcomeRow | None, ClosedRow | None]]
 """How readings ended, and what was asked after their answers, by the row of the question list and the sample; None

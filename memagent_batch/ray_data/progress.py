@@ -18,7 +18,7 @@ from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.board import Event, Report
 from memagent_batch.ray_data.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
 from memagent_batch.runs.bounds import NOTHING, Spent
-from memagent_batch.runs.plan import PendingWork
+from memagent_batch.runs.planning.plan import PendingWork
 from memagent_batch.runs.state import ProgressNote
 
 LOOK_SECONDS = 1.0

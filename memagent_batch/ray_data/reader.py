@@ -24,7 +24,7 @@ from memagent_batch.reading.closing import Tracer
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ClosingsOnly, ListTurns, LoggedTurns, ReadingTurns
-from memagent_batch.runs.parts import ENDED, EndedRow
+from memagent_batch.runs.tables.parts import ENDED, EndedRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

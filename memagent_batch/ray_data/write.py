@@ -12,12 +12,12 @@ from memagent_batch.domain.reasons import Reason, most_frequent
 from memagent_batch.errors import SupersededError
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.parts import detach_not_read, part_key
-from memagent_batch.runs.plan import PART_COLUMN
+from memagent_batch.runs.planning.plan import PART_COLUMN
 from memagent_batch.runs.record.seal import FileHash
 from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.schemas import PART_REPORT, PartReport, ReasonRow, reason_rows, rows_of_files
-from memagent_batch.runs.tables import (
+from memagent_batch.runs.tables.parts import detach_not_read, part_key
+from memagent_batch.runs.tables.tables import (
     ANSWERS_FOLDER,
     EVIDENCE_FOLDER,
     MEMORIES_FOLDER,

@@ -24,11 +24,11 @@ from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import shown
 from memagent_batch.runs.bounds import Spent, cost
-from memagent_batch.runs.changes import Changes, find_changes, removed_documents
 from memagent_batch.runs.claim import ANSWER_TABLES, publish, removed_on_failure, require_claim
 from memagent_batch.runs.escalation.second_reader import SecondPlan, SecondReader
 from memagent_batch.runs.escalation.summary import sum_up_second_look
-from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
+from memagent_batch.runs.history.changes import Changes, find_changes, removed_documents
+from memagent_batch.runs.history.history import PastRun, write_plan, write_record_manifest
 from memagent_batch.runs.manifest import (
     FORMAT,
     RUN_FILE,
@@ -42,11 +42,11 @@ from memagent_batch.runs.manifest import (
     public_settings,
     write_run_record,
 )
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.record.sealing import sealed
 from memagent_batch.runs.rows.projection import Projection, SecondProjection, make_projection
 from memagent_batch.runs.schemas import PartReport, ReasonRow, reason_rows, rows_of_files
-from memagent_batch.runs.tables import (
+from memagent_batch.runs.tables.tables import (
     ANSWERS_FOLDER,
     EVIDENCE_FOLDER,
     MEMORIES_FOLDER,

@@ -24,7 +24,7 @@ from memagent_batch.log.schemas import (
     ResultRow,
     TurnRow,
 )
-from memagent_batch.runs.causes import AnswerChange, Cause
+from memagent_batch.runs.history.causes import AnswerChange, Cause
 from memagent_batch.runs.record.seal import FileHash
 
 DOCUMENT_ID = column("document_id", pa.string(), "unique id of the document")

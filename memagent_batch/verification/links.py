@@ -10,7 +10,7 @@ from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import FILE_ERRORS, storage_errors
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
-from memagent_batch.runs.history import RUNS_FOLDER
+from memagent_batch.runs.history.history import RUNS_FOLDER
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest
 from memagent_batch.runs.record.seal import RunBefore, Seal
 from memagent_batch.verification.names import outside

@@ -25,8 +25,8 @@ from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
-from memagent_batch.runs.document_texts import DocumentText, DocumentTexts
-from memagent_batch.runs.history import PastRun
+from memagent_batch.runs.history.document_texts import DocumentText, DocumentTexts
+from memagent_batch.runs.history.history import PastRun
 from memagent_batch.verification.draw import DrawnTurn, draw_turns
 from memagent_batch.verification.log_places import LogPlaces, find_places
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer

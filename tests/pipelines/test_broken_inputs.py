@@ -9,7 +9,7 @@ import pytest
 
 from jobs.settings import job_of
 from memagent_batch.config.job import JobConfig, RunConfig
-from memagent_batch.runs.table_files import table_files
+from memagent_batch.runs.tables.table_files import table_files
 from pipelines.answer import answer
 
 

@@ -25,7 +25,7 @@ from memagent_batch.log.question_list import write_asked
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.wiring import identify_reader, make_output
 from tests.ray_data.silent_board import SilentBoard
 

@@ -11,7 +11,7 @@ from memagent_batch.errors import StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.ray_data import progress
 from memagent_batch.ray_data.board import ProgressBoard, Report
-from memagent_batch.runs.plan import PendingWork
+from memagent_batch.runs.planning.plan import PendingWork
 from memagent_batch.runs.state import ProgressNote, read_progress, write_progress
 
 

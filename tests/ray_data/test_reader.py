@@ -35,8 +35,8 @@ from memagent_batch.ray_data.board import Event, ProgressBoard, Report
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.reading import agent
-from memagent_batch.runs.parts import collect_not_read
-from memagent_batch.runs.plan import CALL_COLUMN, Plan
+from memagent_batch.runs.planning.plan import CALL_COLUMN, Plan
+from memagent_batch.runs.tables.parts import collect_not_read
 from memagent_batch.wiring import identify_reader, make_output, make_tokenizer
 from tests.ray_data.silent_board import SilentBoard
 

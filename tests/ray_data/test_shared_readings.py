@@ -27,7 +27,7 @@ from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
 from pipelines.check import check

@@ -19,7 +19,7 @@ from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.closing_checks import checked_closing
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.escalation.thresholds import read_thresholds
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_engine
 
 OF_VALUES = (Doubt.INVALID, Doubt.NOT_STATED, Doubt.LOW_CONFIDENCE, Doubt.TARGET)

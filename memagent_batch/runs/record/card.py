@@ -13,7 +13,7 @@ from memagent_batch.domain.markdown import escaped
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason
 from memagent_batch.masking import DIGEST, printable, shown
-from memagent_batch.runs.history import PastRun
+from memagent_batch.runs.history.history import PastRun
 from memagent_batch.runs.manifest import Manifest, SecondLookSummary
 from memagent_batch.runs.record.estimates import ReviewEstimates
 from memagent_batch.runs.schemas import ReasonRow

@@ -12,7 +12,7 @@ from memagent_batch.errors import StorageError
 from memagent_batch.files.json_files import write_json
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.history import INDEX_FILE, PLAN_FILE, REMOVED_FILE, RUNS_FOLDER, PastRun
+from memagent_batch.runs.history.history import INDEX_FILE, PLAN_FILE, REMOVED_FILE, RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, Manifest
 from memagent_batch.runs.record.card import CARD_FILE, card
 from memagent_batch.runs.record.estimates import read_estimates

@@ -8,8 +8,8 @@ from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.escalation import Doubts
 from memagent_batch.files.location import Location
-from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.results import ResultQuestion, result_questions
+from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.tables.results import ResultQuestion, result_questions
 from memagent_batch.wiring import ReaderIdentity, make_documents, make_prompt_set, make_prompt_tokens
 
 

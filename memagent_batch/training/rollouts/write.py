@@ -23,7 +23,7 @@ from memagent_batch.reading.documents import PlannedDocument, planned_documents,
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.plan import PART_COLUMN, WORK_COLUMNS
+from memagent_batch.runs.planning.plan import PART_COLUMN, WORK_COLUMNS
 from memagent_batch.training.rollouts.groups import GROUP_COUNTS, GroupMaker, GroupQuestion, GroupSample
 from memagent_batch.training.rollouts.table import write_rollouts
 from memagent_batch.wiring import ReaderIdentity, make_output

@@ -29,13 +29,13 @@ from memagent_batch.runs.bounds import NOTHING
 from memagent_batch.runs.escalation.doubtful import doubtful_readings
 from memagent_batch.runs.escalation.second_look import SecondLook, first_kept
 from memagent_batch.runs.escalation.standing import SUMMED
-from memagent_batch.runs.history import recorded_plan
+from memagent_batch.runs.history.history import recorded_plan
 from memagent_batch.runs.manifest import RUN_FILE
-from memagent_batch.runs.parts import attach_not_read, detach_not_read
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.rows.projection import Projection, SecondProjection
-from memagent_batch.runs.table_files import read_tables
-from memagent_batch.runs.tables import project
+from memagent_batch.runs.tables.parts import attach_not_read, detach_not_read
+from memagent_batch.runs.tables.table_files import read_tables
+from memagent_batch.runs.tables.tables import project
 from memagent_batch.verification.stand_ins import stand_ins
 
 NOW = datetime.now(UTC)

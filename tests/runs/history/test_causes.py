@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from memagent_batch.domain.closing.answer_types import Bool
-from memagent_batch.runs.causes import (
+from memagent_batch.runs.history.causes import (
     AnswerChange,
     AskedReading,
     Cause,

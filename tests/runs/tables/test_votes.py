@@ -8,9 +8,9 @@ import pytest
 from memagent_batch.domain.closing.answer_types import Json, Label, Number
 from memagent_batch.errors import InputError
 from memagent_batch.inputs.questions import NO_TYPE, given_questions, type_fields
-from memagent_batch.runs.results import MAX_RESULT_COLUMNS, result_questions, results_table
 from memagent_batch.runs.rows.looks import NOT_CLOSED
-from memagent_batch.runs.votes import with_votes
+from memagent_batch.runs.tables.results import MAX_RESULT_COLUMNS, result_questions, results_table
+from memagent_batch.runs.tables.votes import with_votes
 
 
 def sample(number: int, value: str | None, *, status: str | None = "ok", **columns: Any) -> Any:

@@ -19,9 +19,9 @@ from memagent_batch.inputs.questions import QUESTION_SCHEMA
 from memagent_batch.log.files import ReadingKey
 from memagent_batch.log.index import LoggedOutcome, TurnIndex, TurnsKey
 from memagent_batch.log.question_list import asked_in
-from memagent_batch.runs import history
-from memagent_batch.runs import plan as plan_module
-from memagent_batch.runs.plan import Plan, count_pending
+from memagent_batch.runs.history.history import history
+from memagent_batch.runs.planning import plan as plan_module
+from memagent_batch.runs.planning.plan import Plan, count_pending
 
 KIB = 1024
 EMPTY = TurnIndex(reader_fingerprint="f")

@@ -2,7 +2,7 @@ import pytest
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.policy import PolicyConfig
-from memagent_batch.runs.question_lists import AskedDocument, QuestionLists, WayCost, compare_ways
+from memagent_batch.runs.planning.question_lists import AskedDocument, QuestionLists, WayCost, compare_ways
 
 AGENT = AgentConfig(engine="simulated", window_tokens=8192, policy=PolicyConfig(chunk_tokens=5000, memory_tokens=512))
 LIST = AskedDocument(num_tokens=100_000, questions=[30] * 16, num_lists=1)

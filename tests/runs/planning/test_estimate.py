@@ -1,7 +1,7 @@
 import pytest
 
 from jobs import plan
-from memagent_batch.runs.estimate import Rates, estimate
+from memagent_batch.runs.planning.estimate import Rates, estimate
 
 PLAN = {
     "prompt_tokens_at_least": 7_200_000,

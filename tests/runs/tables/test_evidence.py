@@ -13,10 +13,10 @@ from memagent_batch.domain.sentences import split_sentences
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import INDEX_SCHEMA
 from memagent_batch.inputs.texts import fetch_texts
-from memagent_batch.runs import evidence
-from memagent_batch.runs.evidence import Answered, PartSpans, spans_of_part
 from memagent_batch.runs.rows.looks import NOT_CLOSED
 from memagent_batch.runs.schemas import AnswerRow
+from memagent_batch.runs.tables.evidence import Answered, PartSpans, spans_of_part
+from memagent_batch.runs.tables.tables import evidence
 from tests.inputs.lake.forms import indexed
 
 TEXTS = {

@@ -7,11 +7,11 @@ import pytest
 
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
-from memagent_batch.runs import plan
-from memagent_batch.runs.comparison import compare_runs
-from memagent_batch.runs.history import find_run, finished_runs
+from memagent_batch.runs.history.comparison import compare_runs
+from memagent_batch.runs.history.history import find_run, finished_runs
+from memagent_batch.runs.planning import plan
 from memagent_batch.runs.state import read_state
-from memagent_batch.runs.table_files import table_files
+from memagent_batch.runs.tables.table_files import table_files
 from tests.runs.recorded_nights import FAILS, Nights
 
 QUESTIONS = {"q": "Who?"}

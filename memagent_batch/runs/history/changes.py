@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from memagent_batch.inputs.documents import is_document
 from memagent_batch.log.index import RunTurns
-from memagent_batch.runs.history import PastRun
+from memagent_batch.runs.history.history import PastRun
 from memagent_batch.runs.schemas import REMOVED
 
 

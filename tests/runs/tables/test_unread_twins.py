@@ -21,10 +21,10 @@ from memagent_batch.log.index import scan_log
 from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.reading.closed import make_closing
-from memagent_batch.runs.history import recorded_plan
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.history.history import recorded_plan
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.rows.projection import Projection
-from memagent_batch.runs.tables import project
+from memagent_batch.runs.tables.tables import project
 
 NOW = datetime.now(UTC)
 COUNTS = {field.name: 0 for field in OUTCOME_LOG if field.name.startswith("num_") and field.name != "num_chunks"}

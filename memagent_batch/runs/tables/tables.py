@@ -16,12 +16,12 @@ from memagent_batch.log.question_list import AskedQuestion, asked_in
 from memagent_batch.log.schemas import OutcomeRow
 from memagent_batch.runs.escalation.standing import hold_looks
 from memagent_batch.runs.escalation.summary import escalated_rows
-from memagent_batch.runs.evidence import Answered, PartSpans, spans_of_part
-from memagent_batch.runs.results import results_table
 from memagent_batch.runs.rows.looks import Look, PartDocument
 from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.schemas import ANSWERS, EVIDENCE, MEMORIES, AnswerRow, EscalatedRow
-from memagent_batch.runs.votes import with_votes
+from memagent_batch.runs.tables.evidence import Answered, PartSpans, spans_of_part
+from memagent_batch.runs.tables.results import results_table
+from memagent_batch.runs.tables.votes import with_votes
 
 ANSWERS_FOLDER = "answers"
 MEMORIES_FOLDER = "memories"

@@ -4,7 +4,13 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.runs.plan import CALL_COLUMN, CALL_READINGS, CALLS_PER_READING, WORK_COLUMNS, group_documents
+from memagent_batch.runs.planning.plan import (
+    CALL_COLUMN,
+    CALL_READINGS,
+    CALLS_PER_READING,
+    WORK_COLUMNS,
+    group_documents,
+)
 
 READING = {"question": 0, "sample": 0}
 KIB = 1024

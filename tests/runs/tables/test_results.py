@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from memagent_batch.domain.closing.answer_types import Bool, Date, Json, Label, Labels, Number, ValueType
-from memagent_batch.runs.results import json_cell, results_schema
+from memagent_batch.runs.tables.results import json_cell, results_schema
 
 PARTY = {
     "type": "object",

@@ -17,7 +17,7 @@ from memagent_batch.inputs.questions import given_questions, type_fields
 from memagent_batch.log.closings import LoggedClosing
 from memagent_batch.log.index import LoggedOutcome, TurnIndex
 from memagent_batch.reading.closed import Closing, make_closing
-from memagent_batch.runs.plan import Plan, count_pending
+from memagent_batch.runs.planning.plan import Plan, count_pending
 
 DOCUMENTS = ("a", "b")
 QUESTIONS: list[dict[str, Any]] = [

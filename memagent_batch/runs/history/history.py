@@ -24,7 +24,7 @@ from memagent_batch.inputs.lake.known import kept_index
 from memagent_batch.log.index import LoggedOutcome, TurnIndex
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
-from memagent_batch.runs.plan import Plan, Work
+from memagent_batch.runs.planning.plan import Plan, Work
 from memagent_batch.runs.schemas import RUN_PLAN
 
 RUNS_FOLDER = "runs"

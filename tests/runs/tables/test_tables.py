@@ -24,10 +24,10 @@ from memagent_batch.inputs.documents import INDEX_SCHEMA
 from memagent_batch.inputs.questions import QUESTION_SCHEMA
 from memagent_batch.log.index import scan_log
 from memagent_batch.log.writer import TurnLogWriter
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.schemas import ANSWERS, MEMORIES
-from memagent_batch.runs.tables import PartTables, count_rows, project, table_bytes
+from memagent_batch.runs.tables.tables import PartTables, count_rows, project, table_bytes
 
 FIRST_MEMORY = "nothing yet"
 STOP, CUT = FinishReason.STOP, FinishReason.LENGTH

@@ -7,7 +7,6 @@ import pytest
 
 from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG, TURN_LOG, ClosingRow, OutcomeRow, TurnRow
 from memagent_batch.ray_data import tokenise
-from memagent_batch.runs.parts import ENDED, EndedRow
 from memagent_batch.runs.schemas import (
     ANSWERS,
     DIFFERENCES,
@@ -18,6 +17,7 @@ from memagent_batch.runs.schemas import (
     EvidenceRow,
     PartReport,
 )
+from memagent_batch.runs.tables.parts import ENDED, EndedRow
 from memagent_batch.training.rollouts.write import ROLLOUTS_REPORT, RolloutsReport
 
 COUNTED = {"num_tokens"}

@@ -13,7 +13,7 @@ from memagent_batch.errors import InputError
 from memagent_batch.files.columns import column
 from memagent_batch.inputs.questions import NO_TYPE, TypeFields, value_type_of, value_types
 from memagent_batch.runs.schemas import DOCUMENT_ID, AnswerRow
-from memagent_batch.runs.votes import values_of
+from memagent_batch.runs.tables.votes import values_of
 
 MAX_RESULT_COLUMNS = 1000
 """Most questions of a list that has a table `results`: each is a column, and more of them slow its readers down."""

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
-from memagent_batch.runs.comparison import compare_runs
-from memagent_batch.runs.history import find_run, finished_runs
+from memagent_batch.runs.history.comparison import compare_runs
+from memagent_batch.runs.history.history import find_run, finished_runs
 from memagent_batch.runs.schemas import DIFFERENCES
 from tests.runs.recorded_nights import AWAY, FAILS, Nights
 
@@ -167,7 +167,7 @@ def test_differences_without_the_log_of_a_run_name_what_is_gone(nights: Nights) 
 
 
 def test_differences_are_given_batch_by_batch(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memagent_batch.runs.comparison.BATCH_READINGS", 2)
+    monkeypatch.setattr("memagent_batch.runs.history.comparison.BATCH_READINGS", 2)
     nights.run(dict.fromkeys("abcde", "1"), Q)
     nights.run(dict.fromkeys("abcde", "2"), Q)
     tables = list(compare_runs(find_run(nights.output, "previous"), find_run(nights.output, "latest")))

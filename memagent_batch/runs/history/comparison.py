@@ -17,8 +17,8 @@ from memagent_batch.inputs.questions import value_types
 from memagent_batch.log.files import ReadingKey
 from memagent_batch.log.index import StandingOutcome, read_outcomes, scan_outcome_files
 from memagent_batch.log.schemas import OutcomeRow
-from memagent_batch.runs.causes import AskedReading, Cause, causes_between, causes_of_presence, change_between
-from memagent_batch.runs.history import PastRun
+from memagent_batch.runs.history.causes import AskedReading, Cause, causes_between, causes_of_presence, change_between
+from memagent_batch.runs.history.history import PastRun
 from memagent_batch.runs.schemas import ANSWER_GIVEN, DIFFERENCES
 
 BATCH_READINGS = 10_000
