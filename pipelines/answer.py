@@ -17,10 +17,10 @@ from memagent_batch.log.index import TurnIndex, turns_of_runs
 from memagent_batch.logs import EventKind
 from memagent_batch.plugins import engine_config
 from memagent_batch.ray_data.actor import ReaderTask
-from memagent_batch.ray_data.board import start_board
 from memagent_batch.ray_data.leaving import OrderlyLeave
 from memagent_batch.ray_data.ledger import BoundedRun, start_ledger
-from memagent_batch.ray_data.progress import Progress
+from memagent_batch.ray_data.progress.board import start_board
+from memagent_batch.ray_data.progress.progress import Progress
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.stages import read_calls, tokenised_plan

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from memagent_batch.domain.intervals import wilson
-from memagent_batch.domain.scores import Metric, score
+from memagent_batch.domain.scoring.intervals import wilson
+from memagent_batch.domain.scoring.scores import Metric, score
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.evaluation.needles.facts import Split
 from memagent_batch.evaluation.needles.stories import Story, StoryKind, make_story

@@ -13,7 +13,7 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.writer import OUTCOMES_FOLDER
-from memagent_batch.ray_data.progress import Progress
+from memagent_batch.ray_data.progress.progress import Progress
 from memagent_batch.runs.finalise import begin_run
 from memagent_batch.runs.manifest import claim_output
 from memagent_batch.wiring import identify_reader, make_output, make_tokenizer

@@ -93,7 +93,7 @@ def _run_variants(arguments: Sequence[str]) -> None:
     listed = read_variants(options.variants) if options.variants else {}
     knobs = policy_variants(options.policies) | listed or policy_variants([base.policy.kind])
     settings = {name: vary(base, changed, name=name) for name, changed in knobs.items()}
-    from memagent_batch.domain.scores import ScoreOn
+    from memagent_batch.domain.scoring.scores import ScoreOn
     from memagent_batch.evaluation.score_table import score_table
     from memagent_batch.evaluation.suites.foreign import ForeignFormat
     from memagent_batch.files.location import Location

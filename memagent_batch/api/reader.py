@@ -21,7 +21,7 @@ from memagent_batch.domain.closing.plan import Support
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Question, Status
-from memagent_batch.domain.sentences import Sentences, split_sentences
+from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine, require_guides
 from memagent_batch.errors import DocumentError, MemagentError, NotReadError

@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from memagent_batch.config.section import Seconds, Section
-from memagent_batch.domain.advantages import Advantage
-from memagent_batch.domain.rewards import Overlong
+from memagent_batch.domain.scoring.advantages import Advantage
+from memagent_batch.domain.scoring.rewards import Overlong
 
 
 class RolloutConfig(Section):

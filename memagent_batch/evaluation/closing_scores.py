@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.closing.values import TypedValue, ValueStatus, is_same
-from memagent_batch.domain.measures import Span, span_scores
+from memagent_batch.domain.scoring.measures import Span, span_scores
 from memagent_batch.evaluation.suites.schemas import GoldSpanRow
 from memagent_batch.evaluation.suites.typed import says_not_stated, written_value
 from memagent_batch.inputs.questions import value_type_of

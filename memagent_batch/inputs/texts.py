@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.locators import LocatedRow
+from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_records import shown_columns, text_column

@@ -14,7 +14,7 @@ from typing import Any
 
 import xlsxwriter
 
-from memagent_batch.domain.spreadsheet_cells import is_formula
+from memagent_batch.domain.texts.spreadsheet_cells import is_formula
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import Row

@@ -29,7 +29,7 @@ from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.ray_data.held import HeldReadings, LookUp
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
 from memagent_batch.ray_data.ledger import BoundedRun
-from memagent_batch.ray_data.reporter import Reporter, is_replacement
+from memagent_batch.ray_data.progress.reporter import Reporter, is_replacement
 from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.allowance import Allowance, BoundedEngine
 from memagent_batch.reading.closed import Closing, make_closing

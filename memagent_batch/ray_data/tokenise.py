@@ -15,7 +15,7 @@ from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.document import BreakAt
 from memagent_batch.domain.readings import cost_of
-from memagent_batch.domain.sentences import Sentences, split_sentences
+from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.engines.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.errors import DocumentError, InputError, MemagentError, TextUnavailableError
 from memagent_batch.inputs.documents import CARRY_PREFIX, why_unreadable

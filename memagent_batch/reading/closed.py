@@ -13,7 +13,7 @@ from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.closing.evidence import MemoryTrace
 from memagent_batch.domain.closing.plan import VALUE
 from memagent_batch.domain.document import Document
-from memagent_batch.domain.sentences import Sentences
+from memagent_batch.domain.texts.sentences import Sentences
 from memagent_batch.log.schemas import ClosedRow
 from memagent_batch.prompts.closing import CLOSING_PROMPTS
 from memagent_batch.reading.closing import ClosingResult, ClosingTurns, FinishedReading, ask_closing_turns

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from memagent_batch.domain.document import Document
-from memagent_batch.domain.sentences import Sentences
+from memagent_batch.domain.texts.sentences import Sentences
 from memagent_batch.errors import DocumentError, TextUnavailableError
 from memagent_batch.inputs.documents import CARRY_PREFIX
 

@@ -9,7 +9,7 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import token_hash
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.sentences import Sentences, split_sentences
+from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine, require_guides
 from memagent_batch.errors import DocumentError, NotReadError, ReadingError, SettingsError

@@ -29,7 +29,7 @@ from memagent_batch.wiring import make_documents, make_output
 from pipelines.check import check
 from pipelines.plan import last_versions, scan_plan
 from tests.inputs.lake.forms import indexed
-from tests.ray_data.silent_board import SilentBoard
+from tests.ray_data.progress.silent_board import SilentBoard
 
 QUESTIONS = ("Who?", "Where?")
 LINE = "On day {day} of {name} the fox went over {day} hills and met {name} again, and nobody else was there.\n"

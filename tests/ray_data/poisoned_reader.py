@@ -29,7 +29,7 @@ from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.planning.plan import CALL_COLUMN, Plan
 from memagent_batch.wiring import identify_reader, make_engine, make_output, make_tokenizer
-from tests.ray_data.silent_board import SilentBoard
+from tests.ray_data.progress.silent_board import SilentBoard
 
 
 class FragileEngine:

@@ -22,8 +22,8 @@ from memagent_batch.runs.state import read_state
 from memagent_batch.runs.tables.table_files import read_tables
 from pipelines.answer import answer
 from pipelines.check import check
-from pipelines.collect import collect
 from pipelines.plan import SecondLookPrice, plan_checked
+from pipelines.training.collect import collect
 from tests.verification.scan import verify_here
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]

@@ -27,7 +27,7 @@ from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.wiring import identify_reader, make_output
-from tests.ray_data.silent_board import SilentBoard
+from tests.ray_data.progress.silent_board import SilentBoard
 
 TEXTS = {"fine": "a text to read " * 20, "cursed": "a cursed text " * 20, "other": "another text " * 20}
 RUN_ID = "20260101T000000.000Z"

@@ -31,14 +31,14 @@ from memagent_batch.logs import EventKind
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.ray_data import actor
 from memagent_batch.ray_data.actor import ReaderTask
-from memagent_batch.ray_data.board import Event, ProgressBoard, Report
+from memagent_batch.ray_data.progress.board import Event, ProgressBoard, Report
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.reading import agent
 from memagent_batch.runs.planning.plan import CALL_COLUMN, Plan
 from memagent_batch.runs.tables.parts import collect_not_read
 from memagent_batch.wiring import identify_reader, make_output, make_tokenizer
-from tests.ray_data.silent_board import SilentBoard
+from tests.ray_data.progress.silent_board import SilentBoard
 
 RUN_ID = "20260101T000000.000Z"
 TEXTS = {"fine": "some text to read " * 30, "cursed": "two words", "other": "more text to read " * 20}

@@ -31,9 +31,9 @@ from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
 from pipelines.check import check
-from pipelines.collect import sampled_job
 from pipelines.plan import plan_checked
-from tests.ray_data.silent_board import SilentBoard
+from pipelines.training.collect import sampled_job
+from tests.ray_data.progress.silent_board import SilentBoard
 
 RUN_ID = "20260101T000000.000Z"
 QUESTIONS = ("Who?", "Where?", "When?")

@@ -22,7 +22,7 @@ from memagent_batch.domain.closing.values import MENU_TYPES, TypedValue, ValueSt
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.guides import GuideKind
 from memagent_batch.domain.readings import Question
-from memagent_batch.domain.sentences import Sentences, split_sentences
+from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine, require_guides
 from memagent_batch.engines.tokenizer import Tokenizer

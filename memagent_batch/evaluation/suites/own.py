@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.domain.scores import Metric
+from memagent_batch.domain.scoring.scores import Metric
 from memagent_batch.errors import InputError, MemagentError
 from memagent_batch.evaluation.suites.reader import require_scorable
 from memagent_batch.evaluation.suites.schemas import (

@@ -7,7 +7,7 @@ from typing import TypedDict
 
 import pyarrow as pa
 
-from memagent_batch.domain.scores import TEXT_METRICS, Metric
+from memagent_batch.domain.scoring.scores import TEXT_METRICS, Metric
 from memagent_batch.files.columns import column
 from memagent_batch.inputs.questions import TypeFields
 from memagent_batch.log.schemas import CLOSING, SAMPLE

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
-from memagent_batch.domain.locators import LocatedRow
+from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.closing.values import ValueStatus
-from memagent_batch.domain.locators import LocatedRow, located
 from memagent_batch.domain.readings import Status
+from memagent_batch.domain.texts.locators import LocatedRow, located
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.texts import FetchedText, fetch_texts
 from memagent_batch.log.schemas import SpanRow

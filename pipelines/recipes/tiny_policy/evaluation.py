@@ -16,7 +16,7 @@ from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
 from memagent_batch.domain.closing.plan import ClosingPlan
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.readings import Question
-from memagent_batch.domain.sentences import split_sentences
+from memagent_batch.domain.texts.sentences import split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.evaluation.needles.stories import NOT_STATED, STATUSES, StoryKind

@@ -9,7 +9,7 @@ import pytest
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.sentences import split_sentences
+from memagent_batch.domain.texts.sentences import split_sentences
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import INDEX_SCHEMA
 from memagent_batch.inputs.texts import fetch_texts

@@ -10,7 +10,7 @@ from memagent_batch.errors import EngineRequestError, EngineUnavailableError, Ru
 from memagent_batch.training.learner.sampling import Sampler
 from memagent_batch.training.learner.steps import Step
 from memagent_batch.training.learner.tasks import TableTasks, Task
-from pipelines.train_loop import at_step, sampled
+from pipelines.training.train_loop import at_step, sampled
 from tests.training.learner.loop_inputs import loop_config
 
 

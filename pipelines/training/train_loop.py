@@ -36,8 +36,8 @@ from memagent_batch.training.learner.tasks import Task, Tasks
 from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
 from memagent_batch.training.rollouts.rewarder import require_reward
 from memagent_batch.wiring import identify_reader, make_renewable_engine
-from pipelines.collect import sampled_agent
-from pipelines.train import TRAINING_FORMAT, learn_from, local_folder, model_folder, rounded, step_text
+from pipelines.training.collect import sampled_agent
+from pipelines.training.train import TRAINING_FORMAT, learn_from, local_folder, model_folder, rounded, step_text
 
 log = logging.getLogger(__name__)
 

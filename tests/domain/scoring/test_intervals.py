@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.intervals import bootstrap, mean_interval, wilson
+from memagent_batch.domain.scoring.intervals import bootstrap, mean_interval, wilson
 
 SHARES = st.lists(st.floats(0, 1), min_size=1, max_size=30)
 

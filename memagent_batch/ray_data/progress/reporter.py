@@ -13,8 +13,8 @@ from memagent_batch.engines.engine import Engine, Outage, RemoteEngine
 from memagent_batch.errors import EngineDeadError
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.logs import EventKind
-from memagent_batch.ray_data.board import Event, Report
-from memagent_batch.ray_data.metrics import READER_COUNTS, gauge, labels, turn_histogram
+from memagent_batch.ray_data.progress.board import Event, Report
+from memagent_batch.ray_data.progress.metrics import READER_COUNTS, gauge, labels, turn_histogram
 
 REPORT_SECONDS = 1.0
 """Pause between reports."""

@@ -12,7 +12,7 @@ import pytest
 from memagent_batch.domain.addresses import token_hash
 from memagent_batch.training.rollouts.table import ROLLOUTS
 from tests.faults.killed_job import KilledJob, Role
-from tests.pipelines.collected import NOISE, rows_of, write_inputs
+from tests.pipelines.training.collected import NOISE, rows_of, write_inputs
 
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1200)]
 

@@ -15,8 +15,8 @@ from tqdm import tqdm
 
 from memagent_batch.errors import MemagentError
 from memagent_batch.logs import EventKind
-from memagent_batch.ray_data.board import Event, Report
-from memagent_batch.ray_data.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
+from memagent_batch.ray_data.progress.board import Event, Report
+from memagent_batch.ray_data.progress.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
 from memagent_batch.runs.bounds import NOTHING, Spent
 from memagent_batch.runs.planning.plan import PendingWork
 from memagent_batch.runs.state import ProgressNote

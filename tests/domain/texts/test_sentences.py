@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.domain.document import Document
-from memagent_batch.domain.sentences import MAX_SENTENCE_CHARS, Sentences, split_sentences
+from memagent_batch.domain.texts.sentences import MAX_SENTENCE_CHARS, Sentences, split_sentences
 from memagent_batch.engines.tokenizer import Tokenizer
 
 SIGNS = st.sampled_from(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.advantages import Advantage, group_advantages, rewards_are_equal
+from memagent_batch.domain.scoring.advantages import Advantage, group_advantages, rewards_are_equal
 
 REWARDS = st.floats(-4, 4).map(lambda reward: round(reward, 6))
 GROUPS = st.lists(st.one_of(st.none(), REWARDS), min_size=1, max_size=16)

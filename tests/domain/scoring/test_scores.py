@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.scores import TEXT_METRICS, Metric, normalise, score
+from memagent_batch.domain.scoring.scores import TEXT_METRICS, Metric, normalise, score
 
 ALL, ANY, EM, F1, SUB_EM, EITHER = Metric.ALL, Metric.ANY, Metric.EM, Metric.F1, Metric.SUB_EM, Metric.SUB_EM_EITHER
 HOTPOTQA_F1 = Metric.HOTPOTQA_F1

@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.export import main
-from memagent_batch.domain.advantages import Advantage
+from memagent_batch.domain.scoring.advantages import Advantage
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.formats import grouped
 from memagent_batch.training.bridges import exports
 from memagent_batch.training.rollouts import table as rollouts
-from pipelines.export import BRIDGES, export
+from pipelines.training.export import BRIDGES, export
 from tests.training.rollouts.rollout_tables import NUM_TURNS, write_table
 
 TARGETS = list(BRIDGES)

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from memagent_batch.domain.advantages import Advantage
+from memagent_batch.domain.scoring.advantages import Advantage
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.json_files import write_json

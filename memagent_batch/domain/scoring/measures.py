@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from memagent_batch.domain.intervals import NUM_RESAMPLES, RESAMPLING_SEED, Interval, percentile, wilson
+from memagent_batch.domain.scoring.intervals import NUM_RESAMPLES, RESAMPLING_SEED, Interval, percentile, wilson
 
 MAX_BINS = 10
 """Most bins of a reliability curve."""

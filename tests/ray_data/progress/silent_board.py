@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from memagent_batch.ray_data.board import Report
+from memagent_batch.ray_data.progress.board import Report
 
 
 class SilentBoard:

@@ -1,7 +1,7 @@
 import pytest
 
 from memagent_batch.domain.answers import Extraction
-from memagent_batch.domain.rewards import BUILT_IN_REWARDS, built_in_reward
+from memagent_batch.domain.scoring.rewards import BUILT_IN_REWARDS, built_in_reward
 
 OFFICIAL_PAIRS = [
     ("\\boxed{Beatles}", ["The Beatles"], 0.0),

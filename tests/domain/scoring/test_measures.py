@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.measures import MAX_BINS, calibration, macro_f1, span_scores
+from memagent_batch.domain.scoring.measures import MAX_BINS, calibration, macro_f1, span_scores
 
 SPANS = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 9)).map(lambda span: (span[0], span[0] + span[1])))
 

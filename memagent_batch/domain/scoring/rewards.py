@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from memagent_batch.domain.answers import Extraction, closed_text, extract_answer
-from memagent_batch.domain.scores import TEXT_METRICS, Metric, score
+from memagent_batch.domain.scoring.scores import TEXT_METRICS, Metric, score
 
 Reward = Callable[[str, Sequence[str]], float]
 """From the whole response of the answer turn and the references to a number. A user's own has this signature."""

@@ -26,8 +26,8 @@ from memagent_batch.training.rollouts.groups import GroupMaker, GroupQuestion, G
 from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
 from memagent_batch.training.rollouts.table import ROLLOUTS, write_record, write_rollouts
 from memagent_batch.wiring import identify_reader
-from pipelines.train import train
-from pipelines.train_loop import update_step
+from pipelines.training.train import train
+from pipelines.training.train_loop import update_step
 from tests.training.learner.loop_inputs import loop_config
 
 pytestmark = pytest.mark.usefixtures("one_thread")

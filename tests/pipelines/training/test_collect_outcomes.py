@@ -26,10 +26,10 @@ from memagent_batch.training.rollouts.table import RolloutsRecord
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
-from pipelines.collect import collect, sampled_job, write_rollouts_table
 from pipelines.plan import make_plan
-from tests.pipelines.collected import NOISE, rows_of, write_inputs
+from pipelines.training.collect import collect, sampled_job, write_rollouts_table
 from tests.pipelines.opened_files import watched_openings
+from tests.pipelines.training.collected import NOISE, rows_of, write_inputs
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
