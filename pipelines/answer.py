@@ -32,7 +32,7 @@ from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_o
 from memagent_batch.runs.escalation.doubtful import doubtful_readings
 from memagent_batch.runs.escalation.second_look import SecondLook, first_kept
 from memagent_batch.runs.escalation.second_reader import SecondPlan, plan_again
-from memagent_batch.runs.finalise import Run, begin_run, close_run
+from memagent_batch.runs.finalise import close_run
 from memagent_batch.runs.history.history import (
     PastRun,
     keep_last_run,
@@ -43,8 +43,9 @@ from memagent_batch.runs.history.history import (
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.planning.plan import Plan, Work, count_pending, group_documents
 from memagent_batch.runs.record.log_files import list_log, used_files
-from memagent_batch.runs.schemas import PartReport
+from memagent_batch.runs.run import Run, begin_run
 from memagent_batch.runs.state import write_progress
+from memagent_batch.runs.tables.part_report import PartReport
 from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.wiring import make_output
 from pipelines.check import Checked, check

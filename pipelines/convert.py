@@ -35,7 +35,7 @@ from memagent_batch.plugins import CONVERTERS
 from memagent_batch.ray_data.leaving import OrderlyLeave
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.manifest import canonical, require_apart
+from memagent_batch.runs.output_place import canonical, require_apart
 from memagent_batch.wiring import make_documents
 
 FILE_BYTES = 256 << 20

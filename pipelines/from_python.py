@@ -23,7 +23,7 @@ from memagent_batch.errors import SupersededError
 from memagent_batch.files.location import Location, absolute
 from memagent_batch.files.options import Options, StorageOptions
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.manifest import INPUT_FOLDER, claim_output
+from memagent_batch.runs.output_place import INPUT_FOLDER, claim_output
 from memagent_batch.runs.verdict import require_success
 from memagent_batch.wiring import identify_reader, make_engine, make_output
 from pipelines import answer as chain

@@ -12,7 +12,7 @@ from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.needles.taught import warn_of_untaught
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import (
+from memagent_batch.inputs.document_index import (
     index_schema,
     require_readable,
     require_reported,

@@ -23,8 +23,8 @@ from memagent_batch.logs import (
     rewritten_stderr,
     step,
 )
+from memagent_batch.ray_data.progress import progress
 from memagent_batch.ray_data.progress.board import KEPT_EVENTS, Event, ProgressBoard, Report
-from memagent_batch.ray_data.progress.progress import progress
 from memagent_batch.runs.planning.plan import PendingWork
 
 log = logging.getLogger("memagent_batch.tests")

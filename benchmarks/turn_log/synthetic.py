@@ -11,7 +11,7 @@ from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import INDEX_SCHEMA
+from memagent_batch.inputs.document_index import INDEX_SCHEMA
 from memagent_batch.inputs.questions import QUESTION_SCHEMA
 from memagent_batch.log.schemas import ResultRow
 from memagent_batch.runs.planning.plan import Plan

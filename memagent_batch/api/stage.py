@@ -18,7 +18,7 @@ from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import absolute
 from memagent_batch.files.options import Options, StorageOptions
-from memagent_batch.inputs.documents import require_carry_columns
+from memagent_batch.inputs.document_index import require_carry_columns
 from memagent_batch.inputs.questions import value_types
 from memagent_batch.log.index import last_run_id
 from memagent_batch.log.question_list import with_hashes
@@ -33,8 +33,8 @@ from memagent_batch.ray_data.stages import read_calls, tokenised_rows
 from memagent_batch.ray_data.tokenise import RowColumns
 from memagent_batch.reading.closing_checks import checked_closing
 from memagent_batch.reading.question_lengths import require_questions_fit
-from memagent_batch.runs.manifest import require_log_place
-from memagent_batch.runs.schemas import ANSWERS
+from memagent_batch.runs.output_place import require_log_place
+from memagent_batch.runs.tables.schemas import ANSWERS
 from memagent_batch.wiring import identify_reader, make_engine, make_output
 
 

@@ -18,7 +18,8 @@ from memagent_batch.domain.readings import cost_of
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.engines.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.errors import DocumentError, InputError, MemagentError, TextUnavailableError
-from memagent_batch.inputs.documents import CARRY_PREFIX, why_unreadable
+from memagent_batch.inputs.document_index import CARRY_PREFIX
+from memagent_batch.inputs.documents import why_unreadable
 from memagent_batch.inputs.formats.columnar import batch_records
 from memagent_batch.inputs.formats.records import Column, Kind, Presence, Record
 from memagent_batch.inputs.texts import FetchedText, fetch_texts

@@ -15,7 +15,7 @@ from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.planning.plan import PART_COLUMN
 from memagent_batch.runs.record.seal import FileHash
 from memagent_batch.runs.rows.projection import Projection
-from memagent_batch.runs.schemas import PART_REPORT, PartReport, ReasonRow, reason_rows, rows_of_files
+from memagent_batch.runs.tables.part_report import PART_REPORT, PartReport, ReasonRow, reason_rows, rows_of_files
 from memagent_batch.runs.tables.parts import detach_not_read, part_key
 from memagent_batch.runs.tables.tables import (
     ANSWERS_FOLDER,

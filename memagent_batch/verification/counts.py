@@ -9,7 +9,7 @@ from memagent_batch.files.errors import FILE_ERRORS
 from memagent_batch.files.location import Location
 from memagent_batch.runs.history.history import PLAN_FILE, RUNS_FOLDER
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.schemas import AnswerSums, rows_of_files
+from memagent_batch.runs.tables.part_report import AnswerSums, rows_of_files
 from memagent_batch.runs.tables.tables import (
     ANSWERS_FOLDER,
     EVIDENCE_FOLDER,

@@ -14,7 +14,7 @@ from memagent_batch.runs.escalation.standing import SUMMED
 from memagent_batch.runs.history.document_texts import DocumentTexts
 from memagent_batch.runs.history.history import PastRun
 from memagent_batch.runs.rows.projection import Projection
-from memagent_batch.runs.schemas import PartReport
+from memagent_batch.runs.tables.part_report import PartReport
 from memagent_batch.runs.tables.table_files import read_tables
 from memagent_batch.runs.tables.tables import PartTables, project
 from memagent_batch.verification.comparison import SHOWN_ROWS, differences, without

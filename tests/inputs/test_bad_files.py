@@ -11,7 +11,8 @@ from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs import shards
-from memagent_batch.inputs.documents import index_shard, require_readable, require_reported, require_unique_ids
+from memagent_batch.inputs.document_index import require_readable, require_reported, require_unique_ids
+from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.shards import list_shards
 
 RECORD = InputConfig(on_bad_file=OnBadFile.RECORD)

@@ -19,11 +19,12 @@ from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.ray_data.write import write_tables
-from memagent_batch.runs.finalise import begin_run, close_run
+from memagent_batch.runs.finalise import close_run
 from memagent_batch.runs.history.history import keep_last_run, recorded_plan
 from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.record.log_files import list_log
+from memagent_batch.runs.run import begin_run
 from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.wiring import make_documents, make_output
 from pipelines.check import check

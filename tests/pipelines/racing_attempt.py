@@ -17,18 +17,19 @@ from jobs.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import SupersededError
-from memagent_batch.inputs.documents import INDEX_SCHEMA
+from memagent_batch.inputs.document_index import INDEX_SCHEMA
 from memagent_batch.inputs.questions import read_questions
 from memagent_batch.log.index import scan_log
 from memagent_batch.ray_data import write
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.runs import claim
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure
-from memagent_batch.runs.finalise import begin_run, close_run
+from memagent_batch.runs.finalise import close_run
 from memagent_batch.runs.history.history import keep_last_run, recorded_plan
 from memagent_batch.runs.planning import plan
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.record.log_files import used_files
+from memagent_batch.runs.run import begin_run
 from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.wiring import ReaderIdentity, make_output
 

@@ -18,7 +18,7 @@ from memagent_batch.domain.document import token_windows
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.runs.schemas import ANSWERS, MEMORIES
+from memagent_batch.runs.tables.schemas import ANSWERS, MEMORIES
 from pipelines.answer import answer
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]

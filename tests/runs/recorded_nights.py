@@ -14,14 +14,14 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.inputs.documents import INDEX_SCHEMA, with_missing
+from memagent_batch.inputs.document_index import INDEX_SCHEMA, with_missing
 from memagent_batch.inputs.questions import QUESTION_SCHEMA, missing_documents
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.log.schemas import OUTCOME_LOG
 from memagent_batch.log.writer import OUTCOMES_FOLDER
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers
-from memagent_batch.runs.finalise import Run, begin_run, close_run
+from memagent_batch.runs.finalise import close_run
 from memagent_batch.runs.history.history import (
     LATEST,
     PastRun,
@@ -33,6 +33,7 @@ from memagent_batch.runs.history.history import (
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.record.log_files import list_log
+from memagent_batch.runs.run import Run, begin_run
 from memagent_batch.runs.tables.parts import attach_not_read, kept_parts
 from memagent_batch.runs.tables.table_files import table_files
 from memagent_batch.wiring import ReaderIdentity

@@ -7,10 +7,10 @@ from types import MappingProxyType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.inputs.documents import is_document
+from memagent_batch.inputs.document_index import is_document
 from memagent_batch.log.index import RunTurns
 from memagent_batch.runs.history.history import PastRun
-from memagent_batch.runs.schemas import REMOVED
+from memagent_batch.runs.history.schemas import REMOVED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

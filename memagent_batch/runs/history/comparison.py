@@ -12,14 +12,14 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
-from memagent_batch.inputs.documents import is_there
+from memagent_batch.inputs.document_index import is_there
 from memagent_batch.inputs.questions import value_types
 from memagent_batch.log.files import ReadingKey
 from memagent_batch.log.index import StandingOutcome, read_outcomes, scan_outcome_files
 from memagent_batch.log.schemas import OutcomeRow
 from memagent_batch.runs.history.causes import AskedReading, Cause, causes_between, causes_of_presence, change_between
 from memagent_batch.runs.history.history import PastRun
-from memagent_batch.runs.schemas import ANSWER_GIVEN, DIFFERENCES
+from memagent_batch.runs.history.schemas import ANSWER_GIVEN, DIFFERENCES
 
 BATCH_READINGS = 10_000
 """Most readings whose texts are held at once, of each run."""

@@ -16,7 +16,8 @@ from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import INDEX_SCHEMA, index_shard, row_schema
+from memagent_batch.inputs.document_index import INDEX_SCHEMA, row_schema
+from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.lake.names import LakeKind, TableName, table_name
 from memagent_batch.inputs.lake.tables import documents_place
 from memagent_batch.inputs.rows import group_rows

@@ -16,7 +16,7 @@ from memagent_batch.masking import DIGEST, printable, shown
 from memagent_batch.runs.history.history import PastRun
 from memagent_batch.runs.manifest import Manifest, SecondLookSummary
 from memagent_batch.runs.record.estimates import ReviewEstimates
-from memagent_batch.runs.schemas import ReasonRow
+from memagent_batch.runs.tables.part_report import ReasonRow
 
 CARD_FILE = "card.md"
 """Name of the card in the record of a run."""

@@ -21,7 +21,7 @@ from memagent_batch.runs.record.log_files import LOG_FILES, hash_log, known_hash
 from memagent_batch.runs.record.projections import PROJECTION_FILE, projection_record
 from memagent_batch.runs.record.seal import RunBefore, Seal
 from memagent_batch.runs.rows.projection import Projection
-from memagent_batch.runs.schemas import PartReport
+from memagent_batch.runs.tables.part_report import PartReport
 
 RECORD_FILES = (PLAN_FILE, REMOVED_FILE, LOG_FILES, PROJECTION_FILE, CARD_FILE)
 """Files of `runs/RUN_ID/` beside the manifest; the index of a table of a lake is there for some runs."""

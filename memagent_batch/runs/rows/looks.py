@@ -20,7 +20,7 @@ from memagent_batch.log.question_list import AskedQuestion
 from memagent_batch.log.schemas import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, SpanRow, TurnRow
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.runs.rows.projection import Origin, Projection
-from memagent_batch.runs.schemas import AnswerRow, MemoryRow
+from memagent_batch.runs.tables.schemas import AnswerRow, MemoryRow
 
 NOT_CLOSED: ClosingColumns = {
     "value": None,

@@ -14,7 +14,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.inputs.texts import FetchedText, fetch_texts
 from memagent_batch.log.schemas import SpanRow
 from memagent_batch.reading.alignment import Alignment, align, answer_strings
-from memagent_batch.runs.schemas import AnswerRow, EvidenceRow, MemoryRow
+from memagent_batch.runs.tables.schemas import AnswerRow, EvidenceRow, MemoryRow
 
 JOINED_BYTES = 32 * 1024 * 1024
 """Documents of many rows that are fetched together, bytes: where their rows lie mixed, all of them are held until the

@@ -20,12 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import CARRY_PREFIX
+from memagent_batch.inputs.document_index import CARRY_PREFIX
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT, asked_in
 from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
 from memagent_batch.runs.manifest import read_manifest
 from memagent_batch.runs.rows.projection import Projection
-from memagent_batch.runs.schemas import ANSWERS, EVIDENCE, MEMORIES, PART_REPORT, PartReport
+from memagent_batch.runs.tables.part_report import PART_REPORT, PartReport
+from memagent_batch.runs.tables.schemas import ANSWERS, EVIDENCE, MEMORIES
 
 NOT_READ_COLUMN = "not_read"
 """Column of what a reader returns, and of a part of the plan."""

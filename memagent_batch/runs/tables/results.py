@@ -12,7 +12,7 @@ from memagent_batch.domain.closing.values import vote
 from memagent_batch.errors import InputError
 from memagent_batch.files.columns import column
 from memagent_batch.inputs.questions import NO_TYPE, TypeFields, value_type_of, value_types
-from memagent_batch.runs.schemas import DOCUMENT_ID, AnswerRow
+from memagent_batch.runs.tables.schemas import DOCUMENT_ID, AnswerRow
 from memagent_batch.runs.tables.votes import values_of
 
 MAX_RESULT_COLUMNS = 1000

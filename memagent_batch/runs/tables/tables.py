@@ -11,16 +11,17 @@ import pyarrow.parquet as pq
 from memagent_batch.config.job import TableFormat
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.inputs.documents import CARRY_PREFIX
+from memagent_batch.inputs.document_index import CARRY_PREFIX
 from memagent_batch.log.question_list import AskedQuestion, asked_in
 from memagent_batch.log.schemas import OutcomeRow
 from memagent_batch.runs.escalation.standing import hold_looks
 from memagent_batch.runs.escalation.summary import escalated_rows
 from memagent_batch.runs.rows.looks import Look, PartDocument
 from memagent_batch.runs.rows.projection import Projection
-from memagent_batch.runs.schemas import ANSWERS, EVIDENCE, MEMORIES, AnswerRow, EscalatedRow
 from memagent_batch.runs.tables.evidence import Answered, PartSpans, spans_of_part
+from memagent_batch.runs.tables.part_report import EscalatedRow
 from memagent_batch.runs.tables.results import results_table
+from memagent_batch.runs.tables.schemas import ANSWERS, EVIDENCE, MEMORIES, AnswerRow
 from memagent_batch.runs.tables.votes import with_votes
 
 ANSWERS_FOLDER = "answers"

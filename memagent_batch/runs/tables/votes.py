@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from memagent_batch.domain.closing.values import TypedValue, ValueStatus, is_same
-from memagent_batch.runs.schemas import AnswerRow
+from memagent_batch.runs.tables.schemas import AnswerRow
 
 
 def with_votes(answers: Sequence[AnswerRow]) -> list[AnswerRow]:

@@ -11,7 +11,8 @@ from memagent_batch.config.sources import SourceConfig
 from memagent_batch.config.training import TrainLoopConfig
 from memagent_batch.errors import DocumentMissingError, InputError, MemagentError, SettingsError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import index_schema, index_shard, require_unique_ids
+from memagent_batch.inputs.document_index import index_schema, require_unique_ids
+from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.questions import missing_documents, read_questions
 from memagent_batch.inputs.shards import list_shards
 from memagent_batch.inputs.texts import fetch_texts

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from jobs.settings import job_of
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import index_schema
+from memagent_batch.inputs.document_index import index_schema
 from memagent_batch.inputs.lake.known import IndexedTable, known_files, known_rows, shards_without
 from memagent_batch.inputs.questions import given_questions
 from memagent_batch.inputs.shards import FoundShards, find_shards

@@ -18,7 +18,7 @@ from memagent_batch.domain.closing.answer_types import Bool
 from memagent_batch.domain.escalation import Doubt, Doubts
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import INDEX_SCHEMA
+from memagent_batch.inputs.document_index import INDEX_SCHEMA
 from memagent_batch.inputs.questions import given_questions, type_fields
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memagent_batch.files.location import Location
-from memagent_batch.runs.schemas import REMOVED
+from memagent_batch.runs.history.schemas import REMOVED
 from tests.runs.recorded_nights import AWAY, FAILS, Killed, Nights
 
 QUESTIONS = {"q": "Why?", "r": "Who?"}

@@ -8,7 +8,7 @@ from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.runs.history.history import find_run, finished_runs, keep_last_run, last_hashes, recorded_plan
-from memagent_batch.runs.schemas import RUN_PLAN
+from memagent_batch.runs.history.schemas import RUN_PLAN
 from tests.runs.recorded_nights import Killed, Nights, plan_of
 
 DOCUMENTS = {"a": "one", "b": "two", "broken": None}

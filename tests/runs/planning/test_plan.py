@@ -14,12 +14,12 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
 from memagent_batch.inputs.bundles import BUNDLE_BYTES, BUNDLE_FILES, GROUP_BUNDLES, GROUP_BYTES
-from memagent_batch.inputs.documents import INDEX_SCHEMA, index_schema
+from memagent_batch.inputs.document_index import INDEX_SCHEMA, index_schema
 from memagent_batch.inputs.questions import QUESTION_SCHEMA
 from memagent_batch.log.files import ReadingKey
 from memagent_batch.log.index import LoggedOutcome, TurnIndex, TurnsKey
 from memagent_batch.log.question_list import asked_in
-from memagent_batch.runs.history.history import history
+from memagent_batch.runs.history import history
 from memagent_batch.runs.planning import plan as plan_module
 from memagent_batch.runs.planning.plan import Plan, count_pending
 

@@ -12,7 +12,7 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.closing.answer_types import Bool, Number
 from memagent_batch.domain.readings import Status
-from memagent_batch.inputs.documents import INDEX_SCHEMA
+from memagent_batch.inputs.document_index import INDEX_SCHEMA
 from memagent_batch.inputs.questions import given_questions, type_fields
 from memagent_batch.log.closings import LoggedClosing
 from memagent_batch.log.index import LoggedOutcome, TurnIndex

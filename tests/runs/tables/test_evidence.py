@@ -11,12 +11,12 @@ from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.texts.sentences import split_sentences
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import INDEX_SCHEMA
+from memagent_batch.inputs.document_index import INDEX_SCHEMA
 from memagent_batch.inputs.texts import fetch_texts
 from memagent_batch.runs.rows.looks import NOT_CLOSED
-from memagent_batch.runs.schemas import AnswerRow
+from memagent_batch.runs.tables import evidence
 from memagent_batch.runs.tables.evidence import Answered, PartSpans, spans_of_part
-from memagent_batch.runs.tables.tables import evidence
+from memagent_batch.runs.tables.schemas import AnswerRow
 from tests.inputs.lake.forms import indexed
 
 TEXTS = {

@@ -7,17 +7,10 @@ import pytest
 
 from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG, TURN_LOG, ClosingRow, OutcomeRow, TurnRow
 from memagent_batch.ray_data import tokenise
-from memagent_batch.runs.schemas import (
-    ANSWERS,
-    DIFFERENCES,
-    EVIDENCE,
-    PART_REPORT,
-    AnswerRow,
-    DifferenceRow,
-    EvidenceRow,
-    PartReport,
-)
+from memagent_batch.runs.history.schemas import DIFFERENCES, DifferenceRow
+from memagent_batch.runs.tables.part_report import PART_REPORT, PartReport
 from memagent_batch.runs.tables.parts import ENDED, EndedRow
+from memagent_batch.runs.tables.schemas import ANSWERS, EVIDENCE, AnswerRow, EvidenceRow
 from memagent_batch.training.rollouts.write import ROLLOUTS_REPORT, RolloutsReport
 
 COUNTED = {"num_tokens"}

@@ -20,13 +20,13 @@ from memagent_batch.domain.document import ChunkSpan
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import INDEX_SCHEMA
+from memagent_batch.inputs.document_index import INDEX_SCHEMA
 from memagent_batch.inputs.questions import QUESTION_SCHEMA
 from memagent_batch.log.index import scan_log
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.rows.projection import Projection
-from memagent_batch.runs.schemas import ANSWERS, MEMORIES
+from memagent_batch.runs.tables.schemas import ANSWERS, MEMORIES
 from memagent_batch.runs.tables.tables import PartTables, count_rows, project, table_bytes
 
 FIRST_MEMORY = "nothing yet"
