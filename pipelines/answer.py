@@ -41,7 +41,10 @@ from memagent_batch.runs.history.history import (
     write_kept_index,
 )
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.planning.plan import Plan, Work, count_pending, group_documents
+from memagent_batch.runs.planning.calls import group_documents
+from memagent_batch.runs.planning.parts import plan_parts
+from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.planning.work import Work, count_pending
 from memagent_batch.runs.record.log_files import list_log, used_files
 from memagent_batch.runs.run import Run, begin_run
 from memagent_batch.runs.state import write_progress
@@ -163,7 +166,7 @@ def read_plan(
         begun = (again.first.plan, again.first.index) if again else (plan, index)
         write_begun_plan(run.output, recorded_plan(*begun), run_id=run.run_id)
     not_read = read_documents(
-        bundles, run=run, progress=progress, closing=plan.closing, bounded=bounded, singly=again is not None
+        bundles, run=run, progress=progress, closing=plan.asked.closing, bounded=bounded, singly=again is not None
     )
     listed = set(list_log(run.output))
     index = scan_plan(run.output, plan, reader_fingerprint=fingerprint)
@@ -281,7 +284,7 @@ def write(plan: Plan, read: ReadPlan, *, run: Run, look: SecondLook | None) -> l
     Parts that are as they were in the last finished run keep their files.
     """
     kept = kept_parts(run.output)
-    parts = plan.parts(read.index, second=(look.plan, look.index) if look else None)
+    parts = plan_parts(plan, read.index, second=(look.plan, look.index) if look else None)
     not_read = pa.concat_tables([read.not_read, look.not_read]) if look else read.not_read
     remove_leftovers(run.output, tables=ANSWER_TABLES, run_id=run.run_id)
     with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):

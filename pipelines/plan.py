@@ -34,8 +34,9 @@ from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.escalation.doubtful import doubtful_readings, open_readings
 from memagent_batch.runs.escalation.second_reader import Escalation, SecondReader, require_questions_fit_again
 from memagent_batch.runs.history.history import PastRun, last_hashes, last_run, read_kept_index
-from memagent_batch.runs.planning.plan import Plan, Work, count_pending
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.planning.question_lists import QuestionLists, compare_ways
+from memagent_batch.runs.planning.work import Work, count_pending
 from memagent_batch.runs.tables.results import result_questions
 from memagent_batch.wiring import make_documents, make_output
 from pipelines.check import Checked, Inputs, read_inputs
@@ -154,7 +155,10 @@ def second_reader_price(
 def scan_plan(output: Location, plan: Plan, *, reader_fingerprint: str) -> TurnIndex:
     """What the log holds of a plan."""
     return scan_log(
-        output, reader_fingerprint=reader_fingerprint, closings=plan.closings, closing_turns=plan.closing_turns
+        output,
+        reader_fingerprint=reader_fingerprint,
+        closings=plan.asked.closings,
+        closing_turns=plan.asked.closing_turns,
     )
 
 
@@ -213,16 +217,16 @@ def make_plan(
         table=table,
         outside=sample.outside,
     )
-    if not plan.questions.num_rows:
+    if not plan.asked.table.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")
-    require_questions_fit(plan.questions, job.agent)
-    require_questions_fit_again(plan.questions, escalation)
+    require_questions_fit(plan.asked.table, job.agent)
+    require_questions_fit_again(plan.asked.table, escalation)
     if closing is not None:
-        result_questions(plan.questions)
+        result_questions(plan.asked.table)
     log_documents(index, inputs.found)
     warn_of_bad_files(index)
     warn_of_missing(missing)
-    warn_of_untaught(plan.questions["question"].to_pylist(), agent=job.agent)
+    warn_of_untaught(plan.asked.table["question"].to_pylist(), agent=job.agent)
     return plan
 
 
@@ -279,7 +283,7 @@ def summarise_plan(plan: Plan, index: TurnIndex, bundles: list[pa.Table]) -> Pla
         "documents": plan.num_documents,
         "missing_documents": num_missing,
         "unreadable_documents": len(errors) - errors.null_count - num_missing,
-        "questions": plan.questions.num_rows,
+        "questions": plan.asked.table.num_rows,
         "readings": counts.asked,
         "readings_done": counts.done,
         "readings_failed": counts.failed,

@@ -25,7 +25,7 @@ from memagent_batch.logs import (
 )
 from memagent_batch.ray_data.progress import progress
 from memagent_batch.ray_data.progress.board import KEPT_EVENTS, Event, ProgressBoard, Report
-from memagent_batch.runs.planning.plan import PendingWork
+from memagent_batch.runs.planning.work import PendingWork
 
 log = logging.getLogger("memagent_batch.tests")
 

@@ -12,7 +12,7 @@ from memagent_batch.domain.reasons import Reason, most_frequent
 from memagent_batch.errors import SupersededError
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.planning.plan import PART_COLUMN
+from memagent_batch.runs.planning.parts import PART_COLUMN
 from memagent_batch.runs.record.seal import FileHash
 from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.tables.part_report import PART_REPORT, PartReport, ReasonRow, reason_rows, rows_of_files

@@ -27,7 +27,7 @@ from memagent_batch.log.question_list import CLOSING_FINGERPRINT, AskedQuestion,
 from memagent_batch.log.schemas import ClosedRow, OutcomeRow
 from memagent_batch.runs.history.history import PLAN_FILE, RUNS_FOLDER
 from memagent_batch.runs.manifest import RUN_FILE, read_manifest
-from memagent_batch.runs.planning.plan import PART_READINGS
+from memagent_batch.runs.planning.parts import PART_READINGS
 from memagent_batch.runs.rows.looks import PartDocument, answer_row
 from memagent_batch.runs.rows.projection import Origin
 from memagent_batch.runs.tables.schemas import AnswerRow

@@ -74,7 +74,7 @@ def begin_run(
     started_at = datetime.now(UTC)
     record = _record(job, plan, reader=reader, second=second, started_at=started_at)
     run_id = _claim(output, record)
-    write_asked(output, plan.hashed_questions(), run_id=run_id)
+    write_asked(output, plan.asked.hashed, run_id=run_id)
     fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(job.output)}
     log.info(f"run {run_id}: {plan.num_readings} readings asked", extra={"event": EventKind.RUN_STARTED, **fields})
     projection = make_projection(output, job, run_id=run_id, reader=reader, plan=plan)
@@ -108,7 +108,7 @@ def _record(
         asked=plan.num_readings,
         reader_fingerprint=reader.fingerprint,
         settings=public_settings(job),
-        closing_turns=plan.closing_turns,
+        closing_turns=plan.asked.closing_turns,
         tables={} if plan.table is None else {**plan.table.versions},
         sample=_sample(job, plan),
         second_reader_fingerprint=second.reader.identity.fingerprint if second else None,

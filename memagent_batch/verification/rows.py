@@ -93,7 +93,7 @@ class RowCheck:
         return sorted({rows[name] for names in named for name in names if name in rows})
 
     def _part(self, documents: Sequence[int], places: LogPlaces) -> pa.Table:
-        """The part of the plan, as `Plan.parts` makes it."""
+        """The part of the plan, as `plan_parts` makes it."""
         part, root = self.past.plan.take(pa.array(documents, pa.int64())), self.past.output.path
         hashes = part["document_hash"].to_pylist()
         for column, folder in (

@@ -18,6 +18,7 @@ from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.runs.claim import publish, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.finalise import SHOWN_MISSING
+from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.verdict import require_read, require_success
 from memagent_batch.training.rollouts.groups import GROUP_COUNTS
@@ -97,7 +98,7 @@ def require_references(plan: Plan) -> None:
     Raises:
         InputError: the question list has no references.
     """
-    references = plan.questions["references"]
+    references = plan.asked.table["references"]
     if references.null_count == len(references):
         raise InputError(
             "no question has references, so nothing can be rewarded; add a column `references` (a text or a list of "
@@ -135,7 +136,7 @@ def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, job: JobCon
 def _project(plan: Plan, output: Location, *, task: RolloutTask) -> list[RolloutsReport]:
     """Writes the files of `rollouts`; returns a report for each part of the plan."""
     index = scan_log(output, reader_fingerprint=task.reader.fingerprint)
-    rows = ray.data.from_arrow(list(plan.parts(index))).map_batches(
+    rows = ray.data.from_arrow(list(plan_parts(plan, index))).map_batches(
         project_rollouts,
         fn_kwargs={"task": task},
         batch_size=None,

@@ -22,6 +22,7 @@ from memagent_batch.ray_data.write import write_tables
 from memagent_batch.runs.finalise import close_run
 from memagent_batch.runs.history.history import keep_last_run, recorded_plan
 from memagent_batch.runs.manifest import Manifest, require_manifest
+from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.record.log_files import list_log
 from memagent_batch.runs.run import begin_run
@@ -130,7 +131,7 @@ async def read_here(job: JobConfig) -> Manifest:
     kept = kept_parts(output)
     reports = [
         report
-        for part in attach_not_read(plan.parts(index), not_read)
+        for part in attach_not_read(plan_parts(plan, index), not_read)
         for report in write_tables(part, projection=run.projection, kept=kept).to_pylist()
     ]
     recorded = recorded_plan(plan, index)

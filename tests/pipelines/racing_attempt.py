@@ -26,7 +26,8 @@ from memagent_batch.runs import claim
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure
 from memagent_batch.runs.finalise import close_run
 from memagent_batch.runs.history.history import keep_last_run, recorded_plan
-from memagent_batch.runs.planning import plan
+from memagent_batch.runs.planning import parts as planned_parts
+from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.record.log_files import used_files
 from memagent_batch.runs.run import begin_run
@@ -45,7 +46,7 @@ def main() -> None:
     name, count, seed, knobs, meeting = sys.argv[1:]
     rng = random.Random(f"{name}-{seed}")
     pause_after_claim(rng)
-    plan.PART_READINGS = DOCUMENTS // PARTS
+    planned_parts.PART_READINGS = DOCUMENTS // PARTS
     job = job_of(**json.loads(knobs))
     ends = []
     for number in range(int(count)):
@@ -69,7 +70,7 @@ def attempt(job: JobConfig, rng: random.Random) -> dict[str, Any]:
     run = begin_run(output, job, reader=reader, plan=asked)
     try:
         before, index = keep_last_run(output), scan_log(output, reader_fingerprint="f")
-        parts = attach_not_read(asked.parts(index), collect_not_read([]))
+        parts = attach_not_read(plan_parts(asked, index), collect_not_read([]))
         time.sleep(rng.uniform(0, STEP_SECONDS))
         remove_leftovers(output, tables=ANSWER_TABLES, run_id=run.run_id)
         kept, reports = kept_parts(output), []

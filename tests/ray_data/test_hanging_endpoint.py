@@ -97,7 +97,7 @@ def read(job: JobConfig) -> dict[str, str]:
     shards = list_shards(Location(uri=job.documents[0]), settings=job.input)
     tables = [table for shard in shards for table in index_shard(shard, settings=job.input, storage_options={})]
     plan = Plan(pa.concat_tables(tables), read_questions(None, ask=job.ask), samples=1)
-    write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
+    write_asked(output, plan.asked.hashed, run_id=RUN_ID)
     task = ReaderTask.of_job(
         job, run_id=RUN_ID, reader_fingerprint=identify_reader(job.agent).fingerprint, board=SilentBoard()
     )

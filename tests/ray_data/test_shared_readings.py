@@ -98,7 +98,7 @@ async def read_with(
     (shard,) = list_shards(Location(uri=job.documents[0]), settings=job.input)
     index = pa.concat_tables(index_shard(shard, settings=job.input, storage_options={}))
     plan = Plan(index.slice(0, num_documents), read_questions(None, ask=job.ask), samples=1, as_lists=True)
-    write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
+    write_asked(output, plan.asked.hashed, run_id=RUN_ID)
     log = scan_log(output, reader_fingerprint=identify_reader(job.agent).fingerprint)
     task = ReaderTask.of_job(
         job, run_id=RUN_ID, reader_fingerprint=identify_reader(job.agent).fingerprint, board=SilentBoard()

@@ -31,6 +31,7 @@ from memagent_batch.runs.history.history import (
     write_kept_index,
 )
 from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.record.log_files import list_log
 from memagent_batch.runs.run import Run, begin_run
@@ -110,7 +111,7 @@ class Nights:
         kept = kept_parts(self.output)
         reports = [
             row
-            for part in attach_not_read(plan.parts(index), not_read)
+            for part in attach_not_read(plan_parts(plan, index), not_read)
             for row in write_tables(part, projection=run.projection, kept=kept).to_pylist()
         ]
         _die_at("manifest", killed_at)
@@ -136,7 +137,7 @@ class Nights:
 
     def _read(self, run: Run, plan: Plan, texts: Mapping[str, str], *, mended: bool, away: bool) -> pa.Table:
         index: TurnIndex = scan_log(self.output, reader_fingerprint=run.reader.fingerprint)
-        questions = plan.hashed_questions().to_pylist()
+        questions = plan.asked.hashed.to_pylist()
         rows: list[dict[str, Any]] = []
         not_read: list[dict[str, Any]] = []
         for bundle in plan.pending(index, retry_failed=mended):

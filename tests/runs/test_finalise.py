@@ -24,6 +24,7 @@ from memagent_batch.runs.claim import ANSWER_TABLES, remove_unpublished
 from memagent_batch.runs.finalise import close_run
 from memagent_batch.runs.history.history import PastRun, recorded_plan, write_plan
 from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.record.log_files import list_log
 from memagent_batch.runs.rows import looks
@@ -60,7 +61,7 @@ def begun(folder: Path, plan: Plan) -> Run:
 
 
 def parts_of(run: Run, plan: Plan) -> Iterator[pa.Table]:
-    return attach_not_read(plan.parts(scan_log(run.output, reader_fingerprint="f")), collect_not_read([]))
+    return attach_not_read(plan_parts(plan, scan_log(run.output, reader_fingerprint="f")), collect_not_read([]))
 
 
 def written(run: Run, plan: Plan) -> list[PartReport]:
@@ -176,7 +177,7 @@ def test_write_tables_reports_by_its_schema(tmp_path: Path) -> None:
 
 
 def question_id(plan: Plan) -> str:
-    return str(plan.questions["question_id"][0])
+    return str(plan.asked.table["question_id"][0])
 
 
 def test_run_log_lines_hold_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.progress.board import Event, Report
 from memagent_batch.ray_data.progress.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
 from memagent_batch.runs.bounds import NOTHING, Spent
-from memagent_batch.runs.planning.plan import PendingWork
+from memagent_batch.runs.planning.work import PendingWork
 from memagent_batch.runs.state import ProgressNote
 
 LOOK_SECONDS = 1.0

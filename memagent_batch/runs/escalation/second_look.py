@@ -12,7 +12,8 @@ from memagent_batch.files.location import Location
 from memagent_batch.log.index import LoggedOutcome, TurnIndex
 from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.escalation.doubtful import has_ended, reading_keys
-from memagent_batch.runs.planning.plan import Plan, Work
+from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.planning.work import Work
 from memagent_batch.runs.tables.part_report import PartReport
 from memagent_batch.runs.tables.table_files import read_tables
 

@@ -66,7 +66,7 @@ def plan_again(plan: Plan, escalation: Escalation | None) -> SecondPlan | None:
     if reader is None:
         return None
     second = plan.for_second_reader(reader.closing)
-    return SecondPlan(reader=reader, plan=second, closings=second.closings_of(plan))
+    return SecondPlan(reader=reader, plan=second, closings=second.asked.closings_of(plan.asked))
 
 
 def checked_escalation(

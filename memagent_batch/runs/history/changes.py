@@ -91,7 +91,7 @@ def find_changes(
 
     Args:
         plan: What it asked, as `RUN_PLAN`.
-        questions: Its question list, as `Plan.hashed_questions`.
+        questions: Its question list, as `PlannedQuestions.hashed`.
         before: The last finished run; None where there is none.
         tables: Versions of the tables of a lake that it read.
         run_turns: Turns of the log by run.

@@ -25,7 +25,8 @@ from memagent_batch.log.index import LoggedOutcome, TurnIndex
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.history.schemas import RUN_PLAN
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
-from memagent_batch.runs.planning.plan import Plan, Work
+from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.planning.work import Work
 
 RUNS_FOLDER = "runs"
 PLAN_FILE = "plan.parquet"
@@ -58,7 +59,7 @@ class PastRun:
     plan: pa.Table
     """`RUN_PLAN`."""
     questions: pa.Table
-    """Its question list, as `Plan.hashed_questions`; `readings` of the plan name its rows."""
+    """Its question list, as `PlannedQuestions.hashed`; `readings` of the plan name its rows."""
     removed: pa.Table
     """`REMOVED`."""
 
@@ -78,7 +79,7 @@ def recorded_plan(
     `again`: how the readings ended that a second reader answered; None where there is no such reader.
     `first_kept`: those of them whose first answer stands, by document_id, question_id and sample.
     """
-    hashes, ids = (plan.hashed_questions()[name].to_pylist() for name in ("question_hash", "question_id"))
+    hashes, ids = (plan.asked.hashed[name].to_pylist() for name in ("question_hash", "question_id"))
     offsets, questions, samples = array("i", [0]), array("i"), array("i")
     run_ids: list[str | None] = []
     tiers: list[int | None] = []

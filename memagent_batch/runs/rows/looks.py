@@ -112,7 +112,7 @@ class HeldPart:
 
 
 def hold_part(part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow] = ()) -> HeldPart:
-    """Reads the log files that a part (a table of `Plan.parts`) names.
+    """Reads the log files that a part (a table of `plan_parts`) names.
 
     `not_read`: what stands in for the outcomes of readings that were not read, of all readers. They don't say which
     type was asked for: a question with the same words and another type may have its answer and value.

@@ -103,9 +103,9 @@ def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: Re
         extraction=job.agent.extraction,
         table_format=job.table_format,
         opens_thought=make_prompt_tokens(job.agent).opens_thought,
-        closings=plan.turns_of_closings(),
-        has_evidence=plan.closing is not None and plan.closing.turns.plan.evidence,
-        results=result_questions(plan.questions) if plan.closing is not None else {},
+        closings=plan.asked.turns_of_closings(),
+        has_evidence=plan.asked.closing is not None and plan.asked.closing.turns.plan.evidence,
+        results=result_questions(plan.asked.table) if plan.asked.closing is not None else {},
         documents=make_documents(job)[0],
         input=job.input,
     )

@@ -81,7 +81,7 @@ def spans_of_part(
     Without its text a span keeps its place in it alone, and nothing is aligned.
 
     Args:
-        part: A table of `Plan.parts`.
+        part: A table of `plan_parts`.
         answered: Its readings, in the order of their rows.
         documents: The documents, as they were indexed.
         settings: Where texts stand in them.

@@ -74,7 +74,7 @@ def rules() -> list[Any]:
 
 
 def part_key(part: pa.Table, *, projection: Projection) -> str:
-    """Hash of all that decides the rows of a part of the plan (a table of `Plan.parts`), hex."""
+    """Hash of all that decides the rows of a part of the plan (a table of `plan_parts`), hex."""
     carried = sorted(name for name in part.schema.names if name.startswith(CARRY_PREFIX))
     made_of = {
         "code": rules(),

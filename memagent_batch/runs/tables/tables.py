@@ -52,7 +52,7 @@ class PartTables:
 
 
 def project(part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow] = ()) -> PartTables:
-    """The rows of a part of the plan (a table of `Plan.parts`), from the log files that the part names.
+    """The rows of a part of the plan (a table of `plan_parts`), from the log files that the part names.
 
     `not_read`: what stands in for the outcomes of readings that were not read, as rows of `OUTCOME_LOG`.
     """

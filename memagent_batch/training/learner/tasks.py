@@ -164,7 +164,7 @@ def _asked(sources: SourceConfig, uri: str | None) -> list[LearntQuestion]:
     for document_id in missing_documents(questions, index):
         _warn_of_unread(document_id, DocumentMissingError("no document has this id"))
     plan = Plan(index, questions, samples=1)
-    listed = plan.questions.to_pylist()
+    listed = plan.asked.table.to_pylist()
     return [
         LearntQuestion(
             document=document,

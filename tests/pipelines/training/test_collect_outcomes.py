@@ -22,6 +22,7 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.log.index import scan_log
+from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.training.rollouts.table import RolloutsRecord
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output
@@ -185,7 +186,7 @@ def test_collect_superseded_while_it_wrote_leaves_no_file(
 ) -> None:
     settings = sampled_job(collected.job)
     reader, output = identify_reader(settings.agent), make_output(settings)
-    [part] = make_plan(settings).parts(scan_log(output, reader_fingerprint=reader.fingerprint))
+    [part] = plan_parts(make_plan(settings), scan_log(output, reader_fingerprint=reader.fingerprint))
     rollouts = collected.folder / "run" / "rollouts"
     shutil.rmtree(rollouts)
     written: list[list[str]] = []

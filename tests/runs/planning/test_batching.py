@@ -4,13 +4,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.runs.planning.plan import (
-    CALL_COLUMN,
-    CALL_READINGS,
-    CALLS_PER_READING,
-    WORK_COLUMNS,
-    group_documents,
-)
+from memagent_batch.runs.planning.calls import CALL_COLUMN, CALL_READINGS, CALLS_PER_READING, group_documents
+from memagent_batch.runs.planning.work import WORK_COLUMNS
 
 READING = {"question": 0, "sample": 0}
 KIB = 1024

@@ -20,8 +20,10 @@ from memagent_batch.log.files import ReadingKey
 from memagent_batch.log.index import LoggedOutcome, TurnIndex, TurnsKey
 from memagent_batch.log.question_list import asked_in
 from memagent_batch.runs.history import history
-from memagent_batch.runs.planning import plan as plan_module
-from memagent_batch.runs.planning.plan import Plan, count_pending
+from memagent_batch.runs.planning import parts as parts_module
+from memagent_batch.runs.planning.parts import plan_parts
+from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.planning.work import count_pending
 
 KIB = 1024
 EMPTY = TurnIndex(reader_fingerprint="f")
@@ -64,7 +66,7 @@ def key_of(document: str, question: str, sample: int = 0) -> ReadingKey:
 
 def readings_in(plan: Plan, tables: Iterable[pa.Table]) -> list[tuple[str, str, int]]:
     """Document, question and sample of each reading, in order."""
-    questions = plan.hashed_questions()["question_id"].to_pylist()
+    questions = plan.asked.hashed["question_id"].to_pylist()
     return [
         (document["document_id"], questions[reading["question"]], reading["sample"])
         for table in tables
@@ -224,13 +226,13 @@ def test_pending_a_new_question_of_an_old_document_opens_no_log_file() -> None:
     (bundle,) = plan.pending(index, retry_failed=False)
     assert readings_in(plan, [bundle]) == [("a", "new", 0)]
     assert bundle["turn_files"].to_pylist() == [[]]
-    (part,) = plan.parts(index)
+    (part,) = plan_parts(plan, index)
     assert part["turn_files"].to_pylist() == [["1.parquet"]]
 
 
 def test_pending_of_lists_names_the_log_files_that_hold_shared_turns() -> None:
     plan = plan_of([document_of("a")], [question_of("q"), question_of("r")], as_lists=True)
-    hashed = plan.hashed_questions().to_pylist()
+    hashed = plan.asked.hashed.to_pylist()
     keys = [(text_hash("a"), hashed[0]["list_hash"]), (text_hash("a"), hashed[1]["question_hash"])]
     turn_files = {key: [f"{number}.parquet"] for number, key in enumerate(keys)}
     (bundle,) = plan.pending(index_of({}, turn_files=turn_files), retry_failed=False)
@@ -287,14 +289,14 @@ def test_plan_question_id_asked_twice_of_a_document_is_refused(questions: list[d
 
 def test_plan_hashed_questions_hash_the_text_of_each_question() -> None:
     plan = plan_of([document_of("a")], [question_of("q", question_id="1"), question_of("r", question_id="2")])
-    assert plan.hashed_questions()["question_hash"].to_pylist() == [text_hash("q"), text_hash("r")]
+    assert plan.asked.hashed["question_hash"].to_pylist() == [text_hash("q"), text_hash("r")]
 
 
 def test_plan_of_lists_question_hashes_change_with_any_question_of_the_same_list() -> None:
     def hashes(*questions: str) -> list[str]:
         asked = [question_of(question) for question in questions] + [question_of("bound", document_id="a")]
         plan = plan_of([document_of("a")], asked, as_lists=True)
-        found: list[str] = plan.hashed_questions()["question_hash"].to_pylist()
+        found: list[str] = plan.asked.hashed["question_hash"].to_pylist()
         return found
 
     one, two, three = hashes("q", "r"), hashes("q", "changed"), hashes("r", "q")
@@ -323,9 +325,9 @@ def test_parts_cover_every_reading_once_in_input_order(
     documents = [document_of(str(number), num_bytes=size) for number, size in enumerate(sizes)]
     plan = plan_of(documents, [question_of(f"q{number}") for number in range(num_questions)], samples=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan_module, "PART_BYTES", part_bytes)
-        patch.setattr(plan_module, "PART_READINGS", part_readings)
-        parts = list(plan.parts(EMPTY))
+        patch.setattr(parts_module, "PART_BYTES", part_bytes)
+        patch.setattr(parts_module, "PART_READINGS", part_readings)
+        parts = list(plan_parts(plan, EMPTY))
     assert [name for part in parts for name in part["document_id"].to_pylist()] == [str(n) for n in range(len(sizes))]
     readings = readings_in(plan, parts)
     assert len(set(readings)) == len(readings) == plan.num_readings
@@ -334,14 +336,14 @@ def test_parts_cover_every_reading_once_in_input_order(
 
 
 def test_parts_hold_together_what_the_log_holds_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_module, "PART_READINGS", 5)
+    monkeypatch.setattr(parts_module, "PART_READINGS", 5)
     names = [str(number) for number in range(40)]
     log_files = {name: f"{hash_ % 8}.parquet" for name in names if (hash_ := int(text_hash(name)[:8], 16))}
     outcomes = {
         key_of(name, "q"): LoggedOutcome(status=Status.OK, file=file, run_id="r") for name, file in log_files.items()
     }
     plan = plan_of([document_of(name) for name in names], [question_of("q")])
-    parts = list(plan.parts(TurnIndex(reader_fingerprint="f", outcomes=outcomes)))
+    parts = list(plan_parts(plan, TurnIndex(reader_fingerprint="f", outcomes=outcomes)))
     held = [part["document_id"].to_pylist() for part in parts]
     assert sorted(name for part in held for name in part) == sorted(names)
     assert all(part == sorted(part, key=int) for part in held)
@@ -351,18 +353,18 @@ def test_parts_hold_together_what_the_log_holds_together(monkeypatch: pytest.Mon
 
 def test_parts_name_the_log_files_of_their_outcomes() -> None:
     plan = plan_of([document_of("a"), document_of("b")], [question_of("q")])
-    (part,) = plan.parts(index_of({key_of("a", "q"): Status.OK}))
+    (part,) = plan_parts(plan, index_of({key_of("a", "q"): Status.OK}))
     assert part["outcome_files"].to_pylist() == [["ok.parquet"], []]
 
 
 def test_parts_bring_their_own_questions_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_module, "PART_READINGS", 10)
+    monkeypatch.setattr(parts_module, "PART_READINGS", 10)
     documents = [document_of(str(number), question=f"inline {number}?") for number in range(50)]
     questions = [question_of("all"), question_of("one", document_id="7")]
     plan = plan_of(documents, questions, samples=2)
-    parts = list(plan.parts(EMPTY))
+    parts = list(plan_parts(plan, EMPTY))
     assert len(parts) > 10
-    listed = plan.hashed_questions().to_pylist()
+    listed = plan.asked.hashed.to_pylist()
     for part in parts:
         rows = {reading["question"] for readings in part["readings"].to_pylist() for reading in readings}
         assert asked_in(part) == {row: listed[row] for row in rows}
@@ -371,7 +373,7 @@ def test_parts_bring_their_own_questions_and_no_others(monkeypatch: pytest.Monke
 
 @pytest.mark.chaos
 def test_parts_of_columns_of_more_than_two_gib_are_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_module, "PART_READINGS", 1)
+    monkeypatch.setattr(parts_module, "PART_READINGS", 1)
     monkeypatch.setattr(history, "_CAST_ROWS", 2)
     num_documents, num_bytes = 9, 256 * KIB * KIB
     empty = mmap.mmap(-1, num_documents * num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # takes no memory
@@ -382,14 +384,14 @@ def test_parts_of_columns_of_more_than_two_gib_are_made_one_by_one(monkeypatch: 
     documents = documents.append_column(schema.field(-1), carried)
     plan = Plan(documents, pa.Table.from_pylist([question_of("q")], schema=QUESTION_SCHEMA), samples=1)
     assert len(pending(plan)) == num_documents
-    lengths = [pc.binary_length(part["carry:summary"]).to_pylist() for part in plan.parts(EMPTY)]
+    lengths = [pc.binary_length(part["carry:summary"]).to_pylist() for part in plan_parts(plan, EMPTY)]
     assert lengths == [[num_bytes]] * num_documents
     recorded = history.recorded_plan(plan, EMPTY)
     assert pc.sum(pc.binary_length(recorded["carry:summary"])).as_py() == num_documents * num_bytes
 
 
 def test_parts_many_questions_on_a_document_end_a_part_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_module, "PART_BYTES", 100)
+    monkeypatch.setattr(parts_module, "PART_BYTES", 100)
     documents = [document_of(str(number), num_bytes=50) for number in range(4)]
-    assert len(list(plan_of(documents, [question_of("q")]).parts(EMPTY))) == 2
-    assert len(list(plan_of(documents, [question_of("q"), question_of("r")]).parts(EMPTY))) == 4
+    assert len(list(plan_parts(plan_of(documents, [question_of("q")]), EMPTY))) == 2
+    assert len(list(plan_parts(plan_of(documents, [question_of("q"), question_of("r")]), EMPTY))) == 4

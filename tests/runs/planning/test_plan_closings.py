@@ -17,7 +17,9 @@ from memagent_batch.inputs.questions import given_questions, type_fields
 from memagent_batch.log.closings import LoggedClosing
 from memagent_batch.log.index import LoggedOutcome, TurnIndex
 from memagent_batch.reading.closed import Closing, make_closing
-from memagent_batch.runs.planning.plan import Plan, count_pending
+from memagent_batch.runs.planning.parts import plan_parts
+from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.planning.work import count_pending
 
 DOCUMENTS = ("a", "b")
 QUESTIONS: list[dict[str, Any]] = [
@@ -47,7 +49,7 @@ def plan_of(closing: Closing | None) -> Plan:
 def index_of(plan: Plan, *, statuses: dict[str, Status], closed: dict[tuple[str, str], bool]) -> TurnIndex:
     """A log of questions that have ended so in every document, and of readings that were closed, or failed at it."""
     index = TurnIndex(reader_fingerprint="f")
-    asked = {row["question_id"]: row for row in plan.hashed_questions().to_pylist()}
+    asked = {row["question_id"]: row for row in plan.asked.hashed.to_pylist()}
     for name in DOCUMENTS:
         for question, status in statuses.items():
             key = (text_hash(name), asked[question]["question_hash"], 0)
@@ -60,7 +62,7 @@ def index_of(plan: Plan, *, statuses: dict[str, Status], closed: dict[tuple[str,
 
 
 def work(plan: Plan, index: TurnIndex, *, column: str, retry_failed: bool = False) -> set[tuple[str, str]]:
-    names = plan.questions["question_id"].to_pylist()
+    names = plan.asked.table["question_id"].to_pylist()
     return {
         (document["document_id"], names[reading["question"]])
         for bundle in plan.pending(index, retry_failed=retry_failed)
@@ -86,7 +88,7 @@ def test_closed_readings_are_no_work_and_those_that_failed_at_it_are_tried_again
     assert work(plan, index, column="closings") == set()
     again = work(plan, index, column="closings", retry_failed=True)
     assert again == {("b", id_) for id_ in ("free", "is", "price")}
-    (part,) = plan.parts(index)
+    (part,) = plan_parts(plan, index)
     assert part["closing_files"].to_pylist() == [["c-free", "c-is", "c-price"]] * 2
 
 
@@ -100,8 +102,8 @@ def test_readings_to_do_and_failed_ones_are_not_to_close(agent: AgentConfig) -> 
 
 def test_plan_without_closings_names_none(agent: AgentConfig) -> None:
     plan = plan_of(None)
-    assert (plan.closings, plan.closing_turns, plan.turns_of_closings()) == ([], [], {})
-    assert "closing_fingerprint" not in plan.hashed_questions().schema.names
+    assert (plan.asked.closings, plan.asked.closing_turns, plan.asked.turns_of_closings()) == ([], [], {})
+    assert "closing_fingerprint" not in plan.asked.hashed.schema.names
     index = index_of(plan, statuses={"free": Status.OK, "is": Status.OK}, closed={})
     assert list(plan.pending(index, retry_failed=True)) == []
 

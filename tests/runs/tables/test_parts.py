@@ -9,7 +9,7 @@ from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.runs.history.comparison import compare_runs
 from memagent_batch.runs.history.history import find_run, finished_runs
-from memagent_batch.runs.planning import plan
+from memagent_batch.runs.planning import parts
 from memagent_batch.runs.state import read_state
 from memagent_batch.runs.tables.table_files import table_files
 from tests.runs.recorded_nights import FAILS, Nights
@@ -21,7 +21,7 @@ DOCUMENTS: dict[str, str | None] = {"a": "fox", "b": "dog", "c": FAILS, "d": Non
 @pytest.fixture
 def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
     """A scan whose parts hold one reading each."""
-    monkeypatch.setattr(plan, "PART_READINGS", 1)
+    monkeypatch.setattr(parts, "PART_READINGS", 1)
     return Nights(Location(uri=str(tmp_path / "run")))
 
 

@@ -24,6 +24,7 @@ from memagent_batch.inputs.document_index import INDEX_SCHEMA
 from memagent_batch.inputs.questions import QUESTION_SCHEMA
 from memagent_batch.log.index import scan_log
 from memagent_batch.log.writer import TurnLogWriter
+from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.tables.schemas import ANSWERS, MEMORIES
@@ -106,7 +107,7 @@ class RecordedRun:
     ) -> PartTables:
         questions = pa.Table.from_pylist(self.questions, schema=QUESTION_SCHEMA)
         plan = Plan(pa.Table.from_pylist(self.documents, schema=self.schema), questions, samples=self.samples)
-        (part,) = plan.parts(scan_log(self.output, reader_fingerprint="f"))
+        (part,) = plan_parts(plan, scan_log(self.output, reader_fingerprint="f"))
         return project(
             part,
             projection=Projection(

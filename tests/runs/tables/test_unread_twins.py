@@ -22,6 +22,7 @@ from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.reading.closed import make_closing
 from memagent_batch.runs.history.history import recorded_plan
+from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.tables.tables import project
@@ -53,7 +54,7 @@ def plan(text_model: str) -> Plan:
 
 async def close_number(output: Location, plan: Plan) -> None:
     """Logs the answer to all three, and the closing turn of the number."""
-    asked = {row["question_id"]: row for row in plan.hashed_questions().to_pylist()}["many"]
+    asked = {row["question_id"]: row for row in plan.asked.hashed.to_pylist()}["many"]
     keys: dict[str, Any] = {"document_hash": text_hash("a"), "question_hash": asked["question_hash"], "sample": 0}
     writer = TurnLogWriter(output, run_id="first", writer_id="w", settings=LogConfig(flush_seconds=0.01))
     made: dict[str, Any] = {"status": "ok", "response": "\\boxed{7 km}", "memory": "7 km", "finish_reason": "stop"}
@@ -70,8 +71,8 @@ async def test_value_that_is_closed_stays_where_another_type_of_the_same_words_m
 ) -> None:
     output = Location(uri=str(tmp_path))
     await close_number(output, plan)
-    (part,) = plan.parts(scan_log(output, reader_fingerprint="f", closings=plan.closings))
-    asked = plan.hashed_questions().to_pylist()[0]
+    (part,) = plan_parts(plan, scan_log(output, reader_fingerprint="f", closings=plan.asked.closings))
+    asked = plan.asked.hashed.to_pylist()[0]
     unread: Any = {"document_hash": text_hash("a"), "question_hash": asked["question_hash"], "sample": 0}
     unread |= dict.fromkeys(OUTCOME_LOG.names[5:]) | {**ENDED, "run_id": "second", "status": "not_read"}
     unread |= {"reader_fingerprint": "f"}
@@ -84,7 +85,7 @@ async def test_value_that_is_closed_stays_where_another_type_of_the_same_words_m
         keep_word="",
         extraction=Extraction.AUTO,
         table_format=TableFormat.PARQUET,
-        closings=plan.turns_of_closings(),
+        closings=plan.asked.turns_of_closings(),
     )
     tables = project(part, projection=projection, not_read=[unread])
     rows = {row["question_id"]: row for row in tables.answers.to_pylist()}
@@ -99,7 +100,7 @@ async def test_value_that_is_closed_stays_where_another_type_of_the_same_words_m
 async def test_plan_on_record_names_no_run_for_an_answer_that_is_not_closed(plan: Plan, tmp_path: Path) -> None:
     output = Location(uri=str(tmp_path))
     await close_number(output, plan)
-    recorded = recorded_plan(plan, scan_log(output, reader_fingerprint="f", closings=plan.closings))
-    names = plan.questions["question_id"].to_pylist()
+    recorded = recorded_plan(plan, scan_log(output, reader_fingerprint="f", closings=plan.asked.closings))
+    names = plan.asked.table["question_id"].to_pylist()
     read_by = {names[each["question"]]: each["run_id"] for each in recorded["readings"][0].as_py()}
     assert read_by == {"is": None, "many": "first", "free": "first"}
