@@ -80,9 +80,8 @@ def calibrate(output: Location, name: str | None, *, target: Target) -> Calibrat
         stratum = f"; draw some of the stratum {limited_by}" if limited_by else ""
         raise OutputError(f"review {review.record['review_id']}: no label is of a uniform sample of all{stratum}")
     before = read_threshold(output, _question_hash(review))
-    threshold = _threshold(
-        review, manifest, readings, target=target, confidence=_confidence(judged_answers(review, counted, answers))
-    )
+    judged = judged_answers(review, counted, answers)
+    threshold = _threshold(review, manifest, readings, judged, target=target)
     write_threshold(output, threshold)
     return {
         "threshold": threshold,
@@ -102,11 +101,11 @@ def _threshold(
     review: Review,
     manifest: Manifest,
     readings: Sequence[LabelledReading],
+    judged: Sequence[JudgedAnswer],
     *,
     target: Target,
-    confidence: dict[str, Any] | None,
 ) -> LearntThreshold:
-    """The threshold that the labelled readings teach, as it is written."""
+    """The threshold that the labelled readings teach, as it is written, with what `judged` says of confidence."""
     return {
         "format": THRESHOLD_FORMAT,
         "question_id": review.record["question_id"],
@@ -120,7 +119,7 @@ def _threshold(
         "num_labels": len(readings),
         "num_positives": len(positives_of(readings)),
         "learnt_at": max(reading.labelled_at for reading in readings).isoformat(),
-        "confidence": confidence,
+        "confidence": _confidence(judged),
     }
 
 

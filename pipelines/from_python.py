@@ -104,10 +104,10 @@ def answer(
     )
     claim_output(make_output(job), job)
     _require_agent(agent)
-    return _run(job, documents, questions)
+    return _run_job(job, documents, questions)
 
 
-def _run(job: JobConfig, documents: Documents, questions: GivenQuestions) -> Run:
+def _run_job(job: JobConfig, documents: Documents, questions: GivenQuestions) -> Run:
     """Runs the chain over inputs of which those that are no files are written first."""
     output = make_output(job)
     before = (output / INPUT_FOLDER).files()

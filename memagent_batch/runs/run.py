@@ -72,7 +72,7 @@ def begin_run(
     `doubts` says which readings are looked at again, `second` what reads them, where something does.
     """
     started_at = datetime.now(UTC)
-    record = _record(job, plan, reader=reader, second=second, started_at=started_at)
+    record = _run_record(job, plan, reader=reader, second=second, started_at=started_at)
     run_id = _claim(output, record)
     write_asked(output, plan.asked.hashed, run_id=run_id)
     fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(job.output)}
@@ -96,7 +96,7 @@ def begin_run(
     )
 
 
-def _record(
+def _run_record(
     job: JobConfig, plan: Plan, *, reader: ReaderIdentity, second: SecondPlan | None, started_at: datetime
 ) -> RunRecord:
     """What `run.json` will say, without the run's id."""

@@ -158,7 +158,7 @@ def read_state(output: Location) -> RunState:
     }
 
 
-def _require_record(output: Location) -> dict[str, Any]:
+def _require_record(output: Location) -> Mapping[str, Any]:
     """What `run.json` says."""
     with output_errors(output.uri):
         record = read_json(output / RUN_FILE)

@@ -26,7 +26,7 @@ _PART_COLUMNS = pa.schema(
 )
 
 
-class _PartRow(TypedDict):
+class _PlannedRow(TypedDict):
     """What a part adds to a document's row of the index."""
 
     readings: list[dict[str, int]]
@@ -46,12 +46,12 @@ def plan_parts(plan: Plan, index: TurnIndex, *, second: tuple[Plan, TurnIndex] |
     """
     ended_in = [_ended_in(plan, document, index) for document in plan.texts()]
     order = sorted(range(len(ended_in)), key=ended_in.__getitem__)
-    group: dict[int, _PartRow] = {}
+    group: dict[int, _PlannedRow] = {}
     number = num_bytes = num_readings = 0
     for row, document in zip(order, plan.texts(order), strict=True):
-        group[row] = _part_row(plan, document, index)
+        group[row] = _planned_row(plan, document, index)
         if second is not None:
-            group[row] = _with_files(group[row], _part_row(second[0], document, second[1]))
+            group[row] = _with_files(group[row], _planned_row(second[0], document, second[1]))
         num_bytes += document["num_bytes"] * len(group[row]["readings"])
         num_readings += len(group[row]["readings"])
         if num_bytes >= PART_BYTES or num_readings >= PART_READINGS:
@@ -61,18 +61,18 @@ def plan_parts(plan: Plan, index: TurnIndex, *, second: tuple[Plan, TurnIndex] |
         yield _part_table(plan, group, number=number)
 
 
-def _part_row(plan: Plan, document: IndexedText, index: TurnIndex) -> _PartRow:
+def _planned_row(plan: Plan, document: IndexedText, index: TurnIndex) -> _PlannedRow:
     readings = plan.readings_of(document)
     outcomes = [index.outcomes.get(plan.key_of(document, row, sample)) for row, sample in readings]
     return {
         "readings": [{"question": row, "sample": sample} for row, sample in readings],
         "outcome_files": sorted({outcome.file for outcome in outcomes if outcome}),
         "turn_files": plan.turn_files(document["document_hash"], [row for row, _ in readings], index),
-        "closing_files": _closing_files(plan, document, index),
+        "closing_files": _files_of_closings(plan, document, index),
     }
 
 
-def _closing_files(plan: Plan, document: IndexedText, index: TurnIndex) -> list[str]:
+def _files_of_closings(plan: Plan, document: IndexedText, index: TurnIndex) -> list[str]:
     """The log files that hold what was asked after the answers to a document's questions."""
     closed = [
         index.closings.get(plan.asked.closing_of(row) or "", {}).get(plan.key_of(document, row, sample))
@@ -87,7 +87,7 @@ def _ended_in(plan: Plan, document: IndexedText, index: TurnIndex) -> str:
     return max((outcome.file for outcome in outcomes if outcome), default="")
 
 
-def _part_table(plan: Plan, group: dict[int, _PartRow], *, number: int) -> pa.Table:
+def _part_table(plan: Plan, group: dict[int, _PlannedRow], *, number: int) -> pa.Table:
     rows = sorted(group)
     documents = plan.documents.take(pa.array(rows, pa.int64()))
     added = pa.Table.from_pylist([group[row] for row in rows], schema=_PART_COLUMNS)
@@ -98,7 +98,7 @@ def _part_table(plan: Plan, group: dict[int, _PartRow], *, number: int) -> pa.Ta
     return with_asked(documents, asked, questions=plan.asked.hashed).combine_chunks()
 
 
-def _with_files(row: _PartRow, other: _PartRow) -> _PartRow:
+def _with_files(row: _PlannedRow, other: _PlannedRow) -> _PlannedRow:
     """The row of a document with the log files of another reader."""
     return {
         "readings": row["readings"],
