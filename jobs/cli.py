@@ -15,7 +15,7 @@ from pathlib import Path
 
 from jobs.options import HELP, Manual, OptionParser, knob_values, remedy
 from jobs.settings import ENV_PREFIX, SettingsT, read_settings, read_yaml
-from memagent_batch.config import LogFormat
+from memagent_batch.config.job import LogFormat
 from memagent_batch.errors import (
     BoundReachedError,
     MemagentError,

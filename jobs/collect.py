@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _collect(arguments: Sequence[str]) -> None:
     job = parse_settings(JobSettings, MANUAL, arguments).job()
-    from pipelines.collect import collect  # here, so that --help needs neither ray nor an engine
+    from pipelines.training.collect import collect  # here, so that --help needs neither ray nor an engine
 
     record = collect(job)
     print(json.dumps({"output": shown(job.output), **record["counts"], "mean_reward": record["mean_reward"]}))

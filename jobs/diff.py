@@ -17,10 +17,10 @@ from jobs.screen import cut
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import StorageOptions
-from memagent_batch.runs.causes import AnswerChange
-from memagent_batch.runs.comparison import compare_runs
-from memagent_batch.runs.history import LATEST, PREVIOUS, PastRun, find_run
-from memagent_batch.runs.schemas import DIFFERENCES, DifferenceRow
+from memagent_batch.runs.history.causes import AnswerChange
+from memagent_batch.runs.history.comparison import compare_runs
+from memagent_batch.runs.history.history import LATEST, PREVIOUS, PastRun, find_run
+from memagent_batch.runs.history.schemas import DIFFERENCES, DifferenceRow
 
 MANUAL = Manual(
     command="memagent diff",

@@ -8,7 +8,7 @@ from functools import partial
 from jobs.cli import run_command
 from jobs.options import Manual, OptionParser
 from memagent_batch.files.location import Location
-from pipelines.export import BRIDGES, export
+from pipelines.training.export import BRIDGES, export
 
 MANUAL = Manual(
     command="memagent export",

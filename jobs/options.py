@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
@@ -21,6 +21,9 @@ from pydantic_core import PydanticUndefined
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.options import StorageOptions
 from memagent_batch.plugins import ENGINES, NAME_LIKENESS, POLICIES, REWARDS
+
+if TYPE_CHECKING:
+    from memagent_batch.files.location import Location
 
 HELP = frozenset({"-h", "--help"})
 HELP_ALL = "--help-all"
@@ -217,6 +220,13 @@ def parse_storage_options(text: str) -> StorageOptions:
     in_environment = os.environ.get(STORAGE_VARIABLE, "{}")
     options = _json_object(in_environment, name=f"environment variable {STORAGE_VARIABLE}")
     return StorageOptions(options | _json_object(text, name="--storage-options"))
+
+
+def output_of(options: argparse.Namespace) -> "Location":
+    """Where the run of a command's `--output` writes, reached by its `--storage-options`."""
+    from memagent_batch.files.location import Location
+
+    return Location(uri=options.output, storage_options=options.storage_options)
 
 
 def _json_object(text: str, *, name: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from jobs.cli import run_command
-from jobs.options import Manual, OptionParser
+from jobs.options import Manual, OptionParser, output_of
 
 MANUAL = Manual(
     command="memagent partial",
@@ -27,10 +27,9 @@ def _partial(arguments: Sequence[str]) -> None:
     parser.add_argument("--output", required=True, help="where the run writes: a folder or any fsspec URL")
     parser.add_storage_options()
     options = parser.parse_args(arguments)
-    from memagent_batch.files.location import Location
     from memagent_batch.runs.partial import write_partial
 
-    record = write_partial(Location(uri=options.output, storage_options=options.storage_options))
+    record = write_partial(output_of(options))
     print(json.dumps(record, indent=2))
 
 

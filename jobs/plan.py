@@ -12,7 +12,7 @@ from jobs.options import INPUT, MODEL, Manual, OptionParser
 from jobs.settings import JobSettings
 from memagent_batch.errors import SettingsError
 from memagent_batch.logs import step
-from memagent_batch.runs.estimate import Rates, endpoint_cost, estimate
+from memagent_batch.runs.planning.estimate import Rates, endpoint_cost, estimate
 
 MANUAL = Manual(
     command="memagent plan",

@@ -6,12 +6,12 @@ from typing import Any, TypedDict
 
 import pyarrow as pa
 
-from memagent_batch.config import TableFormat
+from memagent_batch.config.job import TableFormat
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
-from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
+from memagent_batch.runs.tables.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 
 SHOWN_ANSWERS = 3
 

@@ -16,19 +16,11 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode
 from pydantic_settings.exceptions import SettingsError as SourceError
 
 from jobs.options import knobs_of, nearest_name, remedy
-from memagent_batch.config import (
-    AgentConfig,
-    JobConfig,
-    LearnerConfig,
-    LoopConfig,
-    RunConfig,
-    Section,
-    SourceConfig,
-    TextOrTexts,
-    TrainConfig,
-    TrainLoopConfig,
-    merged,
-)
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig, RunConfig
+from memagent_batch.config.section import Section, TextOrTexts, merged
+from memagent_batch.config.sources import SourceConfig
+from memagent_batch.config.training import LearnerConfig, LoopConfig, TrainConfig, TrainLoopConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import ENGINES, POLICIES, REWARDS, problem_message
 

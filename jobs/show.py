@@ -8,11 +8,10 @@ from shutil import get_terminal_size
 from textwrap import wrap
 
 from jobs.cli import run_command
-from jobs.options import Manual, OptionParser
+from jobs.options import Manual, OptionParser, output_of
 from memagent_batch.domain.readings import Status
 from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.files.errors import output_errors
-from memagent_batch.files.location import Location
 from memagent_batch.log.index import Row
 from memagent_batch.pages.document_page import CHOSEN
 from memagent_batch.pages.readings import RunReading, find_readings
@@ -52,7 +51,7 @@ def _show(arguments: Sequence[str]) -> None:
     parser.add_argument("--json", action="store_true", help="print each reading as a JSON object on a line of its own")
     parser.add_storage_options()
     options = parser.parse_args(arguments)
-    output = Location(uri=options.output, storage_options=options.storage_options)
+    output = output_of(options)
     with output_errors(output.uri):
         manifest = require_manifest(output)
     readings = find_readings(output, manifest, document_id=options.document, question_id=options.question)

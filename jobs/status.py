@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jobs.cli import run_command
-from jobs.options import Manual, OptionParser
+from jobs.options import Manual, OptionParser, output_of
 
 if TYPE_CHECKING:
     from memagent_batch.runs.state import ProgressNote
@@ -31,10 +31,9 @@ def _status(arguments: Sequence[str]) -> None:
     parser.add_argument("--output", required=True, help="where the run writes: a folder or any fsspec URL")
     parser.add_storage_options()
     options = parser.parse_args(arguments)
-    from memagent_batch.files.location import Location
     from memagent_batch.runs.state import read_state
 
-    state = read_state(Location(uri=options.output, storage_options=options.storage_options))
+    state = read_state(output_of(options))
     print(json.dumps(state, indent=2, ensure_ascii=False))
     if state["progress"] and sys.stderr.isatty():
         print(progress_line(state["progress"]), file=sys.stderr)

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _train(arguments: Sequence[str]) -> None:
     training = parse_settings(TrainSettings, MANUAL, arguments).training()
-    from pipelines.train import train  # here, so that --help needs no torch
+    from pipelines.training.train import train  # here, so that --help needs no torch
 
     record = train(training)
     figures = {"weights_version": record["weights_version"], "num_steps": record["num_steps"]}
@@ -68,7 +68,7 @@ def _loop(arguments: Sequence[str]) -> None:
     training = parse_settings(TrainLoopSettings, LOOP, arguments).training()
     quiet_engine()
     from memagent_batch.training.learner.tasks import TableTasks, read_held_out
-    from pipelines.train_loop import train_loop
+    from pipelines.training.train_loop import train_loop
 
     record = train_loop(training, tasks=TableTasks(training), held_out=read_held_out(training))
     print(json.dumps({"output": shown(training.output), **record}))

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobs.cli import run_command
-from jobs.options import Manual, OptionParser
+from jobs.options import Manual, OptionParser, output_of
 from memagent_batch.errors import NotVerifiedError, SettingsError
 from memagent_batch.masking import DIGEST, printable
 
 if TYPE_CHECKING:
-    from memagent_batch.config import JobConfig
-    from memagent_batch.runs.history import PastRun
+    from memagent_batch.config.job import JobConfig
+    from memagent_batch.runs.history.history import PastRun
     from memagent_batch.verification.reread import Reread
     from pipelines.verify import Verification
 
@@ -65,12 +65,11 @@ def _verify(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     if options.reread < 0:
         raise SettingsError(f"--reread: {options.reread} is below 0; say how many turns are asked again")
-    from memagent_batch.files.location import Location
     from pipelines.verify import Drawn, verify
 
     job_of = partial(_job_of, job=options.job, output=options.output, storage_options=options.storage_options)
     result = verify(
-        Location(uri=options.output, storage_options=options.storage_options),
+        output_of(options),
         expected=options.expect,
         with_text=not options.without_text,
         drawn=Drawn(num=options.reread, seed=options.seed, job_of=job_of),

@@ -8,54 +8,46 @@ if TYPE_CHECKING:
     from memagent_batch.api.reader import Agent, Answered, Gated, Overwrite, Parallel, Retrieve, Truncate, Turn
     from memagent_batch.api.run import Run
     from memagent_batch.api.stage import read
-    from memagent_batch.config import (
-        BoundsConfig,
-        ClosingConfig,
-        EscalateConfig,
-        InputConfig,
-        LogConfig,
-        OpenAIConfig,
-        PolicyConfig,
-        PoolConfig,
-        SamplingConfig,
-        TableFormat,
-        VllmConfig,
-    )
+    from memagent_batch.config.agent import SamplingConfig
+    from memagent_batch.config.bounds import BoundsConfig
+    from memagent_batch.config.closing import ClosingConfig
+    from memagent_batch.config.engines import OpenAIConfig, VllmConfig
+    from memagent_batch.config.escalation import EscalateConfig
+    from memagent_batch.config.job import LogConfig, PoolConfig, TableFormat
+    from memagent_batch.config.policy import PolicyConfig
+    from memagent_batch.config.sources import InputConfig
     from memagent_batch.domain.closing.answer_types import Bool, Date, Json, Label, Labels, Number
-    from memagent_batch.runs.table_files import table_files
+    from memagent_batch.runs.tables.table_files import table_files
     from pipelines.from_python import answer
 
-_PLACES = {
-    **dict.fromkeys(
-        ("Agent", "Answered", "Gated", "Overwrite", "Parallel", "Retrieve", "Truncate", "Turn"),
-        "memagent_batch.api.reader",
+_NAMES = {
+    "memagent_batch.api.question": ("Question",),
+    "memagent_batch.api.reader": (
+        "Agent",
+        "Answered",
+        "Gated",
+        "Overwrite",
+        "Parallel",
+        "Retrieve",
+        "Truncate",
+        "Turn",
     ),
-    **dict.fromkeys(
-        (
-            "BoundsConfig",
-            "ClosingConfig",
-            "EscalateConfig",
-            "InputConfig",
-            "LogConfig",
-            "OpenAIConfig",
-            "PolicyConfig",
-            "PoolConfig",
-            "SamplingConfig",
-            "TableFormat",
-            "VllmConfig",
-        ),
-        "memagent_batch.config",
-    ),
-    **dict.fromkeys(
-        ("Bool", "Date", "Json", "Label", "Labels", "Number"),
-        "memagent_batch.domain.closing.answer_types",
-    ),
-    "Question": "memagent_batch.api.question",
-    "Run": "memagent_batch.api.run",
-    "answer": "pipelines.from_python",
-    "read": "memagent_batch.api.stage",
-    "table_files": "memagent_batch.runs.table_files",
+    "memagent_batch.api.run": ("Run",),
+    "memagent_batch.api.stage": ("read",),
+    "memagent_batch.config.agent": ("SamplingConfig",),
+    "memagent_batch.config.bounds": ("BoundsConfig",),
+    "memagent_batch.config.closing": ("ClosingConfig",),
+    "memagent_batch.config.engines": ("OpenAIConfig", "VllmConfig"),
+    "memagent_batch.config.escalation": ("EscalateConfig",),
+    "memagent_batch.config.job": ("LogConfig", "PoolConfig", "TableFormat"),
+    "memagent_batch.config.policy": ("PolicyConfig",),
+    "memagent_batch.config.sources": ("InputConfig",),
+    "memagent_batch.domain.closing.answer_types": ("Bool", "Date", "Json", "Label", "Labels", "Number"),
+    "memagent_batch.runs.tables.table_files": ("table_files",),
+    "pipelines.from_python": ("answer",),
 }
+"""The public names of each module."""
+_PLACES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Agent",

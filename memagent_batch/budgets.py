@@ -4,7 +4,9 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from memagent_batch.config import AgentConfig, ClosingConfig, PolicyConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.closing.plan import (
     EVIDENCE,

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from memagent_batch.config import AgentConfig
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.domain.readings import Policy
-from memagent_batch.domain.rewards import BUILT_IN_REWARDS
+from memagent_batch.domain.scoring.rewards import BUILT_IN_REWARDS
 from memagent_batch.engines.engine import EngineConfig
 from memagent_batch.errors import SettingsError
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from memagent_batch.config import AgentConfig, RunConfig, SourceConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import RunConfig
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.domain.closing.plan import ClosingTokens
 from memagent_batch.domain.prompts import PromptSet, PromptTokens

@@ -9,17 +9,18 @@ from functools import partial
 import pyarrow as pa
 import ray
 
-from memagent_batch.config import AgentConfig, JobConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.escalation import Doubt, Doubts
 from memagent_batch.errors import BoundReachedError
 from memagent_batch.log.index import TurnIndex, turns_of_runs
 from memagent_batch.logs import EventKind
 from memagent_batch.plugins import engine_config
 from memagent_batch.ray_data.actor import ReaderTask
-from memagent_batch.ray_data.board import start_board
 from memagent_batch.ray_data.leaving import OrderlyLeave
 from memagent_batch.ray_data.ledger import BoundedRun, start_ledger
-from memagent_batch.ray_data.progress import Progress
+from memagent_batch.ray_data.progress.board import start_board
+from memagent_batch.ray_data.progress.progress import Progress
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.stages import read_calls, tokenised_plan
@@ -31,8 +32,8 @@ from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_o
 from memagent_batch.runs.escalation.doubtful import doubtful_readings
 from memagent_batch.runs.escalation.second_look import SecondLook, first_kept
 from memagent_batch.runs.escalation.second_reader import SecondPlan, plan_again
-from memagent_batch.runs.finalise import Run, begin_run, close_run
-from memagent_batch.runs.history import (
+from memagent_batch.runs.finalise import close_run
+from memagent_batch.runs.history.history import (
     PastRun,
     keep_last_run,
     recorded_plan,
@@ -40,11 +41,15 @@ from memagent_batch.runs.history import (
     write_kept_index,
 )
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
-from memagent_batch.runs.plan import Plan, Work, count_pending, group_documents
+from memagent_batch.runs.planning.calls import group_documents
+from memagent_batch.runs.planning.parts import plan_parts
+from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.planning.work import Work, count_pending
 from memagent_batch.runs.record.log_files import list_log, used_files
-from memagent_batch.runs.schemas import PartReport
+from memagent_batch.runs.run import Run, begin_run
 from memagent_batch.runs.state import write_progress
+from memagent_batch.runs.tables.part_report import PartReport
+from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.wiring import make_output
 from pipelines.check import Checked, check
 from pipelines.plan import last_versions, make_plan, scan_plan
@@ -161,7 +166,7 @@ def read_plan(
         begun = (again.first.plan, again.first.index) if again else (plan, index)
         write_begun_plan(run.output, recorded_plan(*begun), run_id=run.run_id)
     not_read = read_documents(
-        bundles, run=run, progress=progress, closing=plan.closing, bounded=bounded, singly=again is not None
+        bundles, run=run, progress=progress, closing=plan.asked.closing, bounded=bounded, singly=again is not None
     )
     listed = set(list_log(run.output))
     index = scan_plan(run.output, plan, reader_fingerprint=fingerprint)
@@ -279,7 +284,7 @@ def write(plan: Plan, read: ReadPlan, *, run: Run, look: SecondLook | None) -> l
     Parts that are as they were in the last finished run keep their files.
     """
     kept = kept_parts(run.output)
-    parts = plan.parts(read.index, second=(look.plan, look.index) if look else None)
+    parts = plan_parts(plan, read.index, second=(look.plan, look.index) if look else None)
     not_read = pa.concat_tables([read.not_read, look.not_read]) if look else read.not_read
     remove_leftovers(run.output, tables=ANSWER_TABLES, run_id=run.run_id)
     with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):

@@ -2,7 +2,7 @@
 
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
-from memagent_batch.runs.history import LATEST, find_run
+from memagent_batch.runs.history.history import LATEST, find_run
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.verification.bundle import Packed, write_bundle
 

@@ -79,32 +79,47 @@ def calibrate(output: Location, name: str | None, *, target: Target) -> Calibrat
     if not readings:
         stratum = f"; draw some of the stratum {limited_by}" if limited_by else ""
         raise OutputError(f"review {review.record['review_id']}: no label is of a uniform sample of all{stratum}")
-    question_hash = review.sample[0].unit.question_hash
-    before = read_threshold(output, question_hash)
-    up_to = learn_threshold(positives_of(readings), target)
-    threshold: LearntThreshold = {
-        "format": THRESHOLD_FORMAT,
-        "question_id": review.record["question_id"],
-        "question_hash": question_hash,
-        "reader_fingerprint": manifest["reader_fingerprint"],
-        "review_id": review.record["review_id"],
-        "run_id": manifest["run_id"],
-        "recall": target.recall,
-        "delta": target.delta,
-        "up_to": up_to,
-        "num_labels": len(readings),
-        "num_positives": len(positives_of(readings)),
-        "learnt_at": max(reading.labelled_at for reading in readings).isoformat(),
-        "confidence": _confidence(judged_answers(review, counted, answers)),
-    }
+    before = read_threshold(output, _question_hash(review))
+    judged = judged_answers(review, counted, answers)
+    threshold = _threshold(review, manifest, readings, judged, target=target)
     write_threshold(output, threshold)
     return {
         "threshold": threshold,
         "fewest_positives": fewest_draws(share=target.recall, delta=target.delta),
         "limited_by": limited_by,
         "readings": len(answers),
-        "looked_at": _num_looked_at(answers, up_to=up_to),
+        "looked_at": _num_looked_at(answers, up_to=threshold["up_to"]),
         "before": _drift(before, threshold, readings, target=target),
+    }
+
+
+def _question_hash(review: Review) -> str:
+    return review.sample[0].unit.question_hash
+
+
+def _threshold(
+    review: Review,
+    manifest: Manifest,
+    readings: Sequence[LabelledReading],
+    judged: Sequence[JudgedAnswer],
+    *,
+    target: Target,
+) -> LearntThreshold:
+    """The threshold that the labelled readings teach, as it is written, with what `judged` says of confidence."""
+    return {
+        "format": THRESHOLD_FORMAT,
+        "question_id": review.record["question_id"],
+        "question_hash": _question_hash(review),
+        "reader_fingerprint": manifest["reader_fingerprint"],
+        "review_id": review.record["review_id"],
+        "run_id": manifest["run_id"],
+        "recall": target.recall,
+        "delta": target.delta,
+        "up_to": learn_threshold(positives_of(readings), target),
+        "num_labels": len(readings),
+        "num_positives": len(positives_of(readings)),
+        "learnt_at": max(reading.labelled_at for reading in readings).isoformat(),
+        "confidence": _confidence(judged),
     }
 
 

@@ -5,17 +5,19 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from memagent_batch.budgets import fitted
-from memagent_batch.config import JobConfig, OnBadFile, SourceConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.sources import OnBadFile, SourceConfig
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import require_carry_columns, require_first_records
+from memagent_batch.inputs.document_index import require_carry_columns
+from memagent_batch.inputs.documents import require_first_records
 from memagent_batch.inputs.questions import inline_type, read_questions, value_types
 from memagent_batch.inputs.shards import FoundShards, find_shards
 from memagent_batch.reading.breaks import require_rows
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.closing_checks import checked_closing
 from memagent_batch.runs.escalation.second_reader import Escalation, checked_escalation
-from memagent_batch.runs.manifest import claim_output
-from memagent_batch.runs.schemas import ANSWERS
+from memagent_batch.runs.output_place import claim_output
+from memagent_batch.runs.tables.schemas import ANSWERS
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_documents, make_engine, make_output
 
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import ray
 
-from memagent_batch.config import SourceConfig
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.convert.batches import ConvertTask, convert_batches
 from memagent_batch.convert.kinds import DEFAULT_CONVERTERS
 from memagent_batch.convert.plan import Batch, plan_batches, read_held, require_distinct
@@ -35,7 +35,7 @@ from memagent_batch.plugins import CONVERTERS
 from memagent_batch.ray_data.leaving import OrderlyLeave
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.manifest import canonical, require_apart
+from memagent_batch.runs.output_place import canonical, require_apart
 from memagent_batch.wiring import make_documents
 
 FILE_BYTES = 256 << 20

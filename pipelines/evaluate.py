@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from memagent_batch.budgets import fitted
-from memagent_batch.config import AgentConfig, JobConfig, RunConfig
-from memagent_batch.domain.scores import ScoreOn
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig, RunConfig
+from memagent_batch.domain.scoring.scores import ScoreOn
 from memagent_batch.errors import MemagentError
 from memagent_batch.evaluation.answer_tables import read_answers, read_evidence
 from memagent_batch.evaluation.record import (

@@ -13,22 +13,17 @@ from memagent_batch.api.knobs import checked_section
 from memagent_batch.api.question import GivenQuestions, question_table
 from memagent_batch.api.run import Run
 from memagent_batch.budgets import fitted
-from memagent_batch.config import (
-    AgentConfig,
-    BoundsConfig,
-    ClosingConfig,
-    EscalateConfig,
-    InputConfig,
-    JobConfig,
-    LogConfig,
-    PoolConfig,
-    TableFormat,
-)
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.bounds import BoundsConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.escalation import EscalateConfig
+from memagent_batch.config.job import JobConfig, LogConfig, PoolConfig, TableFormat
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import SupersededError
 from memagent_batch.files.location import Location, absolute
 from memagent_batch.files.options import Options, StorageOptions
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.manifest import INPUT_FOLDER, claim_output
+from memagent_batch.runs.output_place import INPUT_FOLDER, claim_output
 from memagent_batch.runs.verdict import require_success
 from memagent_batch.wiring import identify_reader, make_engine, make_output
 from pipelines import answer as chain
@@ -86,14 +81,12 @@ def answer(
         SupersededError: a newer attempt has claimed the output.
         RunFailedError: the run stopped; the same call goes on from the log.
     """
-    options, where = StorageOptions(storage_options), absolute(output)
-    kept = f"{where.rstrip('/')}/{INPUT_FOLDER}"
-    named = document_places(documents)
+    where = absolute(output)
     questions = questions if isinstance(questions, str | PathLike) else list(questions)
     job = checked_section(
         JobConfig,
-        documents=named or (f"{kept}/documents",),
-        **_question_knobs(questions, kept=f"{kept}/questions"),
+        documents=document_places(documents) or (_kept(where, "documents"),),
+        **_question_knobs(questions, kept=_kept(where, "questions")),
         output=where,
         agent=agent,
         input=input,
@@ -107,27 +100,46 @@ def answer(
         retry_failed=retry_failed,
         max_failed_share=max_failed_share,
         adopt_output=adopt_output,
-        storage_options=options,
+        storage_options=StorageOptions(storage_options),
     )
     claim_output(make_output(job), job)
     _require_agent(agent)
+    return _run_job(job, documents, questions)
+
+
+def _run_job(job: JobConfig, documents: Documents, questions: GivenQuestions) -> Run:
+    """Runs the chain over inputs of which those that are no files are written first."""
+    output = make_output(job)
+    before = (output / INPUT_FOLDER).files()
+    written = _write_inputs(job, documents, questions)
+    manifest = chain.answer(job.model_copy(update=_places(written, output=job.output)))
+    _remove_stale(output, before, written=written, run_id=manifest["run_id"])
+    require_success(manifest, max_failed_share=job.max_failed_share)
+    return Run(output=job.output, run_id=manifest["run_id"], manifest=manifest, storage_options=job.storage_options)
+
+
+def _write_inputs(job: JobConfig, documents: Documents, questions: GivenQuestions) -> dict[str, Collection[str]]:
+    """Writes the inputs that are no files; returns the names of the files by input."""
     written: dict[str, Collection[str]] = {}
     folder = make_output(job) / INPUT_FOLDER
-    before = folder.files()
-    if job.questions == f"{kept}/questions":
-        listed = question_table(questions, storage_options=options)
+    if job.questions == _kept(job.output, "questions"):
+        listed = question_table(questions, storage_options=job.storage_options)
         written["questions"] = [write_table(listed, folder=folder / "questions")]
-    if not named:
-        written["documents"] = write_documents(documents, folder=folder / "documents", columns=_columns(input))
-    manifest = chain.answer(job.model_copy(update=_places(written, kept=kept)))
-    _remove_stale(make_output(job), before, written=written, run_id=manifest["run_id"])
-    require_success(manifest, max_failed_share=max_failed_share)
-    return Run(output=where, run_id=manifest["run_id"], manifest=manifest, storage_options=options)
+    if not document_places(documents):
+        written["documents"] = write_documents(documents, folder=folder / "documents", columns=_columns(job.input))
+    return written
 
 
-def _places(written: Mapping[str, Collection[str]], *, kept: str) -> dict[str, Any]:
+def _kept(output: str, name: str) -> str:
+    """Where inputs that are no files are kept: the folder of documents or questions."""
+    return f"{output.rstrip('/')}/{INPUT_FOLDER}/{name}"
+
+
+def _places(written: Mapping[str, Collection[str]], *, output: str) -> dict[str, Any]:
     """The files of the input, as a job names them."""
-    places: dict[str, Any] = {name: tuple(f"{kept}/{name}/{file}" for file in files) for name, files in written.items()}
+    places: dict[str, Any] = {
+        name: tuple(f"{_kept(output, name)}/{file}" for file in files) for name, files in written.items()
+    }
     return {**places, **({"questions": places["questions"][0]} if "questions" in places else {})}
 
 

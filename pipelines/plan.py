@@ -6,11 +6,13 @@ from typing import TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.config import AgentConfig, JobConfig, SourceConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.needles.taught import warn_of_untaught
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import (
+from memagent_batch.inputs.document_index import (
     index_schema,
     require_readable,
     require_reported,
@@ -31,10 +33,11 @@ from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.escalation.doubtful import doubtful_readings, open_readings
 from memagent_batch.runs.escalation.second_reader import Escalation, SecondReader, require_questions_fit_again
-from memagent_batch.runs.history import PastRun, last_hashes, last_run, read_kept_index
-from memagent_batch.runs.plan import Plan, Work, count_pending
-from memagent_batch.runs.question_lists import QuestionLists, compare_ways
-from memagent_batch.runs.results import result_questions
+from memagent_batch.runs.history.history import PastRun, last_hashes, last_run, read_kept_index
+from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.planning.question_lists import QuestionLists, compare_ways
+from memagent_batch.runs.planning.work import Work, count_pending
+from memagent_batch.runs.tables.results import result_questions
 from memagent_batch.wiring import make_documents, make_output
 from pipelines.check import Checked, Inputs, read_inputs
 from pipelines.price import ClosingPrice, PlanPrice, asked_documents, closing_price, document_lengths, reading_price
@@ -152,7 +155,10 @@ def second_reader_price(
 def scan_plan(output: Location, plan: Plan, *, reader_fingerprint: str) -> TurnIndex:
     """What the log holds of a plan."""
     return scan_log(
-        output, reader_fingerprint=reader_fingerprint, closings=plan.closings, closing_turns=plan.closing_turns
+        output,
+        reader_fingerprint=reader_fingerprint,
+        closings=plan.asked.closings,
+        closing_turns=plan.asked.closing_turns,
     )
 
 
@@ -197,13 +203,8 @@ def make_plan(
         InputError: a file, column or row can't be used; names it.
     """
     inputs = inputs or read_inputs(job)
-    found = inputs.found
-    table = IndexedTable.found(found, settings=job.input)
-    kept = read_kept_index(make_output(job)) if table is not None and table.files else None
-    questions, index = inputs.questions, index_documents(found.shards, sources=job, table=table, kept=kept)
-    require_readable(index)
-    require_reported(index, questions=questions, settings=job.input)
-    require_unique_ids(index, documents=make_documents(job)[0])
+    questions, table = inputs.questions, IndexedTable.found(inputs.found, settings=job.input)
+    index = _checked_index(job, inputs, table=table)
     missing = missing_documents(questions, index)
     sample = sample_documents(index, limit=job.limit, seed=job.limit_seed)
     plan = Plan(
@@ -216,17 +217,31 @@ def make_plan(
         table=table,
         outside=sample.outside,
     )
-    if not plan.questions.num_rows:
+    if not plan.asked.table.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")
-    require_questions_fit(plan.questions, job.agent)
-    require_questions_fit_again(plan.questions, escalation)
+    require_questions_fit(plan.asked.table, job.agent)
+    require_questions_fit_again(plan.asked.table, escalation)
     if closing is not None:
-        result_questions(plan.questions)
+        result_questions(plan.asked.table)
     log_documents(index, inputs.found)
     warn_of_bad_files(index)
     warn_of_missing(missing)
-    warn_of_untaught(plan.questions["question"].to_pylist(), agent=job.agent)
+    warn_of_untaught(plan.asked.table["question"].to_pylist(), agent=job.agent)
     return plan
+
+
+def _checked_index(job: JobConfig, inputs: Inputs, *, table: IndexedTable | None) -> pa.Table:
+    """The index of the documents, where a run can use it.
+
+    Raises:
+        InputError: a file, column or row can't be used, or two documents have one id; names it.
+    """
+    kept = read_kept_index(make_output(job)) if table is not None and table.files else None
+    index = index_documents(inputs.found.shards, sources=job, table=table, kept=kept)
+    require_readable(index)
+    require_reported(index, questions=inputs.questions, settings=job.input)
+    require_unique_ids(index, documents=make_documents(job)[0])
+    return index
 
 
 def index_documents(
@@ -268,7 +283,7 @@ def summarise_plan(plan: Plan, index: TurnIndex, bundles: list[pa.Table]) -> Pla
         "documents": plan.num_documents,
         "missing_documents": num_missing,
         "unreadable_documents": len(errors) - errors.null_count - num_missing,
-        "questions": plan.questions.num_rows,
+        "questions": plan.asked.table.num_rows,
         "readings": counts.asked,
         "readings_done": counts.done,
         "readings_failed": counts.failed,

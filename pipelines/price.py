@@ -9,14 +9,15 @@ import pyarrow.compute as pc
 import ray
 
 from memagent_batch.budgets import closing_costs
-from memagent_batch.config import AgentConfig, SourceConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Cost, Policy
 from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.session import CPU_SHARE
 from memagent_batch.ray_data.tokenise import CountedDocument, count_tokens
-from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.question_lists import AskedDocument
+from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.planning.question_lists import AskedDocument
 from memagent_batch.wiring import make_prompt_tokens, make_tokenizer
 
 
@@ -100,11 +101,11 @@ def closing_price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig) ->
     """What closing turns take where each is asked, with every budget at its full length."""
     turns = prompt_tokens = completion_tokens = 0
     costs = {
-        each: closing_costs(plan.closing.turns.plan, agent, value_type=each) if plan.closing else ()
-        for each in set(plan.types)
+        each: closing_costs(plan.asked.closing.turns.plan, agent, value_type=each) if plan.asked.closing else ()
+        for each in set(plan.asked.types)
     }
-    for row, count in _asked_rows(bundles).items() if plan.closing else ():
-        for cost in costs[plan.types[row]]:
+    for row, count in _asked_rows(bundles).items() if plan.asked.closing else ():
+        for cost in costs[plan.asked.types[row]]:
             turns += count
             prompt_tokens += count * cost.num_prompt_tokens
             completion_tokens += count * cost.num_completion_tokens
@@ -130,8 +131,8 @@ def asked_documents(plan: Plan, documents: Sequence[CountedDocument], *, agent: 
     if all(len(plan.question_rows(row["document_id"])) < 2 for row in documents):
         return []
     tokenizer = make_tokenizer(agent)
-    lengths = [len(tokenizer.encode(text)) for text in plan.questions["question"].to_pylist()]
-    bound = plan.questions["document_id"].is_valid().to_pylist()
+    lengths = [len(tokenizer.encode(text)) for text in plan.asked.table["question"].to_pylist()]
+    bound = plan.asked.table["document_id"].is_valid().to_pylist()
     asked = []
     for row in documents:
         rows = plan.question_rows(row["document_id"])

@@ -5,19 +5,20 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from memagent_batch.config import InputConfig, JobConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError, MemagentError, OutputChangedError, OutputError
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import ASKED_FOLDER
-from memagent_batch.runs.document_texts import DocumentTexts
-from memagent_batch.runs.history import PLAN_FILE, REMOVED_FILE, RUNS_FOLDER, PastRun, read_run
+from memagent_batch.runs.history.document_texts import DocumentTexts
+from memagent_batch.runs.history.history import PLAN_FILE, REMOVED_FILE, RUNS_FOLDER, PastRun, read_run
 from memagent_batch.runs.manifest import MANIFEST_FILE
 from memagent_batch.runs.record.log_files import LOG_FILES
 from memagent_batch.runs.record.projections import PROJECTION_FILE, restored_projection
-from memagent_batch.runs.table_files import read_tables
-from memagent_batch.runs.tables import REMOVED_FOLDER
+from memagent_batch.runs.tables.table_files import read_tables
+from memagent_batch.runs.tables.tables import REMOVED_FOLDER
 from memagent_batch.verification.chain import Chain, read_chain
 from memagent_batch.verification.comparison import differences
 from memagent_batch.verification.contents import LOG_LEFT_OUT, Contents, read_contents

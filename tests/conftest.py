@@ -19,7 +19,8 @@ import pytest
 import pytest_asyncio
 from moto.server import ThreadedMotoServer
 
-from memagent_batch.config import OpenAIConfig, SamplingConfig, SimulatedConfig, VllmConfig
+from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.config.engines import OpenAIConfig, SimulatedConfig, VllmConfig
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.simulated import SimulatedEngine

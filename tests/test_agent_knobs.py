@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.config import AgentConfig
+from memagent_batch.config.agent import AgentConfig
 
 OWN = {"base_url": "https://one.example/v1", "api_key": "first-key", "headers": {"x-team": "first-header"}}
 

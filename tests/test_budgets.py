@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memagent_batch.budgets import fitted
-from memagent_batch.config import AgentConfig
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import make_policy
 from memagent_batch.wiring import identify_reader, make_prompt_tokens

@@ -23,9 +23,9 @@ from memagent_batch.logs import (
     rewritten_stderr,
     step,
 )
-from memagent_batch.ray_data import progress
-from memagent_batch.ray_data.board import KEPT_EVENTS, Event, ProgressBoard, Report
-from memagent_batch.runs.plan import PendingWork
+from memagent_batch.ray_data.progress import progress
+from memagent_batch.ray_data.progress.board import KEPT_EVENTS, Event, ProgressBoard, Report
+from memagent_batch.runs.planning.work import PendingWork
 
 log = logging.getLogger("memagent_batch.tests")
 

@@ -8,7 +8,10 @@ from typing import Any, ClassVar
 import pytest
 
 from jobs.settings import JobSettings, job_of
-from memagent_batch.config import AgentConfig, PolicyConfig, RolloutConfig, VllmConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.engines import VllmConfig
+from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.readings import Policy
 from memagent_batch.engines.engine import EngineConfig, EngineContext
@@ -66,7 +69,7 @@ class TestSimulated(GuidedEngineContract):
         return Simulated(completion_tokens=4)
 
     def context(self) -> EngineContext:
-        from memagent_batch.config import SamplingConfig
+        from memagent_batch.config.agent import SamplingConfig
 
         return EngineContext(
             model=self._text_model,

@@ -2,7 +2,8 @@ import os
 import shutil
 from pathlib import Path
 
-from memagent_batch.config import AgentConfig, OpenAIConfig, Speculation, VllmConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.engines import OpenAIConfig, Speculation, VllmConfig
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.wiring import TINY_MODEL, ReaderIdentity, identify_reader
 

@@ -23,13 +23,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from memagent_batch.domain.intervals import wilson
-from memagent_batch.domain.scores import Metric, score
+from memagent_batch.domain.scoring.intervals import wilson
+from memagent_batch.domain.scoring.scores import Metric, score
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.evaluation.needles.facts import Split
 from memagent_batch.evaluation.needles.stories import Story, StoryKind, make_story
 from memagent_batch.evaluation.needles.tasks import Haystack, haystack_units
-from memagent_batch.runs.table_files import table_files
+from memagent_batch.runs.tables.table_files import table_files
 from memagent_batch.wiring import TINY_MODEL
 
 CONFIG = Path(__file__).parent.parent / "jobs" / "configs" / "tiny.yaml"

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from benchmarks.answers.needle_corpus import make_tasks, write_corpus
 from benchmarks.tiny_job import CONFIG
 from memagent_batch.domain.escalation import Doubt
-from memagent_batch.domain.scores import Metric, score
+from memagent_batch.domain.scoring.scores import Metric, score
 from memagent_batch.evaluation.needles.tasks import NeedleTask
 
 NOT_STATED = "not stated"

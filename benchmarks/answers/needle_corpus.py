@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.config import AgentConfig
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.domain.document import Document
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_task

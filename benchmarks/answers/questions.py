@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.tiny_job import CONFIG
-from memagent_batch.domain.scores import Metric, score
+from memagent_batch.domain.scoring.scores import Metric, score
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.wiring import TINY_MODEL

@@ -24,7 +24,9 @@ from benchmarks.ceiling.random_model import save_random_model
 from benchmarks.ceiling.recorded_prompts import RecordedTurn, recorded_turns
 from benchmarks.spread import spread
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig, PolicyConfig, PoolConfig, VllmConfig
+from memagent_batch.config.engines import VllmConfig
+from memagent_batch.config.job import JobConfig, PoolConfig
+from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.engines.vllm.start import engine_arguments, engine_environment
 from memagent_batch.wiring import resolve_model

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from benchmarks.answers.needle_corpus import document_of
-from memagent_batch.config import AgentConfig, JobConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Question
 from memagent_batch.domain.turns import Prompt

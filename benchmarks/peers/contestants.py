@@ -20,7 +20,8 @@ from benchmarks.tiny_job import CONFIG, ROOT
 from jobs.answer import MANUAL
 from jobs.cli import parse_settings
 from jobs.settings import JobSettings
-from memagent_batch.config import AgentConfig, JobConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.engines.vllm.start import GIB_BYTES, engine_arguments, engine_environment
 from memagent_batch.wiring import resolve_model
 

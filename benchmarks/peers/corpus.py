@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.peers.text_loop import TextDocument, Work, save
-from memagent_batch.config import AgentConfig
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.domain.document import token_windows
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.wiring import make_prompt_set, make_tokenizer

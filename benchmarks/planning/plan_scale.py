@@ -19,10 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.settings import job_of
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.ray_data.session import ray_session
-from memagent_batch.runs.plan import group_documents
+from memagent_batch.runs.planning.calls import group_documents
+from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.wiring import TINY_MODEL
 from pipelines.plan import make_plan
 from tests.faults.peak_memory import peak_mib
@@ -75,7 +76,7 @@ def _plan(folder: str, kind: str) -> dict[str, Any]:
             bundles = list(group_documents(list(plan.pending(empty, retry_failed=False)), readings_in_flight=256))
         figures |= {"bundles": len(bundles), "readings": plan.num_readings, "bundle_mib": round(peak_mib())}
         with _timed(figures, "parts_seconds"):
-            figures["parts"] = sum(1 for _ in plan.parts(empty))
+            figures["parts"] = sum(1 for _ in plan_parts(plan, empty))
     return {**figures, "peak_mib": round(peak_mib())}
 
 

@@ -34,13 +34,14 @@ from benchmarks.turn_log.synthetic import (
     synthetic_projection,
 )
 from benchmarks.turn_log.timer import Timer
-from memagent_batch.config import LogConfig
+from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log
 from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import TURNS_FOLDER, TurnLogWriter, new_run_id
-from memagent_batch.runs.tables import project
+from memagent_batch.runs.planning.parts import plan_parts
+from memagent_batch.runs.tables.tables import project
 from tests.faults.peak_memory import peak_mib
 
 IN_FLIGHT = 64
@@ -163,7 +164,7 @@ def _part(place: Location, num_readings: int, reading_turns: int, num_parts: int
     plan = synthetic_plan(num_readings, reading_turns)
     index = scan_log(place, reader_fingerprint=FINGERPRINT)
     timer = Timer()
-    parts = list(plan.parts(index))
+    parts = list(plan_parts(plan, index))
     figures = timer.figures("part")
     step = max(len(parts) // num_parts, 1)
     Path(chosen).write_bytes(pickle.dumps(parts[::step][:num_parts]))

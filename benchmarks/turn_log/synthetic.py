@@ -5,16 +5,16 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from memagent_batch.config import TableFormat
+from memagent_batch.config.job import TableFormat
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import INDEX_SCHEMA
+from memagent_batch.inputs.document_index import INDEX_SCHEMA
 from memagent_batch.inputs.questions import QUESTION_SCHEMA
 from memagent_batch.log.schemas import ResultRow
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.rows.projection import Projection
 
 FINGERPRINT = text_hash("a reader")

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.spread import spread
 from benchmarks.whole_job.simulated_job import SENTENCE, simulated_settings, write_corpus
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Question

@@ -15,7 +15,8 @@ from typing import Any
 
 from benchmarks.spread import spread
 from benchmarks.whole_job.simulated_job import ReadingTime, simulated_settings, time_reading, write_corpus
-from memagent_batch.config import PoolConfig, SimulatedConfig
+from memagent_batch.config.engines import SimulatedConfig
+from memagent_batch.config.job import PoolConfig
 from memagent_batch.ray_data.session import ray_session
 
 READINGS_IN_FLIGHT = 4

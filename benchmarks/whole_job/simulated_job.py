@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig, PolicyConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.writer import OUTCOMES_FOLDER
-from memagent_batch.ray_data.progress import Progress
-from memagent_batch.runs.finalise import begin_run
-from memagent_batch.runs.manifest import claim_output
+from memagent_batch.ray_data.progress.progress import Progress
+from memagent_batch.runs.output_place import claim_output
+from memagent_batch.runs.run import begin_run
 from memagent_batch.wiring import identify_reader, make_output, make_tokenizer
 from pipelines.answer import read_documents
 from pipelines.plan import make_plan

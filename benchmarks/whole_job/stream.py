@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.whole_job import mindful_engine
 from benchmarks.whole_job.simulated_job import simulated_settings, write_corpus
-from memagent_batch.config import JobConfig, LogConfig, PoolConfig
+from memagent_batch.config.job import JobConfig, LogConfig, PoolConfig
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.ray_data.session import ray_session

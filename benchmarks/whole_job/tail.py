@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from benchmarks.spread import spread
 from benchmarks.whole_job.simulated_job import ReadingTime, simulated_settings, time_reading, write_corpus
-from memagent_batch.config import JobConfig, PoolConfig, SimulatedConfig
+from memagent_batch.config.engines import SimulatedConfig
+from memagent_batch.config.job import JobConfig, PoolConfig
 from memagent_batch.ray_data.session import ray_session
 
 REPLICAS = 2

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from memagent_batch.runs.table_files import table_files
+from memagent_batch.runs.tables.table_files import table_files
 
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "answer.svg"
 DOCUMENT = "document-23"

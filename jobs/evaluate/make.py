@@ -83,8 +83,8 @@ def _make_own(options: argparse.Namespace) -> None:
         raise SettingsError("--tasks: they are made from a seed, and --from-questions is not; leave one of them out")
     if not options.documents:
         raise SettingsError("--documents: missing; name what the questions of --from-questions are asked of")
-    from memagent_batch.config import InputConfig
-    from memagent_batch.domain.scores import Metric
+    from memagent_batch.config.sources import InputConfig
+    from memagent_batch.domain.scoring.scores import Metric
     from memagent_batch.evaluation.suites.own import OwnSuite, make_own_suite
     from memagent_batch.files.location import Location
 
@@ -131,7 +131,7 @@ def _make_parser() -> OptionParser:
 
 
 def _add_own_options(parser: OptionParser) -> None:
-    from memagent_batch.domain.scores import TEXT_METRICS, Metric
+    from memagent_batch.domain.scoring.scores import TEXT_METRICS, Metric
 
     parser.add_argument("--from-questions", metavar="LIST", help="your own question list, each with references")
     parser.add_argument("--documents", nargs="+", default=[], help="what these are asked of: files, folders, globs")

@@ -13,7 +13,8 @@ from jobs.cli import parse_options, run_command, settings_from
 from jobs.evaluate.suite_options import add_suite_options
 from jobs.options import INPUT, MODEL, Manual, OptionParser
 from jobs.settings import ReaderSettings, read_yaml, readable
-from memagent_batch.config import RunConfig, merged
+from memagent_batch.config.job import RunConfig
+from memagent_batch.config.section import merged
 from memagent_batch.errors import SettingsError
 from memagent_batch.masking import shown
 
@@ -92,7 +93,7 @@ def _run_variants(arguments: Sequence[str]) -> None:
     listed = read_variants(options.variants) if options.variants else {}
     knobs = policy_variants(options.policies) | listed or policy_variants([base.policy.kind])
     settings = {name: vary(base, changed, name=name) for name, changed in knobs.items()}
-    from memagent_batch.domain.scores import ScoreOn
+    from memagent_batch.domain.scoring.scores import ScoreOn
     from memagent_batch.evaluation.score_table import score_table
     from memagent_batch.evaluation.suites.foreign import ForeignFormat
     from memagent_batch.files.location import Location

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _score(arguments: Sequence[str]) -> None:
     options = _score_parser().parse_args(arguments)
-    from memagent_batch.domain.scores import ScoreOn
+    from memagent_batch.domain.scoring.scores import ScoreOn
     from memagent_batch.evaluation.measures import measure
     from memagent_batch.evaluation.score_table import score_table
     from memagent_batch.evaluation.scoring import score_run, summarise

@@ -5,7 +5,7 @@ from jobs.options import OptionParser
 
 def add_suite_options(parser: OptionParser) -> None:
     """Adds the suite, its format, and which text is scored."""
-    from memagent_batch.domain.scores import ScoreOn
+    from memagent_batch.domain.scoring.scores import ScoreOn
     from memagent_batch.evaluation.suites.foreign import ForeignFormat
 
     parser.add_argument(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from jobs.cli import run_command
-from jobs.options import Manual, OptionParser
+from jobs.options import Manual, OptionParser, output_of
 from memagent_batch.errors import SettingsError
 
 MANUAL = Manual(
@@ -41,11 +41,10 @@ def _calibrate(arguments: Sequence[str]) -> None:
     for name in ("recall", "delta"):
         if not 0 < getattr(options, name) < 1:
             raise SettingsError(f"--{name}: {getattr(options, name)} is no share; give more than 0, less than 1")
-    from memagent_batch.files.location import Location
     from memagent_batch.review.calibration.threshold import Target
     from pipelines.calibrate import calibrate
 
-    output = Location(uri=options.output, storage_options=options.storage_options)
+    output = output_of(options)
     learnt = calibrate(output, options.review, target=Target(recall=options.recall, delta=options.delta))
     print(json.dumps(learnt, indent=2, ensure_ascii=False))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from jobs.cli import run_command
-from jobs.options import Manual, OptionParser
+from jobs.options import Manual, OptionParser, output_of
 
 MANUAL = Manual(
     command="memagent review estimate",
@@ -38,10 +38,9 @@ def _estimate(arguments: Sequence[str]) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_storage_options()
     options = parser.parse_args(arguments)
-    from memagent_batch.files.location import Location
     from pipelines.review import estimate
 
-    output = Location(uri=options.output, storage_options=options.storage_options)
+    output = output_of(options)
     values, page = estimate(output, options.review, so_far=options.so_far, with_seen=options.with_seen)
     print(
         json.dumps(values, indent=2, ensure_ascii=False) if options.json else page, end="" if not options.json else "\n"

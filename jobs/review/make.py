@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from jobs.cli import run_command
-from jobs.options import Manual, OptionParser
+from jobs.options import Manual, OptionParser, output_of
 from jobs.review.asked_options import add_asked_options, check_asked
 from memagent_batch.errors import SettingsError
 from memagent_batch.review.labels.label import Purpose
@@ -52,7 +52,6 @@ def _make(arguments: Sequence[str]) -> None:
     if not 0 <= options.second <= 1:
         raise SettingsError(f"--second: {options.second} is no share; give 0 to 1")
     flagged = check_asked(options)
-    from memagent_batch.files.location import Location
     from memagent_batch.review.sample.record import rule_of
     from pipelines.review import Asked, make_review
 
@@ -65,7 +64,7 @@ def _make(arguments: Sequence[str]) -> None:
         second_share=options.second,
         with_page=not options.without_page,
     )
-    made = make_review(Location(uri=options.output, storage_options=options.storage_options), asked)
+    made = make_review(output_of(options), asked)
     print(json.dumps(made, indent=2, ensure_ascii=False))
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jobs.cli import run_command
-from jobs.options import Manual, OptionParser
+from jobs.options import Manual, OptionParser, output_of
 from jobs.review.asked_options import add_asked_options, check_asked
 from memagent_batch.errors import SettingsError
 
@@ -55,13 +55,12 @@ def _plan(arguments: Sequence[str]) -> None:
         if not 0 < getattr(options, name) <= 1:
             raise SettingsError(f"--{name}: {getattr(options, name)} is no share; give more than 0, at most 1")
     flagged = check_asked(options)
-    from memagent_batch.files.location import Location
     from memagent_batch.review.sample.record import rule_of
     from pipelines.review import Asked, plan_review
 
     rule = rule_of(flagged, by=options.by, unsure_below=options.unsure)
     asked = Asked(question_id=options.question, rule=rule, labels=options.labels, seed=options.seed)
-    output = Location(uri=options.output, storage_options=options.storage_options)
+    output = output_of(options)
     plan = plan_review(output, asked, precision=options.precision, width=options.width)
     print(json.dumps(asdict(plan), indent=2) if options.json else "\n".join(_plan_lines(plan, width=options.width)))
 

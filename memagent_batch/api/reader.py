@@ -11,7 +11,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from memagent_batch.budgets import fitted
-from memagent_batch.config import AgentConfig, ClosingConfig, PolicyConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import extract_answer
 from memagent_batch.domain.closing.answer_types import ValueType
@@ -19,7 +21,7 @@ from memagent_batch.domain.closing.plan import Support
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Question, Status
-from memagent_batch.domain.sentences import Sentences, split_sentences
+from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine, require_guides
 from memagent_batch.errors import DocumentError, MemagentError, NotReadError

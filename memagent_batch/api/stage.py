@@ -11,11 +11,14 @@ from ray.data import Dataset
 from memagent_batch.api.knobs import checked_section
 from memagent_batch.api.question import GivenQuestions, question_table
 from memagent_batch.budgets import fitted
-from memagent_batch.config import AgentConfig, ClosingConfig, InputConfig, LogConfig, PoolConfig, RunConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.job import LogConfig, PoolConfig, RunConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import absolute
 from memagent_batch.files.options import Options, StorageOptions
-from memagent_batch.inputs.documents import require_carry_columns
+from memagent_batch.inputs.document_index import require_carry_columns
 from memagent_batch.inputs.questions import value_types
 from memagent_batch.log.index import last_run_id
 from memagent_batch.log.question_list import with_hashes
@@ -23,15 +26,15 @@ from memagent_batch.log.writer import new_run_id
 from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.answers import AnswerReader
-from memagent_batch.ray_data.board import start_board
 from memagent_batch.ray_data.held import LookUp
+from memagent_batch.ray_data.progress.board import start_board
 from memagent_batch.ray_data.session import with_long_loops
 from memagent_batch.ray_data.stages import read_calls, tokenised_rows
 from memagent_batch.ray_data.tokenise import RowColumns
 from memagent_batch.reading.closing_checks import checked_closing
 from memagent_batch.reading.question_lengths import require_questions_fit
-from memagent_batch.runs.manifest import require_log_place
-from memagent_batch.runs.schemas import ANSWERS
+from memagent_batch.runs.output_place import require_log_place
+from memagent_batch.runs.tables.schemas import ANSWERS
 from memagent_batch.wiring import identify_reader, make_engine, make_output
 
 

@@ -11,7 +11,7 @@ from tqdm import tqdm
 from memagent_batch.convert.converter import PartStatus
 from memagent_batch.convert.record import BatchReport
 from memagent_batch.logs import EventKind
-from memagent_batch.ray_data.progress import LOG_SECONDS
+from memagent_batch.ray_data.progress.progress import LOG_SECONDS
 
 FILES_BAR = "files {n_fmt}/{total_fmt} |{bar}| {elapsed}{postfix}"
 """The line of a terminal, in tqdm's words."""

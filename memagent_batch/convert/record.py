@@ -18,8 +18,8 @@ from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.runs.claim import TableSet, publish
-from memagent_batch.runs.finalise import CLAIM_TRIES
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
+from memagent_batch.runs.run import CLAIM_TRIES
 
 CONVERTED_FORMAT = "memagent-convert/1"
 """Changes with every change of layout that an older version can't read."""

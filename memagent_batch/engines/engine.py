@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
-from memagent_batch.config import SamplingConfig
+from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.domain.guides import GuideKind
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import EngineStartError, PromptTooLongError

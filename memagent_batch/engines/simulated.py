@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
-from memagent_batch.config import SimulatedConfig
+from memagent_batch.config.engines import SimulatedConfig
 from memagent_batch.domain.guides import GuideKind
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine, EngineContext, Resources, require_fit

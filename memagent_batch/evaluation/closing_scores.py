@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.closing.values import TypedValue, ValueStatus, is_same
-from memagent_batch.domain.measures import Span, span_scores
+from memagent_batch.domain.scoring.measures import Span, span_scores
 from memagent_batch.evaluation.suites.schemas import GoldSpanRow
 from memagent_batch.evaluation.suites.typed import says_not_stated, written_value
 from memagent_batch.inputs.questions import value_type_of
 from memagent_batch.log.index import Row
-from memagent_batch.runs.evidence import How
+from memagent_batch.runs.tables.evidence import How
 
 EvidenceSpans = Mapping[tuple[str, str, int], Sequence[Span]]
 """Spans of the evidence by reading; a reading without any is left out."""

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from memagent_batch.domain.closing.answer_types import NOT_STATED_ENTRY, AnswerType
 from memagent_batch.domain.closing.values import ValueStatus
-from memagent_batch.domain.intervals import Interval, wilson
-from memagent_batch.domain.measures import Calibration, calibration, macro_f1
+from memagent_batch.domain.scoring.intervals import Interval, wilson
+from memagent_batch.domain.scoring.measures import Calibration, calibration, macro_f1
 from memagent_batch.evaluation.scoring import ALL_TASKS
 from memagent_batch.evaluation.suites.schemas import CLOSING_SCORES
 from memagent_batch.log.index import Row

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from memagent_batch.domain.scores import ScoreOn
+from memagent_batch.domain.scoring.scores import ScoreOn
 from memagent_batch.errors import OutputError
 from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.json_files import write_json

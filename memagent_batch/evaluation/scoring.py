@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from memagent_batch.domain.intervals import mean_interval
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredText, ScoreOn, score, scored_text
+from memagent_batch.domain.scoring.intervals import mean_interval
+from memagent_batch.domain.scoring.scores import TEXT_METRICS, Metric, ScoredText, ScoreOn, score, scored_text
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.answer_tables import read_answers, read_evidence
 from memagent_batch.evaluation.closing_scores import ClosingScoresRow, EvidenceSpans, closing_scores

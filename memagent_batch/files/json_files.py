@@ -27,10 +27,9 @@ def read_json(place: Location) -> dict[str, Any] | None:
         StorageError: it can't be read.
     """
     with storage_errors(place.uri):
-        try:
-            data = place.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        data = place.read_bytes_if_there()
+    if data is None:
+        return None
     try:
         value = json.loads(data)
     except ValueError as error:

@@ -182,6 +182,13 @@ class Location:
         """The whole file."""
         return bytes(self.fs.cat_file(self.path))
 
+    def read_bytes_if_there(self) -> bytes | None:
+        """The whole file; None where there is none."""
+        try:
+            return self.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):  # the second: below a file there is nothing
+            return None
+
     def write_bytes(self, data: bytes) -> None:
         """Writes the file whole or not at all, over one that is there.
 

@@ -7,7 +7,7 @@ from string import Formatter
 
 import pyarrow as pa
 
-from memagent_batch.config import InputConfig, OnBadFile
+from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.formats.formats import READERS, Format

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.inputs.documents import BAD_FILE
+from memagent_batch.inputs.document_index import BAD_FILE
 from memagent_batch.inputs.formats.formats import Format
 from memagent_batch.inputs.shards import FoundShards
 from memagent_batch.logs import EventKind

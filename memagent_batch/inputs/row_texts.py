@@ -4,9 +4,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.locators import LocatedRow
+from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.inputs.document_records import template_columns
 from memagent_batch.inputs.formats.records import Value
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.config import InputConfig, OnBadFile
+from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import (
+from memagent_batch.inputs.document_index import (
     BAD_FILE,
     CARRY_PREFIX,
     IndexRow,

@@ -9,7 +9,7 @@ from functools import partial
 
 from fsspec.utils import glob_translate
 
-from memagent_batch.config import InputConfig, OnBadFile
+from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.formats.formats import UNKNOWN_REMEDY, Format, format_ending, format_of, is_named_text

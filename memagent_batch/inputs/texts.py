@@ -9,13 +9,14 @@ from operator import itemgetter
 
 import pyarrow as pa
 
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.locators import LocatedRow
+from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.document_index import ROWS_COLUMN
 from memagent_batch.inputs.document_records import shown_columns, text_column
-from memagent_batch.inputs.documents import ROWS_COLUMN, TEXT_THREADS
+from memagent_batch.inputs.documents import TEXT_THREADS
 from memagent_batch.inputs.formats.formats import READERS, Format
 from memagent_batch.inputs.formats.records import Column, Place, Unreadable, Value
 from memagent_batch.inputs.lake.hive import partition_values, with_partition

@@ -29,7 +29,7 @@ something is."""
 
 
 class AskedQuestion(TypedDict):
-    """A row of the question list (`Plan.hashed_questions`)."""
+    """A row of the question list (`PlannedQuestions.hashed`)."""
 
     question_id: str
     document_id: str | None
@@ -46,7 +46,7 @@ class AskedQuestion(TypedDict):
 
 
 def write_asked(output: Location, questions: pa.Table, *, run_id: str) -> None:
-    """Keeps the question list (`Plan.hashed_questions`) of a run."""
+    """Keeps the question list (`PlannedQuestions.hashed`) of a run."""
     (output / f"{ASKED_FOLDER}/{run_id}.parquet").write_bytes(parquet_bytes(questions))
 
 
@@ -86,7 +86,7 @@ def with_asked(documents: pa.Table, asked: Sequence[Sequence[int]], *, questions
     Args:
         documents: The part.
         asked: Rows of the question list that are asked of each document.
-        questions: `Plan.hashed_questions`.
+        questions: `PlannedQuestions.hashed`.
     """
     brought: dict[int, None] = {}
     offsets = [0]

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from memagent_batch.config import LogConfig
+from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import StorageError, StorageOutageError

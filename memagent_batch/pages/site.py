@@ -26,7 +26,7 @@ from memagent_batch.pages.site_files import SiteFiles, open_site, publish
 from memagent_batch.pages.templates import render
 from memagent_batch.pages.values import OUTCOMES
 from memagent_batch.pages.windows import Window, windows
-from memagent_batch.runs.document_texts import DocumentTexts
+from memagent_batch.runs.history.document_texts import DocumentTexts
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.record.estimates import latest_estimates
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import xlsxwriter
 
-from memagent_batch.domain.spreadsheet_cells import is_formula
+from memagent_batch.domain.texts.spreadsheet_cells import is_formula
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import Row
 from memagent_batch.pages.document_page import CHOSEN
 from memagent_batch.pages.readings import GroupedRows, column_names, key_of, table_rows
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
+from memagent_batch.runs.tables.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 
 MAX_XLSX_ROWS = 1_048_576
 """Rows of a sheet in XLSX, its heading included."""

@@ -20,21 +20,20 @@ def shown_value(row: Row) -> str:
 
     A reading without an answer shows its status instead.
     """
-    if row["status"] != Status.OK:
-        return str(row["status"]).replace("_", " ")
-    match row.get("value_status"):
-        case ValueStatus.NOT_STATED:
-            return NOT_STATED
-        case ValueStatus.INVALID:
-            return INVALID
-        case ValueStatus.OK if row.get("value") is not None:
-            unit = row.get("value_unit")
-            return f"{_words(json.loads(row['value']))}{f' {unit}' if unit else ''}"
-    return NO_ANSWER if row["answer"] is None else str(row["answer"])
+    without_value = _without_value(row)
+    if without_value is None and row.get("value_status") == ValueStatus.OK and row.get("value") is not None:
+        unit = row.get("value_unit")
+        return f"{_words(json.loads(row['value']))}{f' {unit}' if unit else ''}"
+    return without_value or (NO_ANSWER if row["answer"] is None else str(row["answer"]))
 
 
 def outcome_of(row: Row) -> str:
     """What a reader filters answers by: one of `OUTCOMES`."""
+    return _without_value(row) or (NO_ANSWER if row["answer"] is None else "answered")
+
+
+def _without_value(row: Row) -> str | None:
+    """Why a row has neither value nor answer to show: its status, or that of its value; None where it may have one."""
     if row["status"] != Status.OK:
         return str(row["status"]).replace("_", " ")
     match row.get("value_status"):
@@ -42,7 +41,7 @@ def outcome_of(row: Row) -> str:
             return NOT_STATED
         case ValueStatus.INVALID:
             return INVALID
-    return NO_ANSWER if row["answer"] is None else "answered"
+    return None
 
 
 def percent(share: float) -> str:

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from typing import Any, ClassVar
 
 from memagent_batch.bm25 import Bm25
-from memagent_batch.config import Reread
+from memagent_batch.config.policy import Reread
 from memagent_batch.domain.document import BreakAt, Chunk, Chunks, Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens

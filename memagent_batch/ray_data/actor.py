@@ -16,7 +16,9 @@ from typing import Any, NoReturn, Self
 import pyarrow as pa
 import ray
 
-from memagent_batch.config import AgentConfig, ClosingConfig, JobConfig, LogConfig, PoolConfig, RunConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.job import JobConfig, LogConfig, PoolConfig, RunConfig
 from memagent_batch.engines.engine import Engine, RemoteEngine, require_guides
 from memagent_batch.errors import EngineDeadError, StorageError
 from memagent_batch.files.location import Location
@@ -27,7 +29,7 @@ from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.ray_data.held import HeldReadings, LookUp
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
 from memagent_batch.ray_data.ledger import BoundedRun
-from memagent_batch.ray_data.reporter import Reporter, is_replacement
+from memagent_batch.ray_data.progress.reporter import Reporter, is_replacement
 from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.allowance import Allowance, BoundedEngine
 from memagent_batch.reading.closed import Closing, make_closing

@@ -6,7 +6,7 @@ import pyarrow as pa
 import ray
 from ray.data import Dataset
 
-from memagent_batch.config import SourceConfig
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.rows import group_rows
 from memagent_batch.inputs.shards import Shard

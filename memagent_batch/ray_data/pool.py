@@ -3,7 +3,8 @@
 import ray
 from ray.data import ActorPoolStrategy
 
-from memagent_batch.config import AgentConfig, PoolConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import PoolConfig
 from memagent_batch.plugins import engine_config
 
 

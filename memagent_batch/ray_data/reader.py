@@ -18,13 +18,13 @@ from memagent_batch.log.rows import outcome_row
 from memagent_batch.log.schemas import ClosedRow, ClosingRow, OutcomeRow
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask, StartedActor
-from memagent_batch.ray_data.reporter import Reporter
+from memagent_batch.ray_data.progress.reporter import Reporter
 from memagent_batch.reading.closed import close_reading, unclosed
 from memagent_batch.reading.closing import Tracer
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ClosingsOnly, ListTurns, LoggedTurns, ReadingTurns
-from memagent_batch.runs.parts import ENDED, EndedRow
+from memagent_batch.runs.tables.parts import ENDED, EndedRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

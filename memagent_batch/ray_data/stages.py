@@ -6,7 +6,9 @@ import pyarrow as pa
 import ray
 from ray.data import Dataset
 
-from memagent_batch.config import AgentConfig, PoolConfig, SourceConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import PoolConfig
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.answers import AnswerReader
 from memagent_batch.ray_data.ledger import BoundedRun

@@ -10,21 +10,24 @@ from typing import TypedDict
 import numpy as np
 import pyarrow as pa
 
-from memagent_batch.config import AgentConfig, SourceConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.document import BreakAt
 from memagent_batch.domain.readings import cost_of
-from memagent_batch.domain.sentences import Sentences, split_sentences
+from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.engines.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.errors import DocumentError, InputError, MemagentError, TextUnavailableError
-from memagent_batch.inputs.documents import CARRY_PREFIX, why_unreadable
+from memagent_batch.inputs.document_index import CARRY_PREFIX
+from memagent_batch.inputs.documents import why_unreadable
 from memagent_batch.inputs.formats.columnar import batch_records
 from memagent_batch.inputs.formats.records import Column, Kind, Presence, Record
 from memagent_batch.inputs.texts import FetchedText, fetch_texts
 from memagent_batch.plugins import make_policy
 from memagent_batch.reading.breaks import break_at, find_breaks
 from memagent_batch.reading.documents import planned_documents
-from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
+from memagent_batch.runs.planning.calls import CALL_COLUMN
+from memagent_batch.runs.planning.work import WORK_COLUMNS
 from memagent_batch.wiring import make_documents, make_prompt_tokens, make_tokenizer
 
 TOKENISED = pa.schema(

@@ -12,12 +12,12 @@ from memagent_batch.domain.reasons import Reason, most_frequent
 from memagent_batch.errors import SupersededError
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.parts import detach_not_read, part_key
-from memagent_batch.runs.plan import PART_COLUMN
+from memagent_batch.runs.planning.parts import PART_COLUMN
 from memagent_batch.runs.record.seal import FileHash
 from memagent_batch.runs.rows.projection import Projection
-from memagent_batch.runs.schemas import PART_REPORT, PartReport, ReasonRow, reason_rows, rows_of_files
-from memagent_batch.runs.tables import (
+from memagent_batch.runs.tables.part_report import PART_REPORT, PartReport, ReasonRow, reason_rows, rows_of_files
+from memagent_batch.runs.tables.parts import detach_not_read, part_key
+from memagent_batch.runs.tables.tables import (
     ANSWERS_FOLDER,
     EVIDENCE_FOLDER,
     MEMORIES_FOLDER,
@@ -60,13 +60,22 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, P
         if table is not None
     }
     hashes = _write_part(dict(files.values()), projection=projection)
+    names = {folder: name for folder, (name, _) in files.items()}
+    report = _part_report(tables, names, key=key if _lasts(tables) else None, hashes=hashes)
+    return pa.Table.from_pylist([report], schema=PART_REPORT)
+
+
+def _part_report(
+    tables: PartTables, files: Mapping[str, str], *, key: str | None, hashes: list[FileHash]
+) -> PartReport:
+    """What a written part reports; `files` are named by the folders of the tables."""
     statuses = tables.answers["status"].to_pylist()
-    report: PartReport = {
-        "key": key if _lasts(tables) else None,
-        "answers_file": files[ANSWERS_FOLDER][0],
-        "memories_file": files[MEMORIES_FOLDER][0],
-        "evidence_file": files[EVIDENCE_FOLDER][0] if EVIDENCE_FOLDER in files else None,
-        "results_file": files[RESULTS_FOLDER][0] if RESULTS_FOLDER in files else None,
+    return {
+        "key": key,
+        "answers_file": files[ANSWERS_FOLDER],
+        "memories_file": files[MEMORIES_FOLDER],
+        "evidence_file": files.get(EVIDENCE_FOLDER),
+        "results_file": files.get(RESULTS_FOLDER),
         "num_answers": tables.answers.num_rows,
         "num_ok": statuses.count(Status.OK),
         "num_not_read": statuses.count(Status.NOT_READ),
@@ -85,7 +94,6 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, P
         "num_cached_prompt_tokens": _total(tables.answers["num_cached_prompt_tokens"]),
         "num_completion_tokens": _total(tables.answers["num_completion_tokens"]),
     }
-    return pa.Table.from_pylist([report], schema=PART_REPORT)
 
 
 def _lasts(tables: PartTables) -> bool:

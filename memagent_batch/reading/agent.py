@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from memagent_batch.config import AgentConfig
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Policy, Question, QuestionTokens
 from memagent_batch.errors import QuestionTooLongError

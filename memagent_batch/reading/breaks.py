@@ -5,10 +5,10 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from memagent_batch.config import AgentConfig
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.domain.document import BreakAt, Document
-from memagent_batch.domain.locators import LocatedRow
-from memagent_batch.domain.sentences import LINE_ENDS
+from memagent_batch.domain.texts.locators import LocatedRow
+from memagent_batch.domain.texts.sentences import LINE_ENDS
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import knob_names, policy_class
 

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from memagent_batch.budgets import closing_plan
-from memagent_batch.config import AgentConfig, ClosingConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.closing.evidence import MemoryTrace
 from memagent_batch.domain.closing.plan import VALUE
 from memagent_batch.domain.document import Document
-from memagent_batch.domain.sentences import Sentences
+from memagent_batch.domain.texts.sentences import Sentences
 from memagent_batch.log.schemas import ClosedRow
 from memagent_batch.prompts.closing import CLOSING_PROMPTS
 from memagent_batch.reading.closing import ClosingResult, ClosingTurns, FinishedReading, ask_closing_turns

@@ -41,9 +41,9 @@ from memagent_batch.domain.closing.values import (
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.guides import Guide
 from memagent_batch.domain.prompts import PromptTokens, Slot, new_memory
-from memagent_batch.domain.sentences import Sentences
+from memagent_batch.domain.texts.sentences import Sentences
+from memagent_batch.domain.texts.words import folded_words
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
-from memagent_batch.domain.words import folded_words
 from memagent_batch.errors import ClosingError, ReadingError
 
 

@@ -4,7 +4,8 @@ import json
 from collections.abc import Collection, Iterable
 
 from memagent_batch.budgets import require_closing_window
-from memagent_batch.config import AgentConfig, ClosingConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
 from memagent_batch.domain.closing.values import guide_of
 from memagent_batch.engines.engine import require_guided

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from memagent_batch.config import AgentConfig
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.log.question_list import question_lists
 from memagent_batch.plugins import make_policy

@@ -13,7 +13,7 @@ class Questions:
     """Questions, and the addresses of their readings; those of a policy that reads whole lists have two."""
 
     def __init__(self, asked: pa.Table, *, reader_fingerprint: str) -> None:
-        """Takes the question list (`Plan.hashed_questions`) and the reader, which is part of every address."""
+        """Takes the question list (`PlannedQuestions.hashed`) and the reader, which is part of every address."""
         self._asked = asked
         self._reader_fingerprint = reader_fingerprint
         self._has_lists = LIST_HASH in asked.schema.names

@@ -2,9 +2,9 @@
 
 from typing import TypedDict
 
-from memagent_batch.config import RunConfig
+from memagent_batch.config.job import RunConfig
 from memagent_batch.domain.bounds import Bounds, Meter
-from memagent_batch.runs.schemas import AnswerSums
+from memagent_batch.runs.tables.part_report import AnswerSums
 
 UNITS = 10**12
 """Units of a currency: a price of a million tokens with six decimals is a whole number of them for each token."""

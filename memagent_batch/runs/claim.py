@@ -28,7 +28,7 @@ from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
-from memagent_batch.runs.tables import (
+from memagent_batch.runs.tables.tables import (
     ANSWERS_FOLDER,
     EVIDENCE_FOLDER,
     MEMORIES_FOLDER,

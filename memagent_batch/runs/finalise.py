@@ -1,52 +1,32 @@
-"""Begins and closes a run: `run.json` at the start, its manifest and its place in history when the counts close."""
+"""Closes a run: its manifest and its place in history, when the counts close."""
 
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from types import MappingProxyType
 
 import pyarrow as pa
 
-from memagent_batch.config import JobConfig
-from memagent_batch.domain.escalation import Doubts
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
-from memagent_batch.errors import CountsError, StorageError
+from memagent_batch.errors import CountsError
 from memagent_batch.files.errors import storage_errors
-from memagent_batch.files.json_files import read_json
-from memagent_batch.files.location import Location
-from memagent_batch.log.index import RunTurns, last_run_id
-from memagent_batch.log.question_list import read_asked, write_asked
-from memagent_batch.log.writer import new_run_id
+from memagent_batch.log.index import RunTurns
+from memagent_batch.log.question_list import read_asked
 from memagent_batch.logs import EventKind
-from memagent_batch.masking import shown
 from memagent_batch.runs.bounds import Spent, cost
-from memagent_batch.runs.changes import Changes, find_changes, removed_documents
 from memagent_batch.runs.claim import ANSWER_TABLES, publish, removed_on_failure, require_claim
-from memagent_batch.runs.escalation.second_reader import SecondPlan, SecondReader
 from memagent_batch.runs.escalation.summary import sum_up_second_look
-from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
-from memagent_batch.runs.manifest import (
-    FORMAT,
-    RUN_FILE,
-    Manifest,
-    RunCounts,
-    RunRecord,
-    Sample,
-    asked_documents,
-    asked_questions,
-    package_versions,
-    public_settings,
-    write_run_record,
-)
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.history.changes import Changes, find_changes, removed_documents
+from memagent_batch.runs.history.history import PastRun, write_plan, write_record_manifest
+from memagent_batch.runs.manifest import FORMAT, Manifest, RunCounts, package_versions, public_settings
 from memagent_batch.runs.record.sealing import sealed
-from memagent_batch.runs.rows.projection import Projection, SecondProjection, make_projection
-from memagent_batch.runs.schemas import PartReport, ReasonRow, reason_rows, rows_of_files
-from memagent_batch.runs.tables import (
+from memagent_batch.runs.run import Run
+from memagent_batch.runs.tables.part_report import PartReport, ReasonRow, reason_rows, rows_of_files
+from memagent_batch.runs.tables.tables import (
     ANSWERS_FOLDER,
     EVIDENCE_FOLDER,
     MEMORIES_FOLDER,
@@ -55,7 +35,6 @@ from memagent_batch.runs.tables import (
     count_rows,
     table_bytes,
 )
-from memagent_batch.wiring import ReaderIdentity
 
 log = logging.getLogger(__name__)
 
@@ -63,120 +42,8 @@ SHOWN_MISSING = 20
 """Missing readings that an error names."""
 SHOWN_REASONS = 3
 """Reasons of failed readings, and of those that were not read, that the manifest and the last lines name."""
-
 COUNT_THREADS = 16
 """Footers of table files read at once."""
-
-CLAIM_TRIES = 5
-"""Other attempts that may claim the output between the look at `run.json` and the writing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One execution over a plan."""
-
-    run_id: str
-    """Its id."""
-    output: Location
-    """Where it writes."""
-    job: JobConfig
-    """All knobs."""
-    reader: ReaderIdentity
-    """The reader."""
-    asked: int
-    """Readings asked for."""
-    started_at: datetime
-    """When it began, UTC."""
-    began_seconds: float
-    """When it began on the monotonic clock, which corrections of the wall clock don't move; seconds."""
-    projection: Projection
-    """How rows are made of the log."""
-    tables: Mapping[str, str] = field(default_factory=dict)
-    """Version of each table of a lake that it reads."""
-    sample: Sample | None = None
-    """The sample of a run with a limit."""
-    second: SecondReader | None = None
-    """What reads doubtful readings again; None where nothing does."""
-
-
-def _versions(plan: Plan) -> dict[str, str]:
-    return {} if plan.table is None else {**plan.table.versions}
-
-
-def begin_run(
-    output: Location,
-    job: JobConfig,
-    *,
-    reader: ReaderIdentity,
-    plan: Plan,
-    doubts: Doubts | None = None,
-    second: SecondPlan | None = None,
-) -> Run:
-    """Writes `run.json`: from here on the location belongs to this job, and in it to this run.
-
-    `doubts` says which readings are looked at again, `second` what reads them, where something does.
-    """
-    started_at = datetime.now(UTC)
-    record = RunRecord(
-        run_id="",
-        started_at=started_at.isoformat(),
-        documents=asked_documents(job),
-        questions=asked_questions(job),
-        asked=plan.num_readings,
-        reader_fingerprint=reader.fingerprint,
-        settings=public_settings(job),
-        closing_turns=plan.closing_turns,
-        tables=_versions(plan),
-        sample=_sample(job, plan),
-        second_reader_fingerprint=second.reader.identity.fingerprint if second else None,
-    )
-    run_id = _claim(output, record)
-    write_asked(output, plan.hashed_questions(), run_id=run_id)
-    fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(job.output)}
-    log.info(f"run {run_id}: {plan.num_readings} readings asked", extra={"event": EventKind.RUN_STARTED, **fields})
-    projection = make_projection(output, job, run_id=run_id, reader=reader, plan=plan)
-    if doubts is not None:
-        again = _second_projection(output, job, second, run_id=run_id) if second else None
-        projection = replace(projection, tier=1, doubts=doubts, second=again)
-    return Run(
-        run_id=run_id,
-        output=output,
-        job=job,
-        reader=reader,
-        asked=plan.num_readings,
-        started_at=started_at,
-        began_seconds=time.monotonic(),
-        projection=projection,
-        tables=_versions(plan),
-        sample=record.sample,
-        second=second.reader if second else None,
-    )
-
-
-def _second_projection(output: Location, job: JobConfig, second: SecondPlan, *, run_id: str) -> SecondProjection:
-    own, identity = job.with_agent(second.reader.agent), second.reader.identity
-    projection = make_projection(output, own, run_id=run_id, reader=identity, plan=second.plan)
-    return SecondProjection(projection=replace(projection, tier=2), closings=second.closings)
-
-
-def _sample(job: JobConfig, plan: Plan) -> Sample | None:
-    if job.limit is None or plan.outside is None:
-        return None
-    taken = plan.documents.num_rows
-    return {"limit": job.limit, "seed": job.limit_seed, "taken": taken, "documents": taken + plan.outside.num_rows}
-
-
-def _claim(output: Location, record: RunRecord) -> str:
-    """Writes `run.json` under an id that sorts behind the run that it replaces, or the log that it takes over."""
-    place = output / RUN_FILE
-    for _ in range(CLAIM_TRIES):
-        with storage_errors(place.uri):
-            version, before = place.version(), read_json(place)
-            last = before["run_id"] if before else last_run_id(output)
-        record = replace(record, run_id=new_run_id(after=last))
-        if write_run_record(output, record, version=version):
-            return record.run_id
-    raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")
 
 
 def close_run(
@@ -216,9 +83,7 @@ def close_run(
         removed_file=removed_file,
         changes=find_changes(recorded, questions, before=before, tables=run.tables, run_turns=run_turns),
     )
-    manifest = _with_spending(manifest, run, spent=spent)
-    if run.projection.doubts is not None:
-        manifest["second_look"] = sum_up_second_look(run.second, reports, asked=run.asked)
+    manifest = _with_own_parts(manifest, run, reports, spent=spent)
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
@@ -227,9 +92,7 @@ def close_run(
     manifest = past.manifest
     publish(run.output, manifest, tables=ANSWER_TABLES, run_id=run.run_id)
     write_record_manifest(past)
-    fields = {"run_id": run.run_id, **counts, "seconds": manifest["seconds"]}
-    line = _closing_line(run.run_id, counts, manifest["reasons"])
-    log.info(line, extra={"event": EventKind.RUN_CLOSED, **fields})
+    _log_closed(manifest)
     return manifest
 
 
@@ -289,8 +152,8 @@ def _manifest(
     }
 
 
-def _with_spending(manifest: Manifest, run: Run, *, spent: Spent | None) -> Manifest:
-    """The manifest with what the run took, where that is known, and with its sample, where it has a limit."""
+def _with_own_parts(manifest: Manifest, run: Run, reports: Sequence[PartReport], *, spent: Spent | None) -> Manifest:
+    """The manifest with what not every run has: what it took, its sample, and its second look."""
     manifest = manifest.copy()
     if spent is not None:
         manifest["spent"] = spent
@@ -299,6 +162,8 @@ def _with_spending(manifest: Manifest, run: Run, *, spent: Spent | None) -> Mani
             manifest["cost"] = {"this_run": this_run, "without_log": cost(run.job, manifest["totals"])}
     if run.sample is not None:
         manifest["sample"] = run.sample
+    if run.projection.doubts is not None:
+        manifest["second_look"] = sum_up_second_look(run.second, reports, asked=run.asked)
     return manifest
 
 
@@ -322,6 +187,14 @@ def _run_reasons(rows_of_parts: Iterable[list[ReasonRow]]) -> list[ReasonRow]:
     """The most frequent reasons of one status."""
     reasons = (Reason(**row) for rows in rows_of_parts for row in rows)
     return reason_rows(most_frequent(reasons, limit=SHOWN_REASONS))
+
+
+def _log_closed(manifest: Manifest) -> None:
+    """Says that the run is closed."""
+    run_id, counts = manifest["run_id"], manifest["counts"]
+    fields = {"run_id": run_id, **counts, "seconds": manifest["seconds"]}
+    line = _closing_line(run_id, counts, manifest["reasons"])
+    log.info(line, extra={"event": EventKind.RUN_CLOSED, **fields})
 
 
 def _closing_line(run_id: str, counts: RunCounts, reasons: Mapping[str, list[ReasonRow]]) -> str:

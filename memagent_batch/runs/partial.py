@@ -19,19 +19,19 @@ from memagent_batch.files.errors import output_errors
 from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
-from memagent_batch.inputs.documents import CARRY_PREFIX
+from memagent_batch.inputs.document_index import CARRY_PREFIX
 from memagent_batch.log.closings import read_closings
 from memagent_batch.log.files import ReadingKey
 from memagent_batch.log.index import TurnIndex, read_outcomes, scan_log
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT, AskedQuestion, read_asked
 from memagent_batch.log.schemas import ClosedRow, OutcomeRow
-from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
+from memagent_batch.runs.history.history import PLAN_FILE, RUNS_FOLDER
 from memagent_batch.runs.manifest import RUN_FILE, read_manifest
-from memagent_batch.runs.plan import PART_READINGS
+from memagent_batch.runs.planning.parts import PART_READINGS
 from memagent_batch.runs.rows.looks import PartDocument, answer_row
 from memagent_batch.runs.rows.projection import Origin
-from memagent_batch.runs.schemas import AnswerRow
-from memagent_batch.runs.tables import answers_table, carried_columns
+from memagent_batch.runs.tables.schemas import AnswerRow
+from memagent_batch.runs.tables.tables import answers_table, carried_columns
 
 PARTIAL_FOLDER = "partial"
 PARTIAL_FILE = "partial/partial.json"

@@ -17,7 +17,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log, scan_turns
 from memagent_batch.masking import printable
 from memagent_batch.runs.bounds import Spent
-from memagent_batch.runs.history import RUNS_FOLDER
+from memagent_batch.runs.history.history import RUNS_FOLDER
 from memagent_batch.runs.manifest import FORMAT, RUN_FILE, Manifest, RunCounts, Sample, SecondLookCounts, read_manifest
 
 STOPPED_FILE = "stopped.json"
@@ -122,12 +122,7 @@ def read_state(output: Location) -> RunState:
     Raises:
         OutputError: there is no run.
     """
-    with output_errors(output.uri):
-        record = read_json(output / RUN_FILE)
-    if record is None:
-        raise OutputError(f"output: there is no run at {output.uri} (no {RUN_FILE})")
-    if record.get("format") != FORMAT:
-        raise OutputError(f"output: {output.uri} has the layout {record.get('format')!r}, which is no run of readings")
+    record = _require_record(output)
     manifest = read_manifest(output)
     if manifest is not None and manifest["run_id"] != record["run_id"]:
         manifest = None
@@ -161,6 +156,17 @@ def read_state(output: Location) -> RunState:
         "changes": manifest.get("changes") if manifest else None,
         "second_look": again,
     }
+
+
+def _require_record(output: Location) -> Mapping[str, Any]:
+    """What `run.json` says."""
+    with output_errors(output.uri):
+        record = read_json(output / RUN_FILE)
+    if record is None:
+        raise OutputError(f"output: there is no run at {output.uri} (no {RUN_FILE})")
+    if record.get("format") != FORMAT:
+        raise OutputError(f"output: {output.uri} has the layout {record.get('format')!r}, which is no run of readings")
+    return record
 
 
 def _statuses(output: Location, *, reader_fingerprint: str) -> list[Status]:

@@ -15,7 +15,7 @@ from memagent_batch.files.errors import FILE_ERRORS, storage_errors
 from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.claim import ANSWER_TABLES
-from memagent_batch.runs.history import RUNS_FOLDER, PastRun
+from memagent_batch.runs.history.history import RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
 from memagent_batch.runs.record.card import CARD_FILE, card
 from memagent_batch.runs.record.estimates import REVIEWS_FOLDER, read_estimates

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
-from memagent_batch.runs.history import RUNS_FOLDER
+from memagent_batch.runs.history.history import RUNS_FOLDER
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest
 from memagent_batch.runs.record.card import CARD_FILE
 from memagent_batch.runs.record.log_files import LOG_FILES

@@ -10,7 +10,7 @@ from memagent_batch.errors import OutputError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.runs.claim import ANSWER_TABLES
-from memagent_batch.runs.history import INDEX_FILE, RUNS_FOLDER
+from memagent_batch.runs.history.history import INDEX_FILE, RUNS_FOLDER
 from memagent_batch.runs.record.log_files import LOG_TABLES, list_log
 from memagent_batch.verification.findings import Finding, Kind, Report
 from memagent_batch.verification.names import outside

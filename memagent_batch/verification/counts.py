@@ -7,10 +7,16 @@ import pyarrow.compute as pc
 
 from memagent_batch.files.errors import FILE_ERRORS
 from memagent_batch.files.location import Location
-from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
+from memagent_batch.runs.history.history import PLAN_FILE, RUNS_FOLDER
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.schemas import AnswerSums, rows_of_files
-from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, MEMORIES_FOLDER, RESULTS_FOLDER, count_rows
+from memagent_batch.runs.tables.part_report import AnswerSums, rows_of_files
+from memagent_batch.runs.tables.tables import (
+    ANSWERS_FOLDER,
+    EVIDENCE_FOLDER,
+    MEMORIES_FOLDER,
+    RESULTS_FOLDER,
+    count_rows,
+)
 from memagent_batch.verification.findings import Finding, Kind, Report
 from memagent_batch.verification.links import record_name
 

@@ -8,7 +8,7 @@ from memagent_batch.errors import OutputError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import ASKED_FOLDER
-from memagent_batch.runs.history import RUNS_FOLDER
+from memagent_batch.runs.history.history import RUNS_FOLDER
 from memagent_batch.runs.manifest import RUN_FILE
 from memagent_batch.runs.record.hashes import file_hash, file_hashes
 from memagent_batch.runs.record.log_files import LOG_FILES, list_log, read_log_list

@@ -10,7 +10,7 @@ from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import FILE_ERRORS, storage_errors
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
-from memagent_batch.runs.history import RUNS_FOLDER
+from memagent_batch.runs.history.history import RUNS_FOLDER
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest
 from memagent_batch.runs.record.seal import RunBefore, Seal
 from memagent_batch.verification.names import outside
@@ -102,10 +102,9 @@ def read_stored(place: Location) -> StoredManifest | None:
         StorageError: it can't be read.
     """
     with storage_errors(place.uri, of=FILE_ERRORS):
-        try:
-            data = place.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        data = place.read_bytes_if_there()
+    if data is None:
+        return None
     try:
         value = json.loads(data)
     except ValueError as error:

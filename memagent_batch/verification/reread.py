@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memagent_batch.budgets import fitted
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import token_hash
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.sentences import Sentences, split_sentences
+from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine, require_guides
 from memagent_batch.errors import DocumentError, NotReadError, ReadingError, SettingsError
@@ -25,8 +25,8 @@ from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
-from memagent_batch.runs.document_texts import DocumentText, DocumentTexts
-from memagent_batch.runs.history import PastRun
+from memagent_batch.runs.history.document_texts import DocumentText, DocumentTexts
+from memagent_batch.runs.history.history import PastRun
 from memagent_batch.verification.draw import DrawnTurn, draw_turns
 from memagent_batch.verification.log_places import LogPlaces, find_places
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer

@@ -10,13 +10,13 @@ from memagent_batch.errors import OutputError
 from memagent_batch.log.question_list import with_asked
 from memagent_batch.log.schemas import OUTCOME_LOG
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
-from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.escalation.standing import SUMMED
-from memagent_batch.runs.history import PastRun
+from memagent_batch.runs.history.document_texts import DocumentTexts
+from memagent_batch.runs.history.history import PastRun
 from memagent_batch.runs.rows.projection import Projection
-from memagent_batch.runs.schemas import PartReport
-from memagent_batch.runs.table_files import read_tables
-from memagent_batch.runs.tables import PartTables, project
+from memagent_batch.runs.tables.part_report import PartReport
+from memagent_batch.runs.tables.table_files import read_tables
+from memagent_batch.runs.tables.tables import PartTables, project
 from memagent_batch.verification.comparison import SHOWN_ROWS, differences, without
 from memagent_batch.verification.findings import Finding, Kind, Report, Unchecked
 from memagent_batch.verification.links import record_name
@@ -93,7 +93,7 @@ class RowCheck:
         return sorted({rows[name] for names in named for name in names if name in rows})
 
     def _part(self, documents: Sequence[int], places: LogPlaces) -> pa.Table:
-        """The part of the plan, as `Plan.parts` makes it."""
+        """The part of the plan, as `plan_parts` makes it."""
         part, root = self.past.plan.take(pa.array(documents, pa.int64())), self.past.output.path
         hashes = part["document_hash"].to_pylist()
         for column, folder in (

@@ -18,7 +18,7 @@ from ray.data import DataContext
 
 import memagent_batch as ma
 from jobs.cli import main
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import InputError, OutputError, SettingsError, TooManyFailedError
 from memagent_batch.files.location import Location
 from pipelines import answer as chain

@@ -20,7 +20,7 @@ from ray.data._internal.metadata_exporter import sanitize_for_struct
 import memagent_batch as ma
 from memagent_batch.api import stage
 from memagent_batch.budgets import fitted
-from memagent_batch.config import PoolConfig, RunConfig
+from memagent_batch.config.job import PoolConfig, RunConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.tokenizer import Tokenizer

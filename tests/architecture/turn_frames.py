@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.config import LogConfig
+from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.files.location import Location

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.answers.policies import figures, sign_test, table
-from memagent_batch.domain.intervals import wilson
+from memagent_batch.domain.scoring.intervals import wilson
 from memagent_batch.evaluation.scoring import score_answers
 from memagent_batch.evaluation.suites.schemas import ANSWER_COLUMNS, SUITE_QUESTIONS
 from tests.evaluation.test_scoring import answer, question

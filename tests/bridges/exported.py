@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 import memagent_batch
 from memagent_batch.files.location import Location
-from pipelines.export import export
+from pipelines.training.export import export
 from tests.training.rollouts.rollout_tables import write_table
 
 # SkyRL 0.3.0 gives pydantic a typing.TypedDict, which pydantic refuses before Python 3.12: `import skyrl.train` fails.

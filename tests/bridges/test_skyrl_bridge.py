@@ -14,7 +14,7 @@ from skyrl.train.generators.utils import prepare_generator_input
 from skyrl.train.trainer import RayPPOTrainer
 from skyrl.train.utils.trainer_utils import validate_generator_output
 
-from memagent_batch.domain.advantages import Advantage
+from memagent_batch.domain.scoring.advantages import Advantage
 from memagent_batch.errors import InputError
 from memagent_batch.training.bridges.skyrl_replay import ReplayingGenerator
 from tests.bridges.exported import Groups, export_groups, tiny_tokenizer

@@ -3,7 +3,8 @@
 import asyncio
 import sys
 
-from memagent_batch.config import SamplingConfig, VllmConfig
+from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.config.engines import VllmConfig
 from memagent_batch.domain.turns import Prompt
 from memagent_batch.engines.vllm.engine import VllmEngine
 

@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from memagent_batch.config import OpenAIConfig, SamplingConfig
+from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.config.engines import OpenAIConfig
 from memagent_batch.domain.turns import Completion
 from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.tokenizer import Tokenizer

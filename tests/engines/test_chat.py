@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from jobs.settings import job_of
-from memagent_batch.config import AgentConfig, EndpointApi, OpenAIConfig, SamplingConfig
+from memagent_batch.config.agent import AgentConfig, SamplingConfig
+from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.domain.guides import Guide, GuideKind, choice_of, json_of, matching
 from memagent_batch.domain.thoughts import after_thoughts
 from memagent_batch.domain.turns import FinishReason, Prompt

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from memagent_batch.config import SamplingConfig, VllmConfig
+from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.config.engines import VllmConfig
 from memagent_batch.domain.closing.answer_types import Json
 from memagent_batch.domain.closing.evidence import evidence_guide
 from memagent_batch.domain.closing.values import ValueStatus, guide_of, value_of

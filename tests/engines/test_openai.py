@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.config import OpenAIConfig, SamplingConfig
+from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.config.engines import OpenAIConfig
 from memagent_batch.domain.guides import GuideKind, choice_of, json_of, matching
 from memagent_batch.domain.turns import FinishReason, Prompt
 from memagent_batch.engines.engine import require_guides

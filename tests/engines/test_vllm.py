@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.config import SamplingConfig, VllmConfig
+from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.config.engines import VllmConfig
 from memagent_batch.domain.turns import Prompt
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError

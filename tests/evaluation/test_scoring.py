@@ -3,8 +3,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from memagent_batch.domain.intervals import mean_interval, wilson
-from memagent_batch.domain.scores import ScoreOn
+from memagent_batch.domain.scoring.intervals import mean_interval, wilson
+from memagent_batch.domain.scoring.scores import ScoreOn
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.scoring import ALL_TASKS, Grouping, score_answers, summarise
 from memagent_batch.evaluation.suites.schemas import ANSWER_COLUMNS, SCORES, SUITE_QUESTIONS

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.config import LogConfig
+from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt

@@ -7,11 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.config import InputConfig, OnBadFile
+from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs import shards
-from memagent_batch.inputs.documents import index_shard, require_readable, require_reported, require_unique_ids
+from memagent_batch.inputs.document_index import require_readable, require_reported, require_unique_ids
+from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.shards import list_shards
 
 RECORD = InputConfig(on_bad_file=OnBadFile.RECORD)

@@ -12,17 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import (
-    INDEX_SCHEMA,
-    index_schema,
-    index_shard,
-    require_carry_columns,
-    require_unique_ids,
-)
+from memagent_batch.inputs.document_index import INDEX_SCHEMA, index_schema, require_carry_columns, require_unique_ids
+from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.formats.formats import Format
 from memagent_batch.inputs.shards import list_shards
 from memagent_batch.inputs.texts import FetchedText, fetch_texts

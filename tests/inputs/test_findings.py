@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.config import InputConfig, OnBadFile
+from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.findings import describe

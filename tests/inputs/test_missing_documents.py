@@ -8,8 +8,9 @@ import pytest
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import TurnIndex
-from memagent_batch.runs.comparison import compare_runs
-from memagent_batch.runs.history import find_run
+from memagent_batch.runs.history.comparison import compare_runs
+from memagent_batch.runs.history.history import find_run
+from memagent_batch.runs.planning.parts import plan_parts
 from tests.runs.recorded_nights import Nights, plan_of
 
 ALL = {"q": "Why?"}
@@ -32,8 +33,8 @@ def test_missing_document_is_asked_its_own_questions_only() -> None:
     index = TurnIndex(reader_fingerprint="f")
     counts = plan.counts(index)
     assert (counts.asked, counts.failed, counts.done) == (6, 2, 0)
-    (part,) = plan.parts(index)
-    questions = plan.questions["question"].to_pylist()
+    (part,) = plan_parts(plan, index)
+    questions = plan.asked.table["question"].to_pylist()
     asked = {
         row["document_id"]: [questions[reading["question"]] for reading in row["readings"]] for row in part.to_pylist()
     }

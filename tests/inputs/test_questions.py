@@ -8,12 +8,12 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.closing.answer_types import Bool, Label, Number
 from memagent_batch.errors import InputError, ValueTypeError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import INDEX_SCHEMA
+from memagent_batch.inputs.document_index import INDEX_SCHEMA
 from memagent_batch.inputs.questions import (
     NO_TYPE,
     QUESTION_SCHEMA,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memagent_batch.config import InputConfig, OnBadFile
-from memagent_batch.domain.locators import locators
+from memagent_batch.config.sources import InputConfig, OnBadFile
+from memagent_batch.domain.texts.locators import locators
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from tests.inputs.lake.forms import fetched, indexed, read

@@ -17,7 +17,9 @@ from jobs.cli import parse_settings, run_command
 from jobs.evaluate import make, report, run, score
 from jobs.options import Manual, knobs_of, parse_storage_options
 from jobs.settings import JobSettings, TrainLoopSettings, TrainSettings
-from memagent_batch.config import AgentConfig, JobConfig, PolicyConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import CountsError, OutputError, SettingsError, StorageError
 

@@ -5,7 +5,7 @@ import pytest
 from jobs.answer import MANUAL
 from jobs.cli import parse_settings
 from jobs.settings import JobSettings
-from memagent_batch.config import Speculation
+from memagent_batch.config.engines import Speculation
 from memagent_batch.engines.vllm.start import engine_arguments
 from memagent_batch.wiring import make_prompt_tokens, require_window
 

@@ -6,7 +6,7 @@ import pytest
 
 from jobs import cli
 from memagent_batch.files.location import Location
-from memagent_batch.runs.schemas import DIFFERENCES
+from memagent_batch.runs.history.schemas import DIFFERENCES
 from tests.runs.recorded_nights import Nights
 
 QUESTIONS = {"q": "Why?"}

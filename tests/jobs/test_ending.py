@@ -11,7 +11,7 @@ import pytest
 from jobs import answer
 from jobs.cli import EXIT_TOO_MANY_FAILED
 from jobs.screen import ending
-from memagent_batch.config import TableFormat
+from memagent_batch.config.job import TableFormat
 from memagent_batch.files.location import Location
 from tests.runs.recorded_nights import FAILS, Nights
 

@@ -8,11 +8,12 @@ import pytest
 
 from jobs import cli
 from jobs.evaluate.make import parse_length
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.suites.schemas import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import index_shard, require_unique_ids
+from memagent_batch.inputs.document_index import require_unique_ids
+from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.questions import missing_documents, read_questions
 from memagent_batch.inputs.shards import list_shards
 

@@ -13,7 +13,7 @@ from aiobotocore.client import AioBaseClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memagent_batch.config import LogConfig
+from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash, token_hash
 from memagent_batch.domain.document import ChunkSpan
 from memagent_batch.domain.readings import Status

@@ -22,8 +22,8 @@ from memagent_batch.runs.manifest import RUN_FILE, require_manifest
 from pipelines import page as pipeline
 from pipelines.page import page
 from tests.pages.reviewed_run import Scan, write_scan
+from tests.runs.history.written_documents import Form
 from tests.runs.recorded_nights import Nights
-from tests.runs.written_documents import Form
 
 
 def write(output: Location, target: Location, *, context_chars: int | None = 2000) -> WrittenSite:

@@ -3,7 +3,7 @@
 import json
 import sys
 
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.shards import list_shards

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.whole_job import mindful_engine
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.samples import sample_documents
 from memagent_batch.plugins import make_policy
@@ -19,17 +19,19 @@ from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.ray_data.write import write_tables
-from memagent_batch.runs.finalise import begin_run, close_run
-from memagent_batch.runs.history import keep_last_run, recorded_plan
+from memagent_batch.runs.finalise import close_run
+from memagent_batch.runs.history.history import keep_last_run, recorded_plan
 from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.planning.parts import plan_parts
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.record.log_files import list_log
+from memagent_batch.runs.run import begin_run
+from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.wiring import make_documents, make_output
 from pipelines.check import check
 from pipelines.plan import last_versions, scan_plan
 from tests.inputs.lake.forms import indexed
-from tests.ray_data.silent_board import SilentBoard
+from tests.ray_data.progress.silent_board import SilentBoard
 
 QUESTIONS = ("Who?", "Where?")
 LINE = "On day {day} of {name} the fox went over {day} hills and met {name} again, and nobody else was there.\n"
@@ -129,7 +131,7 @@ async def read_here(job: JobConfig) -> Manifest:
     kept = kept_parts(output)
     reports = [
         report
-        for part in attach_not_read(plan.parts(index), not_read)
+        for part in attach_not_read(plan_parts(plan, index), not_read)
         for report in write_tables(part, projection=run.projection, kept=kept).to_pylist()
     ]
     recorded = recorded_plan(plan, index)

@@ -17,7 +17,7 @@ from aiobotocore.client import AioBaseClient
 
 from memagent_batch.errors import MemagentError
 from memagent_batch.files.location import Location
-from memagent_batch.runs import plan
+from memagent_batch.runs.planning import parts
 from tests.runs.recorded_nights import Nights
 
 QUESTIONS = {"q": "Who?"}
@@ -30,7 +30,7 @@ REQUESTS = frozenset({"PutObject", "DeleteObject"})
 
 def main() -> None:
     knobs, stride = json.loads(sys.argv[1]), int(sys.argv[2])
-    plan.PART_READINGS = 1
+    parts.PART_READINGS = 1
     for number in itertools.count():
         output = Location(uri=f"{knobs['output']}/{number}", storage_options=knobs["storage_options"])
         if in_a_fork(lambda output=output: Nights(output).run(MONDAY, QUESTIONS)) != 0:  # type: ignore[misc]

@@ -14,21 +14,24 @@ from typing import Any
 import pyarrow as pa
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import SupersededError
-from memagent_batch.inputs.documents import INDEX_SCHEMA
+from memagent_batch.inputs.document_index import INDEX_SCHEMA
 from memagent_batch.inputs.questions import read_questions
 from memagent_batch.log.index import scan_log
 from memagent_batch.ray_data import write
 from memagent_batch.ray_data.write import write_tables
-from memagent_batch.runs import claim, plan
+from memagent_batch.runs import claim
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure
-from memagent_batch.runs.finalise import begin_run, close_run
-from memagent_batch.runs.history import keep_last_run, recorded_plan
-from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.finalise import close_run
+from memagent_batch.runs.history.history import keep_last_run, recorded_plan
+from memagent_batch.runs.planning import parts as planned_parts
+from memagent_batch.runs.planning.parts import plan_parts
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.record.log_files import used_files
+from memagent_batch.runs.run import begin_run
+from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.wiring import ReaderIdentity, make_output
 
 DOCUMENTS = 6
@@ -43,7 +46,7 @@ def main() -> None:
     name, count, seed, knobs, meeting = sys.argv[1:]
     rng = random.Random(f"{name}-{seed}")
     pause_after_claim(rng)
-    plan.PART_READINGS = DOCUMENTS // PARTS
+    planned_parts.PART_READINGS = DOCUMENTS // PARTS
     job = job_of(**json.loads(knobs))
     ends = []
     for number in range(int(count)):
@@ -67,7 +70,7 @@ def attempt(job: JobConfig, rng: random.Random) -> dict[str, Any]:
     run = begin_run(output, job, reader=reader, plan=asked)
     try:
         before, index = keep_last_run(output), scan_log(output, reader_fingerprint="f")
-        parts = attach_not_read(asked.parts(index), collect_not_read([]))
+        parts = attach_not_read(plan_parts(asked, index), collect_not_read([]))
         time.sleep(rng.uniform(0, STEP_SECONDS))
         remove_leftovers(output, tables=ANSWER_TABLES, run_id=run.run_id)
         kept, reports = kept_parts(output), []

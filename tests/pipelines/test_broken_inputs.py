@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig, RunConfig
-from memagent_batch.runs.table_files import table_files
+from memagent_batch.config.job import JobConfig, RunConfig
+from memagent_batch.runs.tables.table_files import table_files
 from pipelines.answer import answer
 
 

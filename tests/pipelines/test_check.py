@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.settings import job_of
-from memagent_batch.config import InputConfig, JobConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
 from pipelines.check import read_inputs
 

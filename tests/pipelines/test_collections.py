@@ -15,7 +15,7 @@ import yaml
 
 from benchmarks.whole_job import mindful_engine
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.runs.manifest import Manifest
 from pipelines.answer import answer
 from pipelines.convert import ConvertJob, convert

@@ -23,7 +23,7 @@ from memagent_batch.convert.table import CONVERTED
 from memagent_batch.errors import NotReadError, OutputError, SupersededError, TooManyFailedError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
-from memagent_batch.runs.table_files import table_files
+from memagent_batch.runs.tables.table_files import table_files
 from pipelines import convert as pipeline
 from pipelines.convert import ConvertJob, choose_converters, convert
 from tests.convert import files

@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 
 import pipelines.evaluate
-from memagent_batch.config import AgentConfig, ClosingConfig, EscalateConfig, JobConfig, PolicyConfig, RunConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.escalation import EscalateConfig
+from memagent_batch.config.job import JobConfig, RunConfig
+from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.evaluation.record import VariantRecord
 from memagent_batch.evaluation.suites.schemas import SUITE_QUESTIONS
 from memagent_batch.files.json_files import write_json

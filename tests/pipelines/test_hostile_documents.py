@@ -16,7 +16,8 @@ import pytest
 
 import tests.pipelines.hostile_documents as hostile
 from jobs.settings import job_of
-from memagent_batch.config import AgentConfig, JobConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash, token_hash
 from memagent_batch.domain.prompts import Slot, TokenTemplate
 from memagent_batch.domain.readings import QuestionTokens

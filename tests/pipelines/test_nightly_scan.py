@@ -10,8 +10,8 @@ import pytest
 from jobs.settings import job_of
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.runs.comparison import compare_runs
-from memagent_batch.runs.history import find_run
+from memagent_batch.runs.history.comparison import compare_runs
+from memagent_batch.runs.history.history import find_run
 from pipelines import answer as answer_module
 from pipelines.answer import answer
 

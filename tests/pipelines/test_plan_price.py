@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
-from memagent_batch.runs.estimate import Rates, estimate
+from memagent_batch.config.job import JobConfig
+from memagent_batch.runs.planning.estimate import Rates, estimate
 from pipelines.answer import answer
 from pipelines.check import check
 from pipelines.plan import plan_checked

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from memagent_batch.config import Reread
+from memagent_batch.config.policy import Reread
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
 from memagent_batch.domain.readings import QuestionTokens, question_list
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope

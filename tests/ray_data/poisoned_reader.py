@@ -13,7 +13,8 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from jobs.settings import job_of
-from memagent_batch.config import AgentConfig, JobConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError
@@ -26,9 +27,10 @@ from memagent_batch.log.question_list import write_asked
 from memagent_batch.ray_data import actor
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
-from memagent_batch.runs.plan import CALL_COLUMN, Plan
+from memagent_batch.runs.planning.calls import CALL_COLUMN
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.wiring import identify_reader, make_engine, make_output, make_tokenizer
-from tests.ray_data.silent_board import SilentBoard
+from tests.ray_data.progress.silent_board import SilentBoard
 
 
 class FragileEngine:
@@ -84,7 +86,7 @@ if __name__ == "__main__":
         [table for shard in shards for table in index_shard(shard, settings=settings.input, storage_options={})]
     )
     plan = Plan(index, read_questions(None, ask=settings.ask), samples=1)
-    write_asked(make_output(settings), plan.hashed_questions(), run_id=run_id)
+    write_asked(make_output(settings), plan.asked.hashed, run_id=run_id)
     task = actor.ReaderTask.of_job(
         settings,
         run_id=run_id,

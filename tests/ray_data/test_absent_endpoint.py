@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.logs import EventKind
-from memagent_batch.ray_data.board import Event, ProgressBoard, Report
-from memagent_batch.ray_data.progress import Absence
-from memagent_batch.ray_data.reporter import AWAY_SECONDS, Reporter
+from memagent_batch.ray_data.progress.board import Event, ProgressBoard, Report
+from memagent_batch.ray_data.progress.progress import Absence
+from memagent_batch.ray_data.progress.reporter import AWAY_SECONDS, Reporter
 from memagent_batch.wiring import make_output
 
 

@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.document import token_windows
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.runs.schemas import ANSWERS, MEMORIES
+from memagent_batch.runs.tables.schemas import ANSWERS, MEMORIES
 from pipelines.answer import answer
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.files.location import Location
-from memagent_batch.runs.schemas import ANSWERS, EVIDENCE
 from memagent_batch.runs.state import read_state
-from memagent_batch.runs.table_files import read_tables
+from memagent_batch.runs.tables.schemas import ANSWERS, EVIDENCE
+from memagent_batch.runs.tables.table_files import read_tables
 from pipelines.answer import answer
 from pipelines.check import check
 from pipelines.plan import plan_checked

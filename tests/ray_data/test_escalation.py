@@ -10,20 +10,20 @@ import pytest
 
 import memagent_batch as ma
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import BoundReachedError, SettingsError
 from memagent_batch.files.location import Location
-from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.escalation.thresholds import THRESHOLD_FORMAT, write_threshold
-from memagent_batch.runs.history import find_run
+from memagent_batch.runs.history.comparison import compare_runs
+from memagent_batch.runs.history.history import find_run
 from memagent_batch.runs.partial import write_partial
 from memagent_batch.runs.state import read_state
-from memagent_batch.runs.table_files import read_tables
+from memagent_batch.runs.tables.table_files import read_tables
 from pipelines.answer import answer
 from pipelines.check import check
-from pipelines.collect import collect
 from pipelines.plan import SecondLookPrice, plan_checked
+from pipelines.training.collect import collect
 from tests.verification.scan import verify_here
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import index_shard
@@ -25,9 +25,9 @@ from memagent_batch.log.question_list import write_asked
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.wiring import identify_reader, make_output
-from tests.ray_data.silent_board import SilentBoard
+from tests.ray_data.progress.silent_board import SilentBoard
 
 TEXTS = {"fine": "a text to read " * 20, "cursed": "a cursed text " * 20, "other": "another text " * 20}
 RUN_ID = "20260101T000000.000Z"
@@ -97,7 +97,7 @@ def read(job: JobConfig) -> dict[str, str]:
     shards = list_shards(Location(uri=job.documents[0]), settings=job.input)
     tables = [table for shard in shards for table in index_shard(shard, settings=job.input, storage_options={})]
     plan = Plan(pa.concat_tables(tables), read_questions(None, ask=job.ask), samples=1)
-    write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
+    write_asked(output, plan.asked.hashed, run_id=RUN_ID)
     task = ReaderTask.of_job(
         job, run_id=RUN_ID, reader_fingerprint=identify_reader(job.agent).fingerprint, board=SilentBoard()
     )

@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.settings import job_of
-from memagent_batch.config import AgentConfig, JobConfig, RunConfig, SourceConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig, RunConfig
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import PromptTokens
@@ -29,14 +31,15 @@ from memagent_batch.logs import EventKind
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.ray_data import actor
 from memagent_batch.ray_data.actor import ReaderTask
-from memagent_batch.ray_data.board import Event, ProgressBoard, Report
+from memagent_batch.ray_data.progress.board import Event, ProgressBoard, Report
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.reading import agent
-from memagent_batch.runs.parts import collect_not_read
-from memagent_batch.runs.plan import CALL_COLUMN, Plan
+from memagent_batch.runs.planning.calls import CALL_COLUMN
+from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.tables.parts import collect_not_read
 from memagent_batch.wiring import identify_reader, make_output, make_tokenizer
-from tests.ray_data.silent_board import SilentBoard
+from tests.ray_data.progress.silent_board import SilentBoard
 
 RUN_ID = "20260101T000000.000Z"
 TEXTS = {"fine": "some text to read " * 30, "cursed": "two words", "other": "more text to read " * 20}
@@ -114,7 +117,7 @@ def read_pending(
 ) -> list[pa.Table | BaseException]:
     """What one reader returns or raises for each document of the plan, or for all that go together in a call."""
     output, plan = make_output(job), planned(job)
-    write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
+    write_asked(output, plan.asked.hashed, run_id=RUN_ID)
     index = scan_log(output, reader_fingerprint=identify_reader(job.agent).fingerprint)
     task = ReaderTask.of_job(
         job,
@@ -271,7 +274,7 @@ def test_reader_whose_log_can_not_be_written_fails_every_reading_and_answers_non
 
 def test_reader_document_that_changed_since_the_plan_is_not_read_and_waits_for_the_next_run(job: JobConfig) -> None:
     output, plan = make_output(job), planned(job)
-    write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
+    write_asked(output, plan.asked.hashed, run_id=RUN_ID)
     fingerprint, board = identify_reader(job.agent).fingerprint, Board()
     bundles = list(plan.pending(scan_log(output, reader_fingerprint=fingerprint), retry_failed=False))
     rows = [{"document_id": name, "text": text + "!" * (name == "other")} for name, text in TEXTS.items()]

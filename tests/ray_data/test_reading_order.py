@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.document import Chunk, Document
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Outcome, QuestionTokens
@@ -20,8 +20,9 @@ from memagent_batch.log.index import scan_log
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.ray_data import actor
 from memagent_batch.reading import agent
+from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.rows.projection import Projection
-from memagent_batch.runs.tables import project
+from memagent_batch.runs.tables.tables import project
 from memagent_batch.wiring import identify_reader, make_output, make_prompt_set
 from tests.ray_data.test_reader import planned, read_pending, statuses_in
 
@@ -95,7 +96,7 @@ def read_with(engine: NotingEngine, job: JobConfig, monkeypatch: pytest.MonkeyPa
 
 def memories_of(job: JobConfig) -> list[dict[str, Any]]:
     output, identity = make_output(job), identify_reader(job.agent)
-    (part,) = planned(job).parts(scan_log(output, reader_fingerprint=identity.fingerprint))
+    (part,) = plan_parts(planned(job), scan_log(output, reader_fingerprint=identity.fingerprint))
     projection = Projection(
         output=output,
         run_id="r",

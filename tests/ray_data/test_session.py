@@ -5,7 +5,7 @@ import pytest
 from ray.data import DataContext
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
-from memagent_batch.config import PoolConfig
+from memagent_batch.config.job import PoolConfig
 from memagent_batch.errors import InputError, MemagentError, RunFailedError, SettingsError, StorageError
 from memagent_batch.ray_data import session
 from memagent_batch.ray_data.pool import actor_pool

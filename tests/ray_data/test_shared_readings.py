@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig, RunConfig
+from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineRequestError, SettingsError
@@ -27,13 +27,13 @@ from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.wiring import identify_reader, make_output
 from pipelines.answer import answer
 from pipelines.check import check
-from pipelines.collect import sampled_job
 from pipelines.plan import plan_checked
-from tests.ray_data.silent_board import SilentBoard
+from pipelines.training.collect import sampled_job
+from tests.ray_data.progress.silent_board import SilentBoard
 
 RUN_ID = "20260101T000000.000Z"
 QUESTIONS = ("Who?", "Where?", "When?")
@@ -98,7 +98,7 @@ async def read_with(
     (shard,) = list_shards(Location(uri=job.documents[0]), settings=job.input)
     index = pa.concat_tables(index_shard(shard, settings=job.input, storage_options={}))
     plan = Plan(index.slice(0, num_documents), read_questions(None, ask=job.ask), samples=1, as_lists=True)
-    write_asked(output, plan.hashed_questions(), run_id=RUN_ID)
+    write_asked(output, plan.asked.hashed, run_id=RUN_ID)
     log = scan_log(output, reader_fingerprint=identify_reader(job.agent).fingerprint)
     task = ReaderTask.of_job(
         job, run_id=RUN_ID, reader_fingerprint=identify_reader(job.agent).fingerprint, board=SilentBoard()

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.settings import job_of
-from memagent_batch.config import AgentConfig
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.domain.document import BreakAt
-from memagent_batch.domain.locators import LocatedRow
+from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import make_policy
 from memagent_batch.reading.breaks import break_at, find_breaks, require_rows, with_breaks

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.config import AgentConfig, LogConfig, PolicyConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import LogConfig
+from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.closing.answer_types import Bool, Json, Label, Labels, Number, ValueType
@@ -20,7 +22,7 @@ from memagent_batch.domain.closing.values import MENU_TYPES, TypedValue, ValueSt
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.guides import GuideKind
 from memagent_batch.domain.readings import Question
-from memagent_batch.domain.sentences import Sentences, split_sentences
+from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine, require_guides
 from memagent_batch.engines.tokenizer import Tokenizer

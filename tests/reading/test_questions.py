@@ -3,10 +3,10 @@
 import pyarrow as pa
 
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.inputs.documents import INDEX_SCHEMA
+from memagent_batch.inputs.document_index import INDEX_SCHEMA
 from memagent_batch.inputs.questions import QUESTION_SCHEMA
 from memagent_batch.reading.questions import Questions
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.planning.plan import Plan
 
 ASKED = [("q0", None, "Who?"), ("q1", "e", "Why?"), ("q2", None, "Where?")]
 
@@ -17,7 +17,7 @@ def questions_of(*, as_lists: bool) -> Questions:
         for id_, document, text in ASKED
     ]
     plan = Plan(INDEX_SCHEMA.empty_table(), pa.Table.from_pylist(rows, QUESTION_SCHEMA), samples=1, as_lists=as_lists)
-    return Questions(plan.hashed_questions(), reader_fingerprint="f")
+    return Questions(plan.asked.hashed, reader_fingerprint="f")
 
 
 def test_questions_that_are_read_alone_have_one_address_and_no_list() -> None:

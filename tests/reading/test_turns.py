@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.config import LogConfig
+from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope, Writes
 from memagent_batch.errors import NotHeldError

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.files.location import Location
 from memagent_batch.review.labels.sheet import unquoted
-from memagent_batch.runs.schemas import ANSWERS, EVIDENCE
-from tests.runs.written_documents import Form, write_documents
+from memagent_batch.runs.tables.schemas import ANSWERS, EVIDENCE
+from tests.runs.history.written_documents import Form, write_documents
 
 QUESTION = "Does the contract have the clause?"
 FINGERPRINT = "f" * 64

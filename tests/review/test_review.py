@@ -19,7 +19,7 @@ from memagent_batch.review.sample.record import rule_of
 from memagent_batch.runs.manifest import require_manifest
 from pipelines.review import Asked, estimate, import_labels, make_review, plan_review
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
-from tests.runs.written_documents import Form
+from tests.runs.history.written_documents import Form
 
 MADE = MadeRun(num_documents=2000)
 ASKED = Asked(

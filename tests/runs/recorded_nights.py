@@ -9,25 +9,34 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 
 from jobs.settings import job_of
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.inputs.documents import INDEX_SCHEMA, with_missing
+from memagent_batch.inputs.document_index import INDEX_SCHEMA, with_missing
 from memagent_batch.inputs.questions import QUESTION_SCHEMA, missing_documents
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.log.schemas import OUTCOME_LOG
 from memagent_batch.log.writer import OUTCOMES_FOLDER
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers
-from memagent_batch.runs.finalise import Run, begin_run, close_run
-from memagent_batch.runs.history import LATEST, PastRun, find_run, keep_last_run, recorded_plan, write_kept_index
+from memagent_batch.runs.finalise import close_run
+from memagent_batch.runs.history.history import (
+    LATEST,
+    PastRun,
+    find_run,
+    keep_last_run,
+    recorded_plan,
+    write_kept_index,
+)
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.parts import attach_not_read, kept_parts
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.planning.parts import plan_parts
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.record.log_files import list_log
-from memagent_batch.runs.table_files import table_files
+from memagent_batch.runs.run import Run, begin_run
+from memagent_batch.runs.tables.parts import attach_not_read, kept_parts
+from memagent_batch.runs.tables.table_files import table_files
 from memagent_batch.wiring import ReaderIdentity
 
 FAILS = "fails"
@@ -102,7 +111,7 @@ class Nights:
         kept = kept_parts(self.output)
         reports = [
             row
-            for part in attach_not_read(plan.parts(index), not_read)
+            for part in attach_not_read(plan_parts(plan, index), not_read)
             for row in write_tables(part, projection=run.projection, kept=kept).to_pylist()
         ]
         _die_at("manifest", killed_at)
@@ -128,7 +137,7 @@ class Nights:
 
     def _read(self, run: Run, plan: Plan, texts: Mapping[str, str], *, mended: bool, away: bool) -> pa.Table:
         index: TurnIndex = scan_log(self.output, reader_fingerprint=run.reader.fingerprint)
-        questions = plan.hashed_questions().to_pylist()
+        questions = plan.asked.hashed.to_pylist()
         rows: list[dict[str, Any]] = []
         not_read: list[dict[str, Any]] = []
         for bundle in plan.pending(index, retry_failed=mended):

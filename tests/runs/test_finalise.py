@@ -13,7 +13,7 @@ from jobs.settings import job_of
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, SupersededError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import INDEX_SCHEMA
+from memagent_batch.inputs.document_index import INDEX_SCHEMA
 from memagent_batch.inputs.questions import read_questions
 from memagent_batch.log import writer as turn_log
 from memagent_batch.log.index import scan_log
@@ -21,15 +21,17 @@ from memagent_batch.logs import begin_log
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.runs import finalise as close
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_unpublished
-from memagent_batch.runs.finalise import Run, begin_run, close_run
-from memagent_batch.runs.history import PastRun, recorded_plan, write_plan
+from memagent_batch.runs.finalise import close_run
+from memagent_batch.runs.history.history import PastRun, recorded_plan, write_plan
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.parts import attach_not_read, collect_not_read
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.planning.parts import plan_parts
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.record.log_files import list_log
 from memagent_batch.runs.rows import looks
-from memagent_batch.runs.schemas import PART_REPORT, PartReport
+from memagent_batch.runs.run import Run, begin_run
 from memagent_batch.runs.state import read_state
+from memagent_batch.runs.tables.part_report import PART_REPORT, PartReport
+from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read
 from memagent_batch.wiring import ReaderIdentity
 from tests.runs.recorded_nights import AWAY, FAILS, Nights
 
@@ -59,7 +61,7 @@ def begun(folder: Path, plan: Plan) -> Run:
 
 
 def parts_of(run: Run, plan: Plan) -> Iterator[pa.Table]:
-    return attach_not_read(plan.parts(scan_log(run.output, reader_fingerprint="f")), collect_not_read([]))
+    return attach_not_read(plan_parts(plan, scan_log(run.output, reader_fingerprint="f")), collect_not_read([]))
 
 
 def written(run: Run, plan: Plan) -> list[PartReport]:
@@ -175,7 +177,7 @@ def test_write_tables_reports_by_its_schema(tmp_path: Path) -> None:
 
 
 def question_id(plan: Plan) -> str:
-    return str(plan.questions["question_id"][0])
+    return str(plan.asked.table["question_id"][0])
 
 
 def test_run_log_lines_hold_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

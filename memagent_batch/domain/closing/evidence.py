@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.guides import Guide, matching, number_regex
-from memagent_batch.domain.sentences import Sentences
+from memagent_batch.domain.texts.sentences import Sentences
+from memagent_batch.domain.texts.words import folded_words
 from memagent_batch.domain.turns import Prompt, Writes
-from memagent_batch.domain.words import folded_words
 
 MAX_SOURCES = 8
 """Most chunks of which sentences are shown."""

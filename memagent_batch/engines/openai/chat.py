@@ -10,7 +10,7 @@ from typing import ClassVar
 import httpx
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from memagent_batch.config import SamplingConfig
+from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.domain.guides import Guide, menu_logprobs, num_candidates
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt

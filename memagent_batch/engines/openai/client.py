@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import httpx
 from pydantic import JsonValue
 
-from memagent_batch.config import OpenAIConfig
+from memagent_batch.config.engines import OpenAIConfig
 from memagent_batch.engines.openai.outage import Failure
 from memagent_batch.engines.openai.pace import LIMITS, parse_reset
 from memagent_batch.engines.openai.protocol import error_message

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 import httpx
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from memagent_batch.config import SamplingConfig
+from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.domain.guides import menu_logprobs, num_candidates
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.openai.api import ADDRESS_REMEDY

@@ -8,7 +8,8 @@ from functools import partial
 import httpx
 from pydantic import JsonValue, ValidationError
 
-from memagent_batch.config import EndpointApi, OpenAIConfig, SamplingConfig
+from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.domain.guides import Guide, GuideKind
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import require_fit

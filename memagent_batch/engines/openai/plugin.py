@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from memagent_batch.config import EndpointApi, OpenAIConfig
+from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.engines.engine import Engine, EngineContext, Resources
 from memagent_batch.engines.openai.client import OpenAIClient
 from memagent_batch.engines.openai.engine import OpenAIEngine

@@ -7,7 +7,7 @@ import httpx
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 from pydantic_core import from_json
 
-from memagent_batch.config import SamplingConfig
+from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.domain.turns import Prompt
 
 MESSAGE_CHARS = 500

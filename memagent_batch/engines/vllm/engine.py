@@ -7,7 +7,8 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from memagent_batch.config import SamplingConfig, VllmConfig
+from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.config.engines import VllmConfig
 from memagent_batch.domain.guides import GuideKind, menu_logprobs, num_candidates
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import require_fit

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from memagent_batch.config import VllmConfig
+from memagent_batch.config.engines import VllmConfig
 from memagent_batch.engines.engine import EngineContext, RenewableEngine, Resources
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
-from memagent_batch.config import SamplingConfig, Speculation, VllmConfig
+from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.config.engines import Speculation, VllmConfig
 from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.engines.vllm.outputs import inner_message
 from memagent_batch.engines.weights import WEIGHT_ENDINGS, names_folder

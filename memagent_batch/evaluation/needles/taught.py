@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from memagent_batch.config import AgentConfig
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.evaluation.needles.facts import MAGIC_ASKED, WAYS_TO_ASK
 from memagent_batch.evaluation.needles.words import NUMBER_ATTRIBUTES, WORD_ATTRIBUTES
 from memagent_batch.logs import EventKind

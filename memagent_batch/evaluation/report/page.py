@@ -12,7 +12,7 @@ from datetime import datetime
 import jinja2
 import pyarrow as pa
 
-from memagent_batch.domain.scores import ScoreOn
+from memagent_batch.domain.scoring.scores import ScoreOn
 from memagent_batch.evaluation.measures import Measures
 from memagent_batch.evaluation.record import VariantRecord
 from memagent_batch.evaluation.report.canvas import Picture, colour_of

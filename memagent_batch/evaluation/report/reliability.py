@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from memagent_batch.domain.measures import Calibration
+from memagent_batch.domain.scoring.measures import Calibration
 from memagent_batch.evaluation.measures import Measures
 from memagent_batch.evaluation.report.canvas import (
     INK,

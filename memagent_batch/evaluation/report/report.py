@@ -7,7 +7,7 @@ from typing import TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.domain.scores import Metric
+from memagent_batch.domain.scoring.scores import Metric
 from memagent_batch.evaluation.measures import measure
 from memagent_batch.evaluation.record import VariantRecord
 from memagent_batch.evaluation.report.canvas import Picture

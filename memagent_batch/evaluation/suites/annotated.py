@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from memagent_batch.domain.closing.answer_types import NOT_STATED_ENTRY, AnswerType, Label, ValueType
-from memagent_batch.domain.scores import Metric
+from memagent_batch.domain.scoring.scores import Metric
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.suites.foreign_question import ForeignQuestion
 from memagent_batch.evaluation.suites.ruler import Separation

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from enum import StrEnum
 
-from memagent_batch.domain.scores import Metric
+from memagent_batch.domain.scoring.scores import Metric
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.suites.annotated import first_key, read_contract_nli, read_squad_suite
 from memagent_batch.evaluation.suites.foreign_question import ForeignQuestion

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from memagent_batch.domain.closing.answer_types import ValueType
-from memagent_batch.domain.scores import Metric
+from memagent_batch.domain.scoring.scores import Metric
 from memagent_batch.evaluation.suites.ruler import Separation
 from memagent_batch.evaluation.suites.schemas import ConvertedQuestion
 from memagent_batch.evaluation.suites.typed import span_rows

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.config import InputConfig
-from memagent_batch.domain.scores import Metric
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.domain.scoring.scores import Metric
 from memagent_batch.errors import InputError, MemagentError
 from memagent_batch.evaluation.suites.reader import require_scorable
 from memagent_batch.evaluation.suites.schemas import (
@@ -24,7 +24,8 @@ from memagent_batch.evaluation.suites.typed import says_not_stated
 from memagent_batch.evaluation.suites.writer import ASKED_ENTRY, Say, claim_suite, delete_unfinished, write_suite_record
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import open_row_groups, parquet_bytes
-from memagent_batch.inputs.documents import index_schema, index_shard, require_unique_ids
+from memagent_batch.inputs.document_index import index_schema, require_unique_ids
+from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.questions import missing_documents, read_questions, type_fields, value_type_of
 from memagent_batch.inputs.shards import list_shards
 from memagent_batch.inputs.texts import fetch_texts

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.domain.scores import Metric
+from memagent_batch.domain.scoring.scores import Metric
 from memagent_batch.errors import InputError, ValueTypeError
 from memagent_batch.evaluation.suites.schemas import (
     QUESTIONS_FILE,

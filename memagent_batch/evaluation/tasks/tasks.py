@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import partial
 
 from memagent_batch.domain.closing.answer_types import Label, Number, ValueType
-from memagent_batch.domain.scores import Metric
+from memagent_batch.domain.scoring.scores import Metric
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.tasks.changed import make_count, make_latest
 from memagent_batch.evaluation.tasks.claims import (

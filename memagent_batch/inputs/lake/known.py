@@ -8,8 +8,8 @@ from hashlib import sha256
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.config import InputConfig
-from memagent_batch.inputs.documents import BAD_FILE, is_there
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.inputs.document_index import BAD_FILE, is_there
 from memagent_batch.inputs.lake.table import Table
 from memagent_batch.inputs.shards import FoundShards, Shard
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from memagent_batch.domain.intervals import Interval, mean_interval
+from memagent_batch.domain.scoring.intervals import Interval, mean_interval
 from memagent_batch.review.estimates.counting import counts_of, right_counts
 from memagent_batch.review.estimates.standing_labels import CountedLabels, LabelledUnit
 from memagent_batch.review.sample.strata import UNANSWERED

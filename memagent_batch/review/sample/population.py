@@ -18,7 +18,7 @@ from memagent_batch.review.sample.conditions import ColumnCondition
 from memagent_batch.review.sample.draw import Unit
 from memagent_batch.review.sample.strata import UNANSWERED, VALUE_PREFIX, Stratum
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.tables import ANSWERS_FOLDER
+from memagent_batch.runs.tables.tables import ANSWERS_FOLDER
 
 MOVED_TABLES_REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
 """What to do about a table file that is gone."""

@@ -19,7 +19,7 @@ from memagent_batch.review.sample.conditions import parse_condition
 from memagent_batch.review.sample.draw import DrawnUnit, Unit
 from memagent_batch.review.sample.population import StratumRule
 from memagent_batch.runs.record.estimates import REVIEWS_FOLDER
-from memagent_batch.runs.schemas import DOCUMENT_ID, QUESTION
+from memagent_batch.runs.tables.schemas import DOCUMENT_ID, QUESTION
 
 REVIEW_FORMAT = "memagent-review/1"
 """Changes with every change of layout that an older version can't read."""

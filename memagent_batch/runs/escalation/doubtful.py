@@ -12,7 +12,8 @@ from memagent_batch.log.closings import read_closings
 from memagent_batch.log.files import LOG_THREADS, ReadingKey
 from memagent_batch.log.index import TurnIndex, read_outcomes
 from memagent_batch.log.schemas import ClosingColumns
-from memagent_batch.runs.plan import Plan, PlannedReading, Work
+from memagent_batch.runs.planning.plan import Plan, PlannedReading
+from memagent_batch.runs.planning.work import Work
 
 OF_RESPONSES = frozenset({Doubt.FAILED, Doubt.ANSWER})
 """Reasons that the text of a response can give; closing turns give the others."""

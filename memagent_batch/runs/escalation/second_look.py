@@ -12,9 +12,10 @@ from memagent_batch.files.location import Location
 from memagent_batch.log.index import LoggedOutcome, TurnIndex
 from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.escalation.doubtful import has_ended, reading_keys
-from memagent_batch.runs.plan import Plan, Work
-from memagent_batch.runs.schemas import PartReport
-from memagent_batch.runs.table_files import read_tables
+from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.planning.work import Work
+from memagent_batch.runs.tables.part_report import PartReport
+from memagent_batch.runs.tables.table_files import read_tables
 
 _KEPT_COLUMNS = ("document_id", "question_id", "sample", "escalation_error")
 

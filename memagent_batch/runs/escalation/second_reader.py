@@ -7,7 +7,9 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from memagent_batch.budgets import fitted
-from memagent_batch.config import AgentConfig, ClosingConfig, EscalateConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.escalation import EscalateConfig
 from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.escalation import Doubt, Doubts
 from memagent_batch.errors import SettingsError
@@ -17,7 +19,7 @@ from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.closing_checks import checked_closing
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.escalation.thresholds import read_thresholds
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_engine
 
 OF_VALUES = (Doubt.INVALID, Doubt.NOT_STATED, Doubt.LOW_CONFIDENCE, Doubt.TARGET)
@@ -64,7 +66,7 @@ def plan_again(plan: Plan, escalation: Escalation | None) -> SecondPlan | None:
     if reader is None:
         return None
     second = plan.for_second_reader(reader.closing)
-    return SecondPlan(reader=reader, plan=second, closings=second.closings_of(plan))
+    return SecondPlan(reader=reader, plan=second, closings=second.asked.closings_of(plan.asked))
 
 
 def checked_escalation(

@@ -16,7 +16,7 @@ from memagent_batch.log.schemas import OutcomeRow
 from memagent_batch.runs.escalation.doubtful import effective_status, verdicts_of
 from memagent_batch.runs.rows.looks import HeldPart, Look, PartDocument, hold_part
 from memagent_batch.runs.rows.projection import Projection
-from memagent_batch.runs.schemas import AnswerRow
+from memagent_batch.runs.tables.schemas import AnswerRow
 
 SUMMED = (
     "num_turns",

@@ -7,7 +7,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.runs.escalation.second_reader import SecondReader
 from memagent_batch.runs.manifest import SecondLookCounts, SecondLookSummary
 from memagent_batch.runs.rows.looks import Look
-from memagent_batch.runs.schemas import EscalatedRow, PartReport
+from memagent_batch.runs.tables.part_report import EscalatedRow, PartReport
 
 
 def escalated_rows(looks: Sequence[Look]) -> list[EscalatedRow]:

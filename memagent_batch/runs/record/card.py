@@ -7,15 +7,16 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from memagent_batch.config import AgentConfig, JobConfig
-from memagent_batch.domain.markdown import escaped
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason
+from memagent_batch.domain.texts.markdown import escaped
 from memagent_batch.masking import DIGEST, printable, shown
-from memagent_batch.runs.history import PastRun
+from memagent_batch.runs.history.history import PastRun
 from memagent_batch.runs.manifest import Manifest, SecondLookSummary
 from memagent_batch.runs.record.estimates import ReviewEstimates
-from memagent_batch.runs.schemas import ReasonRow
+from memagent_batch.runs.tables.part_report import ReasonRow
 
 CARD_FILE = "card.md"
 """Name of the card in the record of a run."""

@@ -10,8 +10,8 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any, get_args, get_type_hints
 
-from memagent_batch.runs.parts import rules
 from memagent_batch.runs.rows.projection import Projection
+from memagent_batch.runs.tables.parts import rules
 
 PROJECTION_FILE = "projection.json"
 """Name of the file in the record of a run."""

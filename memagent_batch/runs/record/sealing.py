@@ -12,7 +12,7 @@ from memagent_batch.errors import StorageError
 from memagent_batch.files.json_files import write_json
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.history import INDEX_FILE, PLAN_FILE, REMOVED_FILE, RUNS_FOLDER, PastRun
+from memagent_batch.runs.history.history import INDEX_FILE, PLAN_FILE, REMOVED_FILE, RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, Manifest
 from memagent_batch.runs.record.card import CARD_FILE, card
 from memagent_batch.runs.record.estimates import read_estimates
@@ -21,7 +21,7 @@ from memagent_batch.runs.record.log_files import LOG_FILES, hash_log, known_hash
 from memagent_batch.runs.record.projections import PROJECTION_FILE, projection_record
 from memagent_batch.runs.record.seal import RunBefore, Seal
 from memagent_batch.runs.rows.projection import Projection
-from memagent_batch.runs.schemas import PartReport
+from memagent_batch.runs.tables.part_report import PartReport
 
 RECORD_FILES = (PLAN_FILE, REMOVED_FILE, LOG_FILES, PROJECTION_FILE, CARD_FILE)
 """Files of `runs/RUN_ID/` beside the manifest; the index of a table of a lake is there for some runs."""

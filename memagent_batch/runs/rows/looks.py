@@ -8,7 +8,7 @@ from typing import TypedDict
 
 import pyarrow as pa
 
-from memagent_batch.domain.answers import extract_answer
+from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.prompts import new_memory
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import DIRECT, FinishReason, Writes
@@ -20,7 +20,7 @@ from memagent_batch.log.question_list import AskedQuestion
 from memagent_batch.log.schemas import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, SpanRow, TurnRow
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.runs.rows.projection import Origin, Projection
-from memagent_batch.runs.schemas import AnswerRow, MemoryRow
+from memagent_batch.runs.tables.schemas import AnswerRow, MemoryRow
 
 NOT_CLOSED: ClosingColumns = {
     "value": None,
@@ -112,7 +112,7 @@ class HeldPart:
 
 
 def hold_part(part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow] = ()) -> HeldPart:
-    """Reads the log files that a part (a table of `Plan.parts`) names.
+    """Reads the log files that a part (a table of `plan_parts`) names.
 
     `not_read`: what stands in for the outcomes of readings that were not read, of all readers. They don't say which
     type was asked for: a question with the same words and another type may have its answer and value.
@@ -190,12 +190,17 @@ def answer_row(
         "first_confidence": None,
         "needs_review": None if origin.tier is None else False,
     }
-    if row["status"] == Status.OK:
-        row["answer"] = extract_answer(row["response"] or "", extraction=origin.extraction)
-        if row["answer"] is None:
-            row["error_type"] = "AnswerNotFound"
-            cut = "; it was cut at policy.answer_tokens" if row["finish_reason"] == FinishReason.LENGTH else ""
-            row["error_message"] = f"the response holds no answer in the form {origin.extraction.value!r}{cut}"
+    return _with_answer(row, extraction=origin.extraction) if row["status"] == Status.OK else row
+
+
+def _with_answer(row: AnswerRow, *, extraction: Extraction) -> AnswerRow:
+    """The row with the answer that its response holds, or with why it holds none."""
+    row = row.copy()
+    row["answer"] = extract_answer(row["response"] or "", extraction=extraction)
+    if row["answer"] is None:
+        row["error_type"] = "AnswerNotFound"
+        cut = "; it was cut at policy.answer_tokens" if row["finish_reason"] == FinishReason.LENGTH else ""
+        row["error_message"] = f"the response holds no answer in the form {extraction.value!r}{cut}"
     return row
 
 

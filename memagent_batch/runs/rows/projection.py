@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from memagent_batch.config import InputConfig, JobConfig, TableFormat
+from memagent_batch.config.job import JobConfig, TableFormat
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.escalation import Doubts
 from memagent_batch.files.location import Location
-from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.results import ResultQuestion, result_questions
+from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.tables.results import ResultQuestion, result_questions
 from memagent_batch.wiring import ReaderIdentity, make_documents, make_prompt_set, make_prompt_tokens
 
 
@@ -102,9 +103,9 @@ def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: Re
         extraction=job.agent.extraction,
         table_format=job.table_format,
         opens_thought=make_prompt_tokens(job.agent).opens_thought,
-        closings=plan.turns_of_closings(),
-        has_evidence=plan.closing is not None and plan.closing.turns.plan.evidence,
-        results=result_questions(plan.questions) if plan.closing is not None else {},
+        closings=plan.asked.turns_of_closings(),
+        has_evidence=plan.asked.closing is not None and plan.asked.closing.turns.plan.evidence,
+        results=result_questions(plan.asked.table) if plan.asked.closing is not None else {},
         documents=make_documents(job)[0],
         input=job.input,
     )

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypedDict
 
 import pyarrow as pa
 
-from memagent_batch.domain.advantages import Advantage
+from memagent_batch.domain.scoring.advantages import Advantage
 
 OVERRIDES_FILE = "overrides.txt"
 """Settings of a trainer that is started from a command line."""

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.domain.advantages import Advantage
+from memagent_batch.domain.scoring.advantages import Advantage
 from memagent_batch.training.bridges.bridge import (
     LOCATOR,
     MESSAGES,

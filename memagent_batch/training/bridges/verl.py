@@ -5,7 +5,7 @@ verl makes the advantages itself, from the reward of each sample's last output.
 
 import pyarrow as pa
 
-from memagent_batch.domain.advantages import Advantage
+from memagent_batch.domain.scoring.advantages import Advantage
 from memagent_batch.errors import SettingsError
 from memagent_batch.training.bridges.bridge import (
     LOCATOR,

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 import torch
 
-from memagent_batch.config import LearnerConfig
+from memagent_batch.config.training import LearnerConfig
 from memagent_batch.errors import LearningError, SettingsError
 from memagent_batch.training.learner.batches import Conversation, ConversationBatch, batches
 from memagent_batch.training.learner.network import load_network, response_logprobs

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from memagent_batch.config import TrainLoopConfig
+from memagent_batch.config.training import TrainLoopConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Question, Status

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from memagent_batch.config import TrainLoopConfig
+from memagent_batch.config.training import TrainLoopConfig
 from memagent_batch.errors import OutputError
 from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.json_files import read_json, write_json

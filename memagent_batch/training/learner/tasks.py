@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from memagent_batch.config import SourceConfig, TrainLoopConfig
+from memagent_batch.config.sources import SourceConfig
+from memagent_batch.config.training import TrainLoopConfig
 from memagent_batch.errors import DocumentMissingError, InputError, MemagentError, SettingsError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import index_schema, index_shard, require_unique_ids
+from memagent_batch.inputs.document_index import index_schema, require_unique_ids
+from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.questions import missing_documents, read_questions
 from memagent_batch.inputs.shards import list_shards
 from memagent_batch.inputs.texts import fetch_texts
 from memagent_batch.logs import EventKind
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.wiring import make_documents
 
 log = logging.getLogger(__name__)
@@ -162,7 +164,7 @@ def _asked(sources: SourceConfig, uri: str | None) -> list[LearntQuestion]:
     for document_id in missing_documents(questions, index):
         _warn_of_unread(document_id, DocumentMissingError("no document has this id"))
     plan = Plan(index, questions, samples=1)
-    listed = plan.questions.to_pylist()
+    listed = plan.asked.table.to_pylist()
     return [
         LearntQuestion(
             document=document,

@@ -9,12 +9,13 @@ from typing import Literal, cast, get_args
 import numpy as np
 import pyarrow as pa
 
-from memagent_batch.config import AgentConfig, RolloutConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.advantages import group_advantages, rewards_are_equal
 from memagent_batch.domain.answers import extract_answer
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.rewards import Overlong
+from memagent_batch.domain.scoring.advantages import group_advantages, rewards_are_equal
+from memagent_batch.domain.scoring.rewards import Overlong
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.weights import weights_version
 from memagent_batch.log.index import Row

@@ -7,14 +7,15 @@ from typing import Any, TypedDict
 import pyarrow as pa
 from pydantic import JsonValue
 
-from memagent_batch.config import RolloutConfig, SamplingConfig
+from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.files.columns import column
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.log.schemas import RUN_ID, SAMPLE
 from memagent_batch.runs.claim import TableSet
-from memagent_batch.runs.schemas import DOCUMENT_ID, QUESTION_ID
+from memagent_batch.runs.tables.schemas import DOCUMENT_ID, QUESTION_ID
 
 ROLLOUTS_FOLDER = "rollouts"
 ROLLOUTS_FILE = "rollouts.json"

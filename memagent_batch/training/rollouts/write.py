@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.config import JobConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.errors import DocumentError, SupersededError
@@ -23,7 +23,8 @@ from memagent_batch.reading.documents import PlannedDocument, planned_documents,
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.plan import PART_COLUMN, WORK_COLUMNS
+from memagent_batch.runs.planning.parts import PART_COLUMN
+from memagent_batch.runs.planning.work import WORK_COLUMNS
 from memagent_batch.training.rollouts.groups import GROUP_COUNTS, GroupMaker, GroupQuestion, GroupSample
 from memagent_batch.training.rollouts.table import write_rollouts
 from memagent_batch.wiring import ReaderIdentity, make_output

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memagent_batch.config import AgentConfig, PolicyConfig, VllmConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.engines import VllmConfig
+from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
 from memagent_batch.domain.closing.plan import ClosingPlan
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.readings import Question
-from memagent_batch.domain.sentences import split_sentences
+from memagent_batch.domain.texts.sentences import split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.evaluation.needles.stories import NOT_STATED, STATUSES, StoryKind

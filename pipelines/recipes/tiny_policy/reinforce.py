@@ -10,22 +10,18 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from memagent_batch.config import (
-    AgentConfig,
-    LearnerConfig,
-    LoopConfig,
-    PolicyConfig,
-    PoolConfig,
-    RolloutConfig,
-    TrainLoopConfig,
-    VllmConfig,
-)
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.engines import VllmConfig
+from memagent_batch.config.job import PoolConfig
+from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.training import LearnerConfig, LoopConfig, TrainLoopConfig
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.evaluation.needles.facts import Split
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.training.learner.tasks import Task
 from memagent_batch.wiring import TINY_MODEL
-from pipelines.train_loop import train_loop
+from pipelines.training.train_loop import train_loop
 
 QUESTIONS, SAMPLES = 192, 8
 """Of each step. In most groups all samples earn the same; from 24 questions a step mostly learns noise."""

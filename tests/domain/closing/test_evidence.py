@@ -19,9 +19,9 @@ from memagent_batch.domain.closing.evidence import (
     evidence_of,
 )
 from memagent_batch.domain.document import ChunkSpan, Document
-from memagent_batch.domain.sentences import split_sentences
+from memagent_batch.domain.texts.sentences import split_sentences
+from memagent_batch.domain.texts.words import folded_words
 from memagent_batch.domain.turns import Prompt, Writes
-from memagent_batch.domain.words import folded_words
 
 TEXT = "Grass is green. The code of amber is 17. Sky is blue.\nThe code of copper is 99. 契約は終了した。 End!"
 DOCUMENT = Document(token_ids=[ord(sign) for sign in TEXT], token_chars=range(len(TEXT)), num_chars=len(TEXT))

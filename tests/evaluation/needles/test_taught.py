@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from memagent_batch.config import AgentConfig
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.evaluation.needles.facts import Split, make_needle
 from memagent_batch.evaluation.needles.taught import EXAMPLE, is_taught, warn_of_untaught
 

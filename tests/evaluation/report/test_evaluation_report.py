@@ -14,13 +14,13 @@ import matplotlib.image
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.config import TableFormat
+from memagent_batch.config.job import TableFormat
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.report.failures import TRACES_PER_VARIANT
 from memagent_batch.evaluation.report.page import render_report
 from memagent_batch.evaluation.report.report import draw_pictures, make_page, write_report
 from memagent_batch.files.location import Location
-from memagent_batch.runs.tables import table_bytes
+from memagent_batch.runs.tables.tables import table_bytes
 from tests.evaluation.report.evaluation_output import Made, write_evaluation
 
 

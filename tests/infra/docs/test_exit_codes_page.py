@@ -8,7 +8,7 @@ from pathlib import Path
 from infra.docs.settings_page import PAGE as SETTINGS_PAGE
 from jobs import cli
 from memagent_batch.logs import EventKind, as_json
-from memagent_batch.ray_data.board import Event
+from memagent_batch.ray_data.progress.board import Event
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("memagent_batch", "pipelines", "jobs")

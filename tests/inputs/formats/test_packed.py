@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import require_unique_ids
+from memagent_batch.inputs.document_index import require_unique_ids
 from tests.inputs.lake.forms import indexed, read
 
 PACKINGS: dict[str, Callable[[bytes], bytes]] = {

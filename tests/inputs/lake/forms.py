@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import index_schema, index_shard
+from memagent_batch.inputs.document_index import index_schema
+from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.lake.tables import documents_place
 from memagent_batch.inputs.rows import group_rows
 from memagent_batch.inputs.shards import FoundShards, find_shards

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from tests.inputs.lake.forms import FORMS, KNOBS, TEXTS, read
 
 

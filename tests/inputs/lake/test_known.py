@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.lake.known import IndexedTable, kept_index, known_files, known_rows, shards_without
 from memagent_batch.inputs.lake.tables import documents_place

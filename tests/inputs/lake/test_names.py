@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.inputs.lake.names import LakeKind, TableName, table_name
 from memagent_batch.inputs.lake.tables import documents_place

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.config import InputConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.lake.tables import documents_place

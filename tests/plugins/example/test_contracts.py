@@ -5,7 +5,7 @@ import os
 from memagent_example.engine import Echo, Shout
 from memagent_example.policy import FirstMatch, SameSeat
 
-from memagent_batch.config import SamplingConfig
+from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.engines.engine import EngineConfig, EngineContext
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.testing import EngineContract, PolicyContract

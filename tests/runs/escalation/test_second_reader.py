@@ -2,7 +2,9 @@
 
 import pytest
 
-from memagent_batch.config import AgentConfig, EscalateConfig, PolicyConfig
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.escalation import EscalateConfig
+from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.escalation import Doubts
 from memagent_batch.errors import SettingsError
 from memagent_batch.inputs.questions import given_questions

@@ -8,14 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from memagent_batch.config import AgentConfig, ClosingConfig, LogConfig, PolicyConfig, TableFormat
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.job import LogConfig, TableFormat
+from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.closing.answer_types import Bool
 from memagent_batch.domain.escalation import Doubt, Doubts
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import INDEX_SCHEMA
+from memagent_batch.inputs.document_index import INDEX_SCHEMA
 from memagent_batch.inputs.questions import given_questions, type_fields
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG
@@ -26,13 +29,14 @@ from memagent_batch.runs.bounds import NOTHING
 from memagent_batch.runs.escalation.doubtful import doubtful_readings
 from memagent_batch.runs.escalation.second_look import SecondLook, first_kept
 from memagent_batch.runs.escalation.standing import SUMMED
-from memagent_batch.runs.history import recorded_plan
+from memagent_batch.runs.history.history import recorded_plan
 from memagent_batch.runs.manifest import RUN_FILE
-from memagent_batch.runs.parts import attach_not_read, detach_not_read
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.planning.parts import plan_parts
+from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.rows.projection import Projection, SecondProjection
-from memagent_batch.runs.table_files import read_tables
-from memagent_batch.runs.tables import project
+from memagent_batch.runs.tables.parts import attach_not_read, detach_not_read
+from memagent_batch.runs.tables.table_files import read_tables
+from memagent_batch.runs.tables.tables import project
 from memagent_batch.verification.stand_ins import stand_ins
 
 NOW = datetime.now(UTC)
@@ -66,7 +70,7 @@ class Tier:
 
     async def log(self, response: str, *, value_status: str) -> None:
         """Logs an answer and what became of its value."""
-        [asked] = self.plan.hashed_questions().to_pylist()
+        [asked] = self.plan.asked.hashed.to_pylist()
         keys: dict[str, Any] = {"document_hash": text_hash("a"), "question_hash": asked["question_hash"], "sample": 0}
         settings = LogConfig(flush_seconds=0.01)
         writer = TurnLogWriter(self.output, run_id="run", writer_id=self.fingerprint, settings=settings)
@@ -79,7 +83,7 @@ class Tier:
         await writer.close()
 
     def index(self) -> TurnIndex:
-        return scan_log(self.output, reader_fingerprint=self.fingerprint, closings=self.plan.closings)
+        return scan_log(self.output, reader_fingerprint=self.fingerprint, closings=self.plan.asked.closings)
 
     def projection(self, *, tier: int, second: SecondProjection | None = None) -> Projection:
         """How rows are made of what it has logged."""
@@ -92,7 +96,7 @@ class Tier:
             keep_word="",
             extraction=Extraction.BOXED,
             table_format=TableFormat.PARQUET,
-            closings=self.plan.turns_of_closings(),
+            closings=self.plan.asked.turns_of_closings(),
             tier=tier,
             doubts=DOUBTS if second else None,
             second=second,
@@ -113,13 +117,15 @@ def tiers(text_model: str, tmp_path: Path) -> tuple[Tier, Tier]:
 
 def projection_of(first: Tier, second: Tier) -> Projection:
     """How rows are made of what both have logged."""
-    again = SecondProjection(projection=second.projection(tier=2), closings=second.plan.closings_of(first.plan))
+    again = SecondProjection(
+        projection=second.projection(tier=2), closings=second.plan.asked.closings_of(first.plan.asked)
+    )
     return first.projection(tier=1, second=again)
 
 
 def written(first: Tier, second: Tier, not_read: pa.Table) -> tuple[pa.Table, list[Any]]:
     """The part of the plan, and the reports of its tables; `not_read` stands in for what the second could not read."""
-    parts = first.plan.parts(first.index(), second=(second.plan, second.index()))
+    parts = plan_parts(first.plan, first.index(), second=(second.plan, second.index()))
     [part] = attach_not_read(parts, not_read)
     return part, write_tables(part, projection=projection_of(first, second), kept={}).to_pylist()
 
@@ -175,7 +181,7 @@ async def test_question_hash_of_a_row_is_that_of_the_first_reader_whoever_answer
     await second.log(NO, value_status="ok")
     row, _, _ = shown(first, second)
     assert row["tier"] == 2
-    assert row["question_hash"] == first.plan.hashed_questions()["question_hash"][0].as_py() != text_hash("Is it so?")
+    assert row["question_hash"] == first.plan.asked.hashed["question_hash"][0].as_py() != text_hash("Is it so?")
 
 
 async def test_row_of_a_second_reading_that_was_not_read_follows_from_the_log_and_the_row(

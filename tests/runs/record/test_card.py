@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from jobs.settings import job_of
-from memagent_batch.config import AgentConfig
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.files.location import Location
-from memagent_batch.runs.history import find_run
+from memagent_batch.runs.history.history import find_run
 from memagent_batch.runs.record.card import card
 from memagent_batch.runs.record.estimates import ReviewEstimates, Share
 from tests.runs.recorded_nights import FAILS, Nights

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.config import InputConfig, TableFormat
+from memagent_batch.config.job import TableFormat
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.files.location import Location
 from memagent_batch.runs.record.projections import projection_record, restored_projection

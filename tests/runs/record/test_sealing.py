@@ -15,11 +15,12 @@ from jobs.settings import job_of
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.log.index import TurnIndex
-from memagent_batch.ray_data.progress import Progress
-from memagent_batch.runs.finalise import Run, begin_run, close_run
+from memagent_batch.ray_data.progress.progress import Progress
+from memagent_batch.runs.finalise import close_run
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.record.estimates import latest_estimates
 from memagent_batch.runs.record.log_files import list_log, read_log_list, write_log_files
+from memagent_batch.runs.run import Run, begin_run
 from memagent_batch.wiring import ReaderIdentity
 from pipelines import answer
 from pipelines.plan import scan_plan

@@ -6,16 +6,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.config import (
-    AgentConfig,
-    LearnerConfig,
-    LoopConfig,
-    PolicyConfig,
-    RolloutConfig,
-    SourceConfig,
-    TrainLoopConfig,
-    VllmConfig,
-)
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.engines import VllmConfig
+from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.sources import SourceConfig
+from memagent_batch.config.training import LearnerConfig, LoopConfig, TrainLoopConfig
 
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again. "
 NAMES = ("copper-falcon", "silver-otter", "red-tower", "quiet-harbor", "golden-needle")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from memagent_batch.config import LearnerConfig
+from memagent_batch.config.training import LearnerConfig
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.engines.weights import model_sha256, weights_version
 from memagent_batch.errors import LearningError

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from memagent_batch.config import LearnerConfig
+from memagent_batch.config.training import LearnerConfig
 from memagent_batch.training.learner.batches import Conversation, batches, to_batch
 from memagent_batch.training.learner.learner import Learner
 from memagent_batch.training.learner.network import response_logprobs

@@ -13,7 +13,7 @@ from memagent_batch.domain.closing.answer_types import NOT_STATED_ENTRY, AnswerT
 from memagent_batch.domain.closing.evidence import MAX_CHOSEN, NO_SENTENCE, MemoryTrace
 from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, SUPPORT_MENU, VALUE, ClosingPlan, Support
 from memagent_batch.domain.closing.values import menu
-from memagent_batch.domain.sentences import split_sentences
+from memagent_batch.domain.texts.sentences import split_sentences
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.evaluation.needles.facts import Split, make_key, make_number

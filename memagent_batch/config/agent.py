@@ -1,0 +1,120 @@
+"""The agent: all that decides a result."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, JsonValue, model_validator
+
+from memagent_batch.config.engines import EndpointApi, OpenAIConfig, SimulatedConfig, VllmConfig
+from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.config.section import Count, Section, Text, merged
+from memagent_batch.domain.answers import Extraction
+from memagent_batch.domain.prompts import AnswerForm
+
+
+class SamplingConfig(Section):
+    """How tokens are drawn."""
+
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+    """0 is greedy: the same answers every night."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Nucleus: smallest set of tokens with this probability."""
+    top_k: Annotated[int, Field(ge=-1)] = -1
+    """Number of tokens to draw from; -1 for all."""
+    seed: int = 0
+    """Each turn draws with a seed made from this one, its reading and its turn path."""
+    logprobs: bool = False
+    """Keep the log-probability of each token in the turn log."""
+    samples: Count = 1
+    """Readings of each document and question."""
+
+
+class AgentConfig(Section):
+    """All that decides a result: model, prompts, policy, sampling and engine. Needs no documents and no questions."""
+
+    model: str = "tiny"
+    """Model folder or hub name; `tiny` is the policy that comes with the project. For an endpoint: the name served."""
+    tokenizer: str | None = None
+    """Folder or hub name of the tokeniser, where it is not the model's."""
+    weights_version: str = ""
+    """Free text that is part of the reader fingerprint; for endpoints, whose weights can't be hashed from here."""
+    window_tokens: Count = 8192
+    """Context window that prompts and completions must fit, tokens. By default that of the model where it is shorter;
+    then the budgets of `policy` that are not given shrink with it."""
+    prompt_set: str | None = None
+    """Name of a built-in prompt set, or a file that `memagent prompts import` wrote. By default `gated` for the policy
+    of that name, else `default`."""
+    chat_template_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
+    """What the chat template is given, by its own words. `enable_thinking: false` is given where it knows that word,
+    unless another value stands here."""
+    answer_form: AnswerForm = AnswerForm.BOXED
+    """How the model is asked to mark its answer."""
+    extraction: Extraction = Extraction.AUTO
+    """How the answer is taken out of the response."""
+    policy: PolicyConfig = PolicyConfig()
+    """How a document is read."""
+    sampling: SamplingConfig = SamplingConfig()
+    """How tokens are drawn."""
+
+    engine: Text = "vllm"
+    """What turns prompts into completions: `vllm` inside the actor, `openai` (an endpoint, for prompts of token ids or
+    for messages), or `simulated` (answers by rule, to measure everything else). Or one of yours: the name that an
+    installed package gives it, or package.module:Class (with --allow-code)."""
+    engine_knobs: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
+    """Knobs of an engine of yours."""
+    vllm: VllmConfig = VllmConfig()
+    """Knobs of engine `vllm`."""
+    openai: OpenAIConfig = OpenAIConfig()
+    """Knobs of engine `openai`."""
+    simulated: SimulatedConfig = SimulatedConfig()
+    """Knobs of engine `simulated`."""
+
+    def with_knobs(self, knobs: Mapping[str, Any]) -> "AgentConfig":
+        """The agent with these knobs over those that were set; raises a ValidationError as any other.
+
+        Key and headers of an endpoint are its own: they go with no request to another server.
+        """
+        own = self.model_dump(exclude_unset=True)
+        agent = AgentConfig(**merged(own, knobs))
+        if self.engine == "openai" and _server(agent.openai.base_url) != _server(self.openai.base_url):
+            own["openai"] = {name: own["openai"][name] for name in own.get("openai", {}).keys() - _CREDENTIALS}
+            agent = AgentConfig(**merged(own, knobs))
+        return agent
+
+    @model_validator(mode="after")
+    def _check_policy(self) -> Self:
+        if self.policy.overlap_tokens >= self.policy.chunk_tokens:
+            raise ValueError("policy.overlap_tokens must be below policy.chunk_tokens")
+        return self
+
+    @model_validator(mode="after")
+    def _check_chat(self) -> Self:
+        if self.engine == "openai" and self.openai.api is EndpointApi.CHAT and not self.tokenizer:
+            raise ValueError(
+                "tokenizer must be set where openai.api is chat, since chunks and budgets are counted in its tokens: "
+                "the folder or hub name of the served model's, or `tiny`, which comes with the project and counts more "
+                "tokens than any large model"
+            )
+        return self
+
+
+class AgentTask(Section):
+    """A task for an agent."""
+
+    agent: AgentConfig = AgentConfig()
+    """What reads."""
+
+    def with_agent(self, agent: AgentConfig) -> Self:
+        """The same task for another agent."""
+        return self.model_copy(update={"agent": agent})
+
+
+_CREDENTIALS = frozenset({"api_key", "headers"})
+"""Knobs of an endpoint that only its own server may see."""
+
+
+def _server(url: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port of a URL: what a credential is for."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port

@@ -1,0 +1,105 @@
+"""The knobs of each engine."""
+
+from enum import StrEnum
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import Field, JsonValue, SecretStr, field_validator
+
+from memagent_batch.config.section import Count, Seconds, Section
+
+
+class Speculation(StrEnum):
+    """How an engine guesses tokens ahead. What it writes stays the same: only guesses that it would write are kept."""
+
+    AUTO = "auto"
+    """`ngram` where vLLM runs on CPU, `none` elsewhere."""
+    NONE = "none"
+    """One token at a time."""
+    NGRAM = "ngram"
+    """What followed the same words earlier in the prompt; a new memory is mostly a copy of the last."""
+    TAIL = "tail"
+    """The same on a GPU, while few requests run: at the end of a run, and not while the engine is full."""
+
+
+class VllmConfig(Section):
+    """vLLM inside the actor."""
+
+    dtype: str = "auto"
+    """Number format of weights and activations; `auto` takes the model's own."""
+    tensor_parallel_size: Count = 1
+    """GPUs that share each layer."""
+    pipeline_parallel_size: Count = 1
+    """Groups of GPUs that share the layers."""
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Share of a GPU's memory for weights and KV cache."""
+    cpu_kv_cache_gib: Count = 2
+    """KV cache where vLLM runs on CPU, GiB a replica."""
+    max_num_seqs: Count = 256
+    """Most requests in one engine step."""
+    speculation: Speculation = Speculation.AUTO
+    """Guesses tokens ahead where decoding is greedy and no log-probabilities are kept; draws are never guessed."""
+    reproducible: bool = False
+    """On a GPU, vLLM's batch-invariant mode: a completion does not depend on what else is in flight. Costs speed, and
+    is part of the reader fingerprint."""
+    turn_timeout_seconds: Seconds = 1800
+    """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
+    engine_args: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
+    """Further arguments of vLLM's AsyncEngineArgs, as they are. Of secrets such as `hf_token` a hash is recorded."""
+
+
+class EndpointApi(StrEnum):
+    """What an endpoint is sent."""
+
+    COMPLETIONS = "completions"
+    """Token ids, at /completions: no text becomes a control token."""
+    CHAT = "chat"
+    """Messages, at /chat/completions: the server parses their text, in which the markers of chat templates are made
+    harmless."""
+
+
+class OpenAIConfig(Section):
+    """An OpenAI-compatible endpoint."""
+
+    api: EndpointApi = EndpointApi.COMPLETIONS
+    """`completions` sends token ids to /completions, as the servers of vLLM and SGLang take them. `chat` sends messages
+    to /chat/completions, for hosted models: texts are parsed by the server, so that markers of chat templates in them
+    are made harmless (`‹|im_start|›`), and `tokenizer` must be set, if only to `tiny`."""
+    base_url: str = "http://127.0.0.1:8000/v1"
+    """Address up to /v1; a query in it, such as `?api-version=`, goes with every request."""
+    api_key: SecretStr | None = None
+    """Bearer token; better given as MEMAGENT_OPENAI__API_KEY than in a file. Never recorded."""
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    """Further headers of every request, such as `api-key`; better given as MEMAGENT_OPENAI__HEADERS (a JSON object)
+    than in a file. Never recorded."""
+    timeout_seconds: Seconds = 600
+    """Longest time for one response, from its request to its last byte."""
+    max_retries: Annotated[int, Field(ge=0)] = 6
+    """Tries of a request after the first, on 408, 409, 5xx, cut connections and time-outs, while the endpoint answers
+    others; then its reading fails."""
+    backoff_seconds: Seconds = 1.0
+    """First pause between tries; doubled each time up to 60 s, with jitter; `Retry-After` goes before it."""
+    outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
+    """Longest time that all readings wait for an endpoint that is away, restarts or is out of quota (429). What is left
+    then is not read, and the next run reads it."""
+    extra_body: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
+    """Further fields of every request body, as they are; they go before those of each request, and null leaves a field
+    out. A hash of them is recorded."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _check_base_url(cls, url: str) -> str:
+        try:
+            _ = urlsplit(url).port
+        except ValueError:  # its message quotes a part of the password
+            raise ValueError("is no URL; write / and @ of a password as %2F and %40") from None
+        return url
+
+
+class SimulatedConfig(Section):
+    """An engine without a model, for measuring."""
+
+    turn_seconds: Annotated[float, Field(ge=0)] = 0.0
+    """Time of one turn, seconds."""
+    completion_tokens: Count = 16
+    """Tokens of each completion (fewer where the budget is smaller)."""

@@ -1,0 +1,101 @@
+"""A job: an agent, what it reads, and a run that writes the answers."""
+
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from memagent_batch.config.agent import AgentTask
+from memagent_batch.config.bounds import BoundsConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.escalation import EscalateConfig
+from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.section import Count, Seconds, Section, Text
+from memagent_batch.config.sources import SourceConfig, Storage
+
+
+class LogFormat(StrEnum):
+    """How a run writes what happens on stderr."""
+
+    TEXT = "text"
+    """Lines for people."""
+    JSON = "json"
+    """One JSON object a line, with run and reading ids."""
+
+
+class TableFormat(StrEnum):
+    """File format of `answers` and `memories`."""
+
+    PARQUET = "parquet"
+    """Parquet, zstd."""
+    ARROW = "arrow"
+    """Arrow IPC file, zstd."""
+
+
+class PoolConfig(Section):
+    """The actor pool: one engine an actor."""
+
+    replicas: Count = 1
+    """Actors at the start."""
+    max_replicas: Count | None = None
+    """Most actors, where the cluster has room; as many as at the start by default."""
+    gpus_per_replica: Annotated[float, Field(ge=0)] | None = None
+    """GPUs of one actor; by default tensor times pipeline parallel where Ray sees GPUs, else 0."""
+    cpus_per_replica: Annotated[float, Field(ge=0)] = 0.5
+    """CPUs that Ray sets aside for one actor."""
+    readings_in_flight: Count = 64
+    """Readings that one actor keeps going at once."""
+    turns_in_flight: Count | None = None
+    """Turns that one actor keeps going at once; readings share them fairly. By default 256, or `readings_in_flight`
+    where that is more: policies but `parallel` ask one turn of a reading at a time."""
+
+
+class LogConfig(Section):
+    """The turn log. A crash costs at most one flush interval of model calls."""
+
+    flush_seconds: Seconds = 5.0
+    """Longest time that a finished turn waits for its file."""
+    flush_bytes: Count = 4 * 1024 * 1024
+    """A flush comes earlier when this many bytes wait."""
+    outage_seconds: Annotated[float, Field(ge=0)] = 300.0
+    """Longest time that a failing flush is tried again; turns wait meanwhile, and then the run stops."""
+
+
+class RunConfig(BoundsConfig, Storage):
+    """Where a run writes and how it goes: everything but its inputs and the agent."""
+
+    output: Text
+    """Where log, tables and manifest go: a folder or any fsspec URL. A run with the same output continues there."""
+    pool: PoolConfig = PoolConfig()
+    """The actor pool."""
+    log: LogConfig = LogConfig()
+    """The turn log."""
+    closing: ClosingConfig = ClosingConfig()
+    """What is asked after each answer."""
+    escalate: EscalateConfig = EscalateConfig()
+    """Which readings a second reader reads again."""
+
+    rollouts: RolloutConfig = RolloutConfig()
+    """Knobs of `memagent collect`."""
+
+    table_format: TableFormat = TableFormat.PARQUET
+    """File format of `answers` and `memories`."""
+    retry_failed: bool = False
+    """Read failed readings again, and nothing else that is done."""
+    max_failed_share: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Largest share of failed readings with which the command ends well; above it, or where all failed, it writes its
+    tables and ends with exit code 4."""
+    adopt_output: bool = False
+    """Take over an output that was written for other documents or questions; what still fits is not read again."""
+    log_format: LogFormat = LogFormat.TEXT
+    """How run start and end, progress, failed readings and engine deaths are written on stderr."""
+
+    @model_validator(mode="after")
+    def _check_pool(self) -> Self:
+        if self.pool.max_replicas is not None and self.pool.max_replicas < self.pool.replicas:
+            raise ValueError("pool.max_replicas must not be below pool.replicas")
+        return self
+
+
+class JobConfig(AgentTask, SourceConfig, RunConfig):
+    """A whole job: an agent, what it reads, and a run that writes the answers."""

@@ -1,0 +1,53 @@
+"""How a document is read."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, JsonValue
+
+from memagent_batch.config.section import Count, Section, Text
+from memagent_batch.domain.document import BreakAt
+
+
+class Reread(StrEnum):
+    """Chunks that a round of policy `parallel` after the first reads again."""
+
+    ALL = "all"
+    """Every chunk."""
+    NOMINATED = "nominated"
+    """Chunks that had a note in an earlier round, and those that BM25 ranks nearest to the question and the memory."""
+
+
+class PolicyConfig(Section):
+    """How a document is read. Budgets in tokens; together with the prompt's own text they must fit `window_tokens`."""
+
+    kind: Text = "overwrite"
+    """The policy: `overwrite` writes the memory again after each chunk; `gated` keeps it with a word where a chunk says
+    nothing new; `parallel` reads all chunks side by side and merges their notes; `shared` and `shared-parallel` do as
+    `overwrite` and `parallel`, with one memory for a whole question list; `truncate` (head and tail of the document)
+    and `retrieve` (the passages nearest to the question by BM25) answer from one prompt, to compare with. Or one of
+    yours: the name that an installed package gives it, or package.module:Class (with --allow-code)."""
+    chunk_tokens: Count = 5000
+    """Tokens of a chunk: all that one prompt shows of the document; by default fewer where the window is short."""
+    overlap_tokens: Annotated[int, Field(ge=0)] = 0
+    """Tokens that a chunk or passage shares with the one before it."""
+    break_at: BreakAt | None = None
+    """Closes a chunk at the end of a row (`rows`, of documents of many rows) or of a line (`lines`) when the next one
+    would not fit; one that is longer than a chunk is cut. By default chunks have `chunk_tokens` each. For the
+    policies that read chunks; `truncate` and `retrieve` have none."""
+    passage_tokens: Count = 256
+    """Tokens of a passage, for `retrieve`."""
+    question_tokens: Count = 1024
+    """Longest question, tokens; a longer one becomes a failed row. For `shared` and `shared-parallel`:
+    longest question list."""
+    memory_tokens: Count = 1024
+    """Budget of the memory, tokens; a memory cut there is counted in `memory_truncations`."""
+    answer_tokens: Count = 1024
+    """Budget of the answer, tokens; an answer cut there has finish_reason `length`."""
+    rounds: Count = 3
+    """Most rounds over the chunks, for `parallel` and `shared-parallel`."""
+    reread: Reread = Reread.ALL
+    """Chunks that a round after the first reads again, for `parallel` and `shared-parallel`: `all`, or `nominated`
+    (those that had a note, and the nearest others by BM25)."""
+    knobs: dict[str, JsonValue] = Field(default_factory=dict)
+    """Knobs of a policy of yours, beside those above that it has too."""

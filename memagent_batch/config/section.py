@@ -1,0 +1,58 @@
+"""What all settings are made of: groups of knobs, and texts and numbers with bounds.
+
+Plain values; no field can be set. Built in Python they hold what the call says and the defaults, and never look at the
+environment; `jobs/` alone reads job files, `MEMAGENT_...` variables and options, and makes these values of them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from memagent_batch.masking import shown
+
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+def as_tuple(value: Any) -> Any:
+    """One text or group as the only one of several."""
+    return (value,) if isinstance(value, str | dict) else value
+
+
+Text = Annotated[str, Field(min_length=1)]
+"""A text that is not empty."""
+TextOrTexts = Annotated[tuple[Text, ...], BeforeValidator(as_tuple)]
+"""One text or several."""
+
+
+class Section(BaseModel):
+    """A group of knobs; unknown ones are refused."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        hide_input_in_errors=True,
+        protected_namespaces=(),
+    )
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """The knobs for `repr` and `str`; URLs without secrets."""
+        return [(name, _masked_value(value)) for name, value in super().__repr_args__()]
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Knobs with others over them, group by group."""
+    result = dict(base)
+    for name, value in over.items():
+        below = base.get(name)
+        result[name] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return result
+
+
+def _masked_value(value: Any) -> Any:
+    """A knob for `repr`: a URL without its secrets."""
+    if isinstance(value, tuple):
+        return tuple(map(_masked_value, value))
+    return shown(value) if type(value) is str else value

@@ -1,0 +1,134 @@
+"""What is read: documents and questions, and how they are reached."""
+
+from enum import StrEnum
+from string import Formatter
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    JsonValue,
+    Tag,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
+
+from memagent_batch.config.section import Count, Section, Text, TextOrTexts, as_tuple
+from memagent_batch.files.options import StorageKnob, StorageOptions
+
+
+def _question_form(question: Any) -> str:
+    """Which of its two forms a question has."""
+    return "row" if isinstance(question, dict) else "text"
+
+
+_Question = Annotated[
+    Annotated[Text, Tag("text")] | Annotated[dict[str, JsonValue], Tag("row")], Discriminator(_question_form)
+]
+Asked = Annotated[tuple[_Question, ...], BeforeValidator(as_tuple)]
+"""One question or several: texts, or rows of a question list."""
+
+
+class OnBadFile(StrEnum):
+    """How a run treats a file that can't be read: malformed, or with an ending that is not known."""
+
+    FAIL = "fail"
+    """The run is refused, and the file named."""
+    RECORD = "record"
+    """The file, or each bad line or row of it, becomes `failed` rows; all other documents are read."""
+
+
+class InputConfig(Section):
+    """Where texts and questions stand in the input."""
+
+    document_id_column: str = "document_id"
+    """Column with the id of a document: unique, unless `order_columns` are given."""
+    text_column: str = "text"
+    """Column with the text of a document."""
+    question_column: str | None = None
+    """Column of the documents that holds a question beside each text; none by default."""
+    question_type: dict[str, JsonValue] = Field(default_factory=dict)
+    """Type that the questions of that column ask for, by the columns of a question list: answer_type, and labels,
+    schema, unit or not_stated; none by default."""
+    carry_columns: TextOrTexts = ()
+    """Columns of the documents to carry into `answers`, as text."""
+    format: Literal["auto", "parquet", "jsonl", "csv", "arrow", "text"] = "auto"
+    """File format of the documents; `auto` goes by the file ending, and leaves out text files beside files with
+    columns unless `documents` names them."""
+    where: Text | None = None
+    """Filter of the rows, as in SQL: `year >= 2026 and kind in ('contract', 'offer')`. Partitions and row groups that
+    it rules out are not read. All rows by default."""
+    order_columns: TextOrTexts = ()
+    """Columns that put the rows of a document in order; then a document is all rows of one id, such as pages. By
+    default each row is a document."""
+    locator: Text | None = None
+    """What names the place of a row in its source, with columns in braces: `page {page}`. For `order_columns`."""
+    header: Text | None = None
+    """Line above the text of each row, with columns in braces: `{sender}, {sent_at}`. For `order_columns`."""
+    separator: str = "\n\n"
+    """Text between the rows of a document. For `order_columns`."""
+    on_bad_file: OnBadFile = OnBadFile.FAIL
+    """Treatment of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows of it.
+    A store that does not answer stops the run either way."""
+
+    @field_validator("locator", "header")
+    @classmethod
+    def _check_template(cls, template: str | None) -> str | None:
+        """Columns in braces are names and nothing else, so that a template shows values as they are."""
+        try:
+            parts = list(Formatter().parse(template or ""))
+        except ValueError as error:
+            raise ValueError(f"{error}; write columns in braces, and a brace itself twice") from None
+        for _, name, form, conversion in parts:
+            if name is not None and (not name or set("[].") & set(name) or name.isdigit() or form or conversion):
+                raise ValueError(f"{{{name}}} names no column; write columns in braces, such as {{page}}")
+        return template
+
+    @model_validator(mode="after")
+    def _check_rows(self) -> Self:
+        if not self.order_columns and (self.locator or self.header):
+            raise ValueError("input.locator and input.header are for documents of many rows: name input.order_columns")
+        return self
+
+
+class Storage(Section):
+    """How files are reached."""
+
+    storage_options: StorageKnob = StorageOptions()
+    """Arguments of the fsspec file system, such as endpoint_url or key, for inputs and output. Never recorded; secrets
+    are better given as MEMAGENT_STORAGE_OPTIONS (JSON) or in the job file than on the command line."""
+
+
+class SourceConfig(Storage):
+    """The documents and the questions, and how to open them."""
+
+    documents: Annotated[TextOrTexts, Field(min_length=1)]
+    """Documents: one or several files, folders or globs of Parquet, JSONL, CSV, Arrow or text files; paths or any
+    fsspec URLs, all on one file system. Or one table: delta://FOLDER or iceberg://CATALOG/DATABASE.TABLE, with @VERSION
+    behind it where you want. Ids of text files are their paths below the folder that holds all of them."""
+    questions: str | None = None
+    """Question list: a Parquet, JSONL, CSV, Arrow or text file (one question a line). Rows with a `document_id` are
+    bound to that document, the others are asked of every document."""
+    limit: Count | None = None
+    """Takes this many of the documents, as a fair sample by permanent random number: a larger limit takes the same ones
+    and more. By default all."""
+    limit_seed: int = 0
+    """Another seed takes another sample."""
+    ask: Asked = ()
+    """A question for every document, given here; can be repeated. In a job file it may be a group with the columns of a
+    question list, such as question and answer_type."""
+    input: InputConfig = InputConfig()
+    """Where texts and questions stand in the input."""
+
+    @field_serializer("documents")
+    def _documents(self, documents: tuple[str, ...]) -> str | list[str]:
+        """One place as itself, as records of earlier versions have it."""
+        return documents[0] if len(documents) == 1 else list(documents)
+
+    @model_validator(mode="after")
+    def _check_questions(self) -> Self:
+        if not (self.questions or self.ask or self.input.question_column):
+            raise ValueError("no question: give --questions, --ask or --input.question-column")
+        return self

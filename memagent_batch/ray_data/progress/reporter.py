@@ -1,0 +1,145 @@
+"""An actor's side of a run's counts: reports to the board once a second, latencies and queues to Prometheus."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from typing import Any
+
+import ray
+
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.engines.engine import Engine, Outage, RemoteEngine
+from memagent_batch.errors import EngineDeadError
+from memagent_batch.log.writer import TurnLogWriter
+from memagent_batch.logs import EventKind
+from memagent_batch.ray_data.progress.board import Event, Report
+from memagent_batch.ray_data.progress.metrics import READER_COUNTS, gauge, labels, turn_histogram
+
+REPORT_SECONDS = 1.0
+"""Pause between reports."""
+
+SETTLE_SECONDS = 30.0
+"""Longest wait for the board; a reading goes on without it."""
+
+AWAY_SECONDS = 5.0
+"""An endpoint that is away for less is not worth a line: throttling may hold requests back every other second."""
+
+
+def is_replacement() -> bool:
+    """Whether this process is an actor that Ray started again after it died, or its node."""
+    context = ray.get_runtime_context() if ray.is_initialized() else None
+    return bool(context and context.get_actor_id() and context.was_current_actor_reconstructed)
+
+
+class Reporter:
+    """Counts an actor's work; lives on its event loop."""
+
+    def __init__(self, *, board: Any, log: TurnLogWriter, run_id: str, model: str, policy: str) -> None:
+        """Starts from nothing.
+
+        Args:
+            board: Actor handle of the ProgressBoard.
+            log: The actor's turn log, whose flushes count.
+            run_id: The run.
+            model: Label of the metrics.
+            policy: Label of the metrics.
+        """
+        self.in_flight = 0
+        """Readings under way."""
+        self.waiting = 0
+        """Readings that wait for a place."""
+        self._board = board
+        self._log = log
+        self._run_id = run_id
+        own = labels(model=model, policy=policy)
+        self._in_flight = gauge("memagent_readings_in_flight", "readings that an actor keeps going", labels=own)
+        self._waiting = gauge("memagent_readings_waiting", "readings inside an actor that wait for a place", labels=own)
+        self._turn_histogram = turn_histogram(labels=own)
+        self._counts = dict.fromkeys(READER_COUNTS, 0)
+        self._events: list[Event] = []
+        self._reported_log = {"log_flushes": 0, "log_bytes": 0}
+        self._engine_died = False
+        self._outage: Outage | None = None
+        self._away_seconds = 0.0
+
+    async def report(self) -> None:
+        """Sends a report once a second, for ever."""
+        while True:
+            await asyncio.sleep(REPORT_SECONDS)
+            self.send()
+
+    def count_engine_start(self, engine: Engine) -> None:
+        """Takes an engine that is up; it counts as a restart where it replaces one that went away."""
+        self._outage = engine.outage if isinstance(engine, RemoteEngine) else None
+        if is_replacement():
+            self._counts["engine_restarts"] += 1
+            self.add_event(EventKind.ENGINE_RESTARTED, "engine restarted")
+
+    def count_engine_death(self, error: EngineDeadError) -> None:
+        """Takes the death of the engine, which every turn under way reports; sends it once and at once."""
+        if not self._engine_died:
+            self._engine_died = True
+            self.add_event(EventKind.ENGINE_DIED, f"engine died: {error}", error_message=str(error))
+            self.send()
+
+    def count_turn(self, prompt: Prompt, completion: Completion) -> None:
+        """Takes a turn; what the log held cost the engine nothing."""
+        if prompt.span is not None:
+            self._counts["document_chars"] += prompt.span.char_end - prompt.span.char_start
+        if completion.replayed:
+            return
+        cut = completion.finish_reason == FinishReason.LENGTH
+        self._counts["turns"] += 1
+        self._counts["prompt_tokens"] += completion.num_prompt_tokens
+        self._counts["cached_tokens"] += completion.num_cached_prompt_tokens
+        self._counts["completion_tokens"] += len(completion.token_ids)
+        self._counts["memory_truncations"] += prompt.writes is not None and cut
+        self._turn_histogram.observe(completion.engine_seconds)
+
+    def count_reading(self, status: Status) -> None:
+        """Takes a reading that ended, or was not read."""
+        self._counts["readings"] += status != Status.NOT_READ
+        self._counts["failed"] += status == Status.FAILED
+        self._counts["not_read"] += status == Status.NOT_READ
+
+    def add_event(self, kind: EventKind, message: str, **fields: object) -> None:
+        """Takes a line for the driver's log."""
+        self._events.append(Event(kind=kind, message=message, fields={"run_id": self._run_id, **fields}))
+
+    async def settle(self) -> None:
+        """Sends, and waits until the board has it: when the last reading has returned, nobody reads it again."""
+        with contextlib.suppress(TimeoutError, ray.exceptions.RayError):
+            await asyncio.wait_for(asyncio.gather(*self.send()), SETTLE_SECONDS)
+
+    def send(self) -> list[Awaitable[None]]:
+        """Reports what has come together since the last time; returns what ends when the board has it."""
+        self._note_outage()
+        self._in_flight.set(self.in_flight)
+        self._waiting.set(self.waiting)
+        counts, self._counts = self._counts | self._log_counts(), dict.fromkeys(READER_COUNTS, 0)
+        events, self._events = self._events, []
+        if not events and not any(counts.values()):
+            return []
+        return [self._board.put.remote(Report(counts=counts, events=events))]
+
+    def _note_outage(self) -> None:
+        """Adds one event when the endpoint is away, and one when it is back."""
+        if self._outage is None:
+            return
+        seconds, before = self._outage.away_seconds, self._away_seconds
+        if seconds >= AWAY_SECONDS and not before:
+            message = f"endpoint away for {seconds:.0f} s, all readings wait for it: {self._outage.failure}"
+            self.add_event(EventKind.ENDPOINT_AWAY, message, away_seconds=round(seconds))
+        elif before and not seconds:
+            message = f"endpoint back after {before:.0f} s"
+            self.add_event(EventKind.ENDPOINT_BACK, message, away_seconds=round(before))
+        self._away_seconds = seconds if seconds >= AWAY_SECONDS else 0.0
+
+    def _log_counts(self) -> dict[str, int]:
+        """What the log has written since the last time."""
+        before, self._reported_log = (
+            self._reported_log,
+            {"log_flushes": self._log.num_flushes, "log_bytes": self._log.num_bytes},
+        )
+        return {name: count - before[name] for name, count in self._reported_log.items()}

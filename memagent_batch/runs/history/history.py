@@ -1,0 +1,294 @@
+"""What each finished run leaves for good, in `runs/RUN_ID/`: with the log, its answers can be had again at any time.
+
+`plan.parquet` (`RUN_PLAN`) says which documents it found, what it asked of them, and which run had read that;
+`removed.parquet` (`REMOVED`) which documents were gone by then; `index.parquet`, of a table of a lake, in which files
+it found what; `manifest.json` is a copy of the one that it closed with, and is written last. The question list is in
+`log/questions/`.
+"""
+
+from array import array
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.errors import OutputError
+from memagent_batch.files.errors import output_errors, table_errors
+from memagent_batch.files.json_files import write_json
+from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import parquet_bytes, read_parquet
+from memagent_batch.inputs.document_index import CARRY_PREFIX
+from memagent_batch.inputs.lake.known import kept_index
+from memagent_batch.log.index import LoggedOutcome, TurnIndex
+from memagent_batch.log.question_list import ASKED_FOLDER
+from memagent_batch.runs.history.schemas import RUN_PLAN
+from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
+from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.planning.work import Work
+
+RUNS_FOLDER = "runs"
+PLAN_FILE = "plan.parquet"
+REMOVED_FILE = "removed.parquet"
+INDEX_FILE = "index.parquet"
+"""Index of the documents of a table of a lake, for the next run."""
+
+LATEST = "latest"
+"""Names the last finished run."""
+PREVIOUS = "previous"
+"""Names the finished run before it."""
+_CAST_ROWS = 1024
+"""Rows whose large strings become strings at once: a chunk of these holds at most 2 GiB."""
+LOOKED_BACK = 64
+"""Runs before the last one in which the last version of a document that it did not read is looked for."""
+SHOWN_RUNS = 10
+"""Runs that an error names, the latest ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRun:
+    """A finished run, as its location remembers it."""
+
+    output: Location
+    """Where it wrote."""
+    run_id: str
+    """Its id."""
+    manifest: Manifest
+    """The manifest that it closed with."""
+    plan: pa.Table
+    """`RUN_PLAN`."""
+    questions: pa.Table
+    """Its question list, as `PlannedQuestions.hashed`; `readings` of the plan name its rows."""
+    removed: pa.Table
+    """`REMOVED`."""
+
+
+def recorded_plan(
+    plan: Plan,
+    index: TurnIndex,
+    *,
+    again: Mapping[Work, LoggedOutcome] | None = None,
+    first_kept: Container[tuple[str, str, int]] = (),
+) -> pa.Table:
+    """The plan of a run as `RUN_PLAN`: its documents with their readings, and those that a limit leaves out with none.
+
+    The latter are known by it, so that a later run can tell which of them are gone. A reading that was answered and not
+    closed has no run yet, as one that was not read.
+
+    `again`: how the readings ended that a second reader answered; None where there is no such reader.
+    `first_kept`: those of them whose first answer stands, by document_id, question_id and sample.
+    """
+    hashes, ids = (plan.asked.hashed[name].to_pylist() for name in ("question_hash", "question_id"))
+    offsets, questions, samples = array("i", [0]), array("i"), array("i")
+    run_ids: list[str | None] = []
+    tiers: list[int | None] = []
+    for document in plan.documents.select(["document_id", "document_hash"]).to_pylist():
+        for row, sample in product(plan.question_rows(document["document_id"]), range(plan.samples)):
+            key = (document["document_hash"], hashes[row], sample)
+            is_kept = (document["document_id"], ids[row], sample) in first_kept
+            second = again.get(Work(document["document_hash"], row, sample)) if again and not is_kept else None
+            outcome = second or (None if plan.is_open(row, key, index) else index.outcomes.get(key))
+            questions.append(row)
+            samples.append(sample)
+            run_ids.append(outcome.run_id if outcome else None)
+            tiers.append(None if again is None else 2 if second else 1)
+        offsets.append(len(run_ids))
+    documents = plan.documents if plan.outside is None else pa.concat_tables([plan.documents, plan.outside])
+    offsets.extend([len(run_ids)] * (documents.num_rows - plan.documents.num_rows))
+    kind = RUN_PLAN.field("readings").type
+    values = zip((questions, samples, run_ids, tiers), kind.value_type, strict=True)
+    columns = [pa.array(column, field.type) for column, field in values]
+    readings = pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), pa.StructArray.from_arrays(columns, fields=list(kind.value_type)), type=kind
+    )
+    carried = [name for name in documents.schema.names if name.startswith(CARRY_PREFIX)]
+    documents = documents.select(["document_id", "document_hash", "error", "error_type", *carried])
+    return _with_schema(documents.add_column(4, "readings", readings))
+
+
+def finished_runs(output: Location) -> list[str]:
+    """Ids of the runs that have finished, in order of time.
+
+    Raises:
+        OutputError: the manifest is no JSON.
+    """
+    suffix = f"/{MANIFEST_FILE}"
+    files = (output / RUNS_FOLDER).files()
+    kept = {path.removesuffix(suffix).rsplit("/", 1)[-1] for path in files if path.endswith(suffix)}
+    manifest = read_manifest(output)
+    return sorted(kept | ({manifest["run_id"]} if manifest else set()))
+
+
+def find_run(output: Location, name: str) -> PastRun:
+    """The run that a user names: by its id, as `latest`, or as `previous`.
+
+    Raises:
+        OutputError: there is no such run, or the output can't be reached; names the runs that there are.
+    """
+    with output_errors(output.uri):
+        runs = finished_runs(output)
+    named = {LATEST: runs[-1:], PREVIOUS: runs[-2:-1]}.get(name, [run_id for run_id in runs if run_id == name])
+    if named:
+        return open_run(output, named[0])
+    if not runs:
+        raise OutputError(f"output: there is no finished run at {output.uri}")
+    earlier = f"{len(runs) - SHOWN_RUNS} earlier ones, " if len(runs) > SHOWN_RUNS else ""
+    raise OutputError(
+        f"output: there is no finished run {name!r} at {output.uri}; there are {earlier}{', '.join(runs[-SHOWN_RUNS:])}"
+    )
+
+
+def open_run(output: Location, run_id: str) -> PastRun:
+    """A finished run, from its record; the manifest of the last one also from where it was published.
+
+    Raises:
+        OutputError: a file of it is gone or can't be read; names it.
+    """
+    folder = output / f"{RUNS_FOLDER}/{run_id}"
+    manifest = read_manifest(folder) or read_manifest(output)
+    if manifest is None or manifest["run_id"] != run_id:
+        raise OutputError(f"{folder.uri} holds no {MANIFEST_FILE}; restore it, or delete the folder")
+    return read_run(output, manifest)
+
+
+def read_run(output: Location, manifest: Manifest) -> PastRun:
+    """The run of a manifest, from the other files of its record.
+
+    Raises:
+        OutputError: a file of it is gone or can't be read; names it.
+    """
+    run_id = manifest["run_id"]
+    folder = output / f"{RUNS_FOLDER}/{run_id}"
+    questions = _read_table(output / f"{ASKED_FOLDER}/{run_id}.parquet")
+    plan, removed = _read_table(folder / PLAN_FILE), _read_table(folder / REMOVED_FILE)
+    return PastRun(output=output, run_id=run_id, manifest=manifest, plan=plan, questions=questions, removed=removed)
+
+
+def last_run(output: Location) -> PastRun | None:
+    """The last finished run; None where there is none.
+
+    Raises:
+        OutputError: a file of it is gone or can't be read; names it.
+    """
+    runs = finished_runs(output)
+    return open_run(output, runs[-1]) if runs else None
+
+
+def keep_last_run(output: Location) -> PastRun | None:
+    """The last finished run, its record made whole before its tables are replaced: a kill may have cut it short."""
+    past = last_run(output)
+    if past is None:
+        return None
+    if not (output / f"{RUNS_FOLDER}/{past.run_id}/{MANIFEST_FILE}").exists():
+        write_record_manifest(past)
+    return past
+
+
+def write_begun_plan(output: Location, plan: pa.Table, *, run_id: str) -> None:
+    """Writes the plan of a run that begins to read, as `recorded_plan`: what it has so far can then be shown."""
+    (output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}").write_bytes(parquet_bytes(plan))
+
+
+def last_hashes(
+    past: PastRun | None, documents: pa.Table, *, index: TurnIndex, reads_all: bool = True
+) -> dict[str, str]:
+    """Hashes that documents had when they were last read, where these have changed since, by document_id.
+
+    A run that did not read a document, as one with a limit or without its endpoint, leaves this to the runs before it.
+
+    Args:
+        past: The last finished run; None where there is none.
+        documents: The index of the documents.
+        index: The log; without turns of the reader nothing is looked for.
+        reads_all: Whether the reader reads what a run reads; a second reader has read the versions that have its turns.
+    """
+    held = {document_hash for document_hash, _ in index.turn_files}
+    if past is None or not held:
+        return {}
+    names = (documents[name].to_pylist() for name in ("document_id", "document_hash"))
+    wanted = {name: hash_ for name, hash_ in zip(*names, strict=True) if hash_ is not None}
+    found: dict[str, str] = {}
+    for plan in _plans_back(past):
+        if not wanted:
+            break
+        rows = plan.select(["document_id", "document_hash", "readings"])
+        rows = rows.filter(pc.is_in(rows["document_id"], pa.array(wanted, pa.string())))
+        read = _rows_read(rows) if reads_all else frozenset()
+        left: dict[str, str] = {}
+        hashes = zip(rows["document_id"].to_pylist(), rows["document_hash"].to_pylist(), strict=True)
+        for row, (name, hash_) in enumerate(hashes):
+            is_other = hash_ not in (None, wanted[name])
+            if is_other and (row in read or hash_ in held):
+                found[name] = hash_
+            elif row not in read and (reads_all or hash_ not in held):
+                left[name] = wanted[name]
+        wanted = left
+    return found
+
+
+def _plans_back(past: PastRun) -> Iterator[pa.Table]:
+    """The plans of a run and of those before it, the latest first."""
+    yield past.plan
+    before = [run_id for run_id in finished_runs(past.output) if run_id < past.run_id]
+    for run_id in before[: -LOOKED_BACK - 1 : -1]:
+        place = past.output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}"
+        if not place.exists():
+            return
+        yield _read_table(place)
+
+
+def _rows_read(plan: pa.Table) -> frozenset[int]:
+    """Rows of a plan with a reading that has a run."""
+    readings = plan["readings"].combine_chunks()
+    has_run = pc.is_valid(pc.struct_field(pc.list_flatten(readings), "run_id"))
+    return frozenset(pc.list_parent_indices(readings).filter(has_run).to_pylist())
+
+
+def write_plan(past: PastRun) -> None:
+    """Writes the record of a run except its manifest, without which it does not count."""
+    folder = past.output / f"{RUNS_FOLDER}/{past.run_id}"
+    (folder / REMOVED_FILE).write_bytes(parquet_bytes(past.removed))
+    (folder / PLAN_FILE).write_bytes(parquet_bytes(past.plan))
+
+
+def write_record_manifest(past: PastRun) -> None:
+    """Writes the copy of the manifest: the record is whole."""
+    write_json(past.output / f"{RUNS_FOLDER}/{past.run_id}/{MANIFEST_FILE}", past.manifest)
+
+
+def write_kept_index(output: Location, plan: Plan, *, run_id: str) -> None:
+    """Keeps the index of a table of a lake for the next run; a run over files keeps none, since files may change."""
+    if plan.table is not None and plan.table.files:
+        place = output / f"{RUNS_FOLDER}/{run_id}/{INDEX_FILE}"
+        index = plan.documents if plan.outside is None else pa.concat_tables([plan.documents, plan.outside])
+        place.write_bytes(parquet_bytes(kept_index(index, plan.table)))
+
+
+def read_kept_index(output: Location) -> pa.Table | None:
+    """The index that the last finished run kept; None where it kept none.
+
+    Raises:
+        OutputError: it can't be read.
+    """
+    with output_errors(output.uri):
+        runs = finished_runs(output)
+        place = output / f"{RUNS_FOLDER}/{runs[-1]}/{INDEX_FILE}" if runs else None
+        if place is None or not place.exists():
+            return None
+    with table_errors(place.uri, remedy="delete it, and the documents are indexed again"):
+        return read_parquet(place)
+
+
+def _read_table(place: Location) -> pa.Table:
+    with table_errors(place.uri, remedy="restore it, or choose another output to begin a new history"):
+        return read_parquet(place)
+
+
+def _with_schema(table: pa.Table) -> pa.Table:
+    """The table with the descriptions of `RUN_PLAN` in its schema."""
+    carried = [pa.field(field.name, pa.string()) for field in table.schema if field.name.startswith(CARRY_PREFIX)]
+    schema = pa.schema([*RUN_PLAN, *carried])
+    starts = range(0, table.num_rows, _CAST_ROWS)
+    rows = (pa.array(range(start, min(start + _CAST_ROWS, table.num_rows)), pa.int64()) for start in starts)
+    return pa.concat_tables([schema.empty_table(), *(table.take(piece).cast(schema) for piece in rows)])

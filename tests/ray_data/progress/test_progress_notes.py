@@ -1,0 +1,68 @@
+"""What a run notes of how far it is, and how `memagent status` draws it."""
+
+import time
+from pathlib import Path
+
+import pytest
+import ray
+
+from jobs.status import progress_line
+from memagent_batch.errors import StorageError
+from memagent_batch.files.location import Location
+from memagent_batch.ray_data.progress import progress
+from memagent_batch.ray_data.progress.board import ProgressBoard, Report
+from memagent_batch.runs.planning.work import PendingWork
+from memagent_batch.runs.state import ProgressNote, read_progress, write_progress
+
+
+@pytest.mark.ray
+def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
+    ray_here: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "NOTE_SECONDS", 0.05)
+    notes: list[ProgressNote] = []
+
+    def keep(note: ProgressNote) -> None:
+        if not notes:
+            notes.append(note)
+            raise StorageError("full")
+        write_progress(note, output=Location(uri=str(tmp_path)), run_id="r")
+        notes.append(note)
+
+    board = ray.remote(num_cpus=0)(ProgressBoard).remote()
+    counts = {"turns": 2, "prompt_tokens": 90, "completion_tokens": 10, "readings": 1, "document_chars": 25}
+    ray.get(board.put.remote(Report(counts=counts)))
+    pending = PendingWork(readings=4, num_bytes=100, closings=0)
+    shown = progress.Progress(run_id="r", asked=10, model="m", policy="p", tier=2).shown(
+        board, pending=pending, starting="", keep=keep
+    )
+    with shown:
+        deadline = time.monotonic() + 60
+        while not any(note["turns"] for note in notes[1:]) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    note = next(note for note in notes if note["turns"])
+    assert (note["readings_done"], note["readings_asked"], note["share_read"]) == (7, 10, 0.25)
+    assert (note["tier"], note["tokens"], note["tokens_per_second"] > 0) == (2, 100, True)
+    assert str(note["expected_end_at"]) > note["at"]
+    kept = read_progress(Location(uri=str(tmp_path)), run_id="r")
+    assert kept in notes
+
+
+def test_status_draws_a_bar_of_the_text_that_is_read() -> None:
+    note: ProgressNote = {
+        "tier": 1,
+        "readings_done": 1200,
+        "readings_asked": 40000,
+        "share_read": 0.5,
+        "turns": 9,
+        "tokens": 10,
+        "tokens_per_second": 9100.4,
+        "expected_end_at": "2026-01-01T04:12:33+00:00",
+        "at": "2026-01-01T03:00:00+00:00",
+    }
+    bar = "█" * 15 + " " * 15
+    line = f"readings 1,200/40,000  |{bar}| 50%  9,100 tokens/s  ends about 2026-01-01 04:12 UTC"
+    assert progress_line(note) == line
+    assert "ends" not in progress_line({**note, "expected_end_at": None})
+    assert progress_line({**note, "tier": 2}).startswith("second look 1,200/40,000")
