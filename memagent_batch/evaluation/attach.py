@@ -99,9 +99,9 @@ def _summary(variant: VariantRecord, *, suite: str, readers: Readers, scores: pa
             LengthScore(length_tokens=cell.length_tokens, num_readings=cell.n, score=_score(cell))
             for cell in summarise(own, grouping=Grouping.LENGTH)
         ),
-        evidence_hit=_share(evidence and evidence.hit),
-        abstained=_share(abstention and abstention.right),
-        abstained_wrongly=_share(abstention and abstention.lost),
+        evidence_hit=_share(evidence.hit if evidence else None),
+        abstained=_share(abstention.right if abstention else None),
+        abstained_wrongly=_share(abstention.lost if abstention else None),
     )
 
 

@@ -15,7 +15,7 @@ from memagent_batch.evaluation.scoring import score_answers
 from memagent_batch.evaluation.suites.schemas import SUITE_QUESTIONS
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.runs.record.evaluations import read_evaluations
 from tests.runs.recorded_nights import FAILS, Nights
 
@@ -27,9 +27,8 @@ ASKED = [
 ]
 
 
-def evaluated(folder: Path, *readers: str) -> Location:
+def evaluated(source: Location, *readers: str) -> Location:
     """An evaluation with a variant for each reader fingerprint."""
-    source = Location(uri=str(folder))
     variants = []
     for reader in readers:
         run = Nights(source / f"runs/{reader}")
@@ -61,7 +60,7 @@ def variant_of(name: str, manifest: Manifest) -> VariantRecord:
 def test_attach_takes_the_variant_that_the_scan_was_read_with(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    evaluated(tmp_path / "eval", "other", "f")
+    evaluated(Location(uri=str(tmp_path / "eval")), "other", "f")
     scan = Nights(Location(uri=str(tmp_path / "scan")))
     scan.run({"x": "one"}, {"q": "Why?"})
     assert cli.main(["evaluate", "attach", str(tmp_path / "eval"), "--to", str(tmp_path / "scan")]) == 0
@@ -75,7 +74,7 @@ def test_attach_takes_the_variant_that_the_scan_was_read_with(
 
 
 def test_attach_refuses_an_evaluation_of_other_readers_and_names_what_differs(tmp_path: Path) -> None:
-    source = evaluated(tmp_path / "eval", "other")
+    source = evaluated(Location(uri=str(tmp_path / "eval")), "other")
     scan = Nights(Location(uri=str(tmp_path / "scan")))
     with pytest.raises(OutputError, match="no run has finished"):
         attach(source, output=scan.output)
@@ -86,9 +85,26 @@ def test_attach_refuses_an_evaluation_of_other_readers_and_names_what_differs(tm
 
 
 def test_attach_refuses_a_variant_that_was_read_again_and_not_scored(tmp_path: Path) -> None:
-    source = evaluated(tmp_path / "eval", "f")
+    source = evaluated(Location(uri=str(tmp_path / "eval")), "f")
     scan = Nights(Location(uri=str(tmp_path / "scan")))
     scan.run({"x": "one"}, {"q": "Why?"})
     Nights(source / "runs/f").run(TEXTS, {"q": "Who?"})
     with pytest.raises(OutputError, match="'f' was read again and not scored since"):
         attach(source, output=scan.output)
+
+
+@pytest.mark.s3
+def test_attach_works_in_a_bucket(s3_bucket: Location) -> None:
+    source, scan = evaluated(s3_bucket / "eval", "f"), Nights(s3_bucket / "scan")
+    manifest = scan.run({"x": "one"}, {"q": "Why?"})
+    (row,) = attach(source, output=scan.output)
+    (found,) = read_evaluations(scan.output)
+    assert (row["of"], found.run_id) == ("this reader", source_run(source))
+    card = scan.output / f"runs/{manifest['run_id']}/card.md"
+    assert b"by this reader" not in card.read_bytes(), "it is sealed"
+    again = scan.run({"x": "one", "y": "two"}, {"q": "Why?"})
+    assert b"by this reader, 3 readings" in (scan.output / f"runs/{again['run_id']}/card.md").read_bytes()
+
+
+def source_run(source: Location) -> str:
+    return require_manifest(source / "runs/f")["run_id"]

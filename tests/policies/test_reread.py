@@ -204,7 +204,7 @@ def test_policy_takes_its_own_prompt_set_and_no_other_one() -> None:
 
 
 def test_set_that_reads_again_shows_the_memory_where_it_merges() -> None:
-    def set_of(**texts: str) -> PromptSet:
+    def set_of(**texts: Any) -> PromptSet:
         return replace(GATED_PROMPTS, **texts)
 
     with pytest.raises(PromptSetError, match=r"merge text: needs each of the slots \{memory\}"):
