@@ -81,6 +81,7 @@ EVALUATE_COMMANDS = {
     "run": "reads a suite with one or several policies or models, and scores the answers",
     "score": "scores any answers table against a suite",
     "report": "draws the results of `run`: a page, pictures, and every failure's memory trace",
+    "attach": "puts what `run` found onto the cards of a scan by the same reader",
 }
 REVIEW_COMMANDS = {
     "plan": "says how wide the intervals will be for so many labels, before anyone reads",

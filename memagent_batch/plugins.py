@@ -85,6 +85,7 @@ POLICIES = Seam(
         "overwrite": "memagent_batch.policies.overwrite:OverwritePolicy",
         "gated": "memagent_batch.policies.gated:GatedPolicy",
         "parallel": "memagent_batch.policies.parallel:ParallelPolicy",
+        "reread": "memagent_batch.policies.reread:RereadPolicy",
         "shared": "memagent_batch.policies.shared:SharedPolicy",
         "shared-parallel": "memagent_batch.policies.shared:SharedParallelPolicy",
         "truncate": "memagent_batch.policies.truncate:TruncatePolicy",

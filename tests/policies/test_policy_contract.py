@@ -16,6 +16,7 @@ from memagent_batch.plugins import POLICIES
 from memagent_batch.policies.gated import GatedPolicy
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.policies.parallel import ParallelPolicy
+from memagent_batch.policies.reread import RereadPolicy
 from memagent_batch.policies.retrieve import RetrievePolicy
 from memagent_batch.policies.shared import SharedParallelPolicy, SharedPolicy
 from memagent_batch.policies.truncate import TruncatePolicy
@@ -34,6 +35,7 @@ INSTANCES: dict[str, Policy] = {
     "overwrite": OverwritePolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
     "gated": GatedPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
     "parallel": ParallelPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=10, answer_tokens=6),
+    "reread": RereadPolicy(chunk_tokens=CHUNK_TOKENS, question_tokens=3, memory_tokens=4, answer_tokens=6),
     "shared": SharedPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
     "shared-parallel": SharedParallelPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=10, answer_tokens=6),
     "truncate": TruncatePolicy(chunk_tokens=CHUNK_TOKENS, answer_tokens=6),
@@ -43,7 +45,8 @@ INSTANCES: dict[str, Policy] = {
 }
 KINDS = sorted(INSTANCES)
 MEMORY_KINDS = ["gated", "overwrite", "shared"]
-PARALLEL_KINDS = ["parallel", "shared-parallel"]
+STOPPING_KINDS = ["parallel", "reread", "shared-parallel"]
+"""Kinds that may stop before the turns that they cost at most."""
 
 
 class ThinkingModel(FakeModel):
@@ -82,6 +85,10 @@ class TestParallel(TestOverwrite):
     kind = "parallel"
 
 
+class TestReread(TestOverwrite):
+    kind = "reread"
+
+
 class TestShared(TestOverwrite):
     kind = "shared"
 
@@ -103,7 +110,7 @@ def test_every_policy_has_an_instance_under_contract() -> None:
     assert all(INSTANCES[kind].kind == kind for kind in KINDS)
 
 
-@pytest.mark.parametrize("kind", [*MEMORY_KINDS, *PARALLEL_KINDS])
+@pytest.mark.parametrize("kind", [*MEMORY_KINDS, *STOPPING_KINDS])
 def test_policy_with_a_memory_shows_every_token_of_the_document_to_the_model(kind: str) -> None:
     _, prompts = run_policy(with_chunks(kind, 5), document_of(23))
     shown = {token for prompt in prompts for token in prompt.token_ids}
@@ -135,13 +142,13 @@ def test_policy_never_asks_for_more_than_it_said_it_would(kind: str, num_tokens:
     assert all(size <= largest[prompt.kind] for size, prompt in zip(asked, prompts, strict=True))
     cost = policy.cost(PROMPTS, num_tokens=num_tokens)
     budgets = sum(prompt.max_tokens for prompt in prompts)
-    if kind in PARALLEL_KINDS:  # it stops where the memory stays
+    if kind in STOPPING_KINDS:  # it stops where the memory stays
         assert (cost.num_turns >= len(prompts), cost.num_completion_tokens >= budgets) == (True, True)
     else:
         assert (cost.num_turns, cost.num_completion_tokens) == (len(prompts), budgets)
 
 
-@pytest.mark.parametrize("kind", [*MEMORY_KINDS, *PARALLEL_KINDS])
+@pytest.mark.parametrize("kind", [*MEMORY_KINDS, *STOPPING_KINDS])
 def test_policy_shows_whole_rows_of_a_document_with_breaks_and_says_what_that_costs(kind: str) -> None:
     policy, document = with_chunks(kind, 5), replace(document_of(23), breaks=(3, 4, 7, 9, 16, 22))
     _, prompts = run_policy(policy, document)
@@ -160,7 +167,7 @@ def test_policy_of_a_model_that_thinks_passes_on_what_it_says_afterwards(kind: s
         with_chunks(kind, 5).read(document_of(23), ASKED_TOKENS, prompts=PROMPTS, turns=model.complete)
     )
     assert outcome.response.startswith("text ")
-    assert outcome.memory.text.startswith("text ") == (kind in (*MEMORY_KINDS, *PARALLEL_KINDS))
+    assert outcome.memory.text.startswith("text ") == (kind in (*MEMORY_KINDS, *STOPPING_KINDS))
     later = [prompt for prompt in model.prompts[1:] if not prompt.path.startswith("read/1/")]
     shown = [bytes(token for token in prompt.token_ids if token < 128) for prompt in later]
     assert all(b"text " in prompt and b"secret" not in prompt for prompt in shown)

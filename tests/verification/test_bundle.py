@@ -2,16 +2,21 @@
 
 import zipfile
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from memagent_batch.errors import SettingsError
+from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.review.sample.record import rule_of
+from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.record.evaluations import EVALUATIONS_FOLDER, readers_of
 from pipelines.bundle import bundle
 from pipelines.review import Asked, estimate
 from tests.review.test_review import label_all
+from tests.runs.record.test_evaluations import evaluation_of
 from tests.verification.scan import Copy, found, verify_here
 
 CLAUSE = Asked(
@@ -51,6 +56,20 @@ def test_bundle_holds_record_and_reviews_without_texts(copied: Callable[[], Copy
         "the tables",
         "the index of a table that was read",
     }
+
+
+def test_bundle_holds_attached_evaluations_and_its_card_shows_them(copied: Callable[[], Copy], tmp_path: Path) -> None:
+    copy = copied()
+    output = Location(uri=str(copy.folder))
+    evaluation = evaluation_of(readers_of(require_manifest(output)))
+    write_json(output / f"{EVALUATIONS_FOLDER}/{evaluation.run_id}.json", asdict(evaluation))
+    assert verify_here(output).findings == []
+    folder = unpacked(copy, tmp_path)
+    assert "by this reader, 40 readings" in (folder / "card.md").read_text()
+    assert verify_here(Location(uri=str(folder))).findings == []
+    (file,) = (folder / EVALUATIONS_FOLDER).iterdir()
+    file.write_bytes(file.read_bytes().replace(b"0.93", b"0.99"))
+    assert found(verify_here(Location(uri=str(folder)))) == {("changed", f"{EVALUATIONS_FOLDER}/{file.name}")}
 
 
 def test_bundle_with_tables_is_checked_by_hashes_and_counts(copied: Callable[[], Copy], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from pydantic import BaseModel
@@ -16,6 +17,7 @@ from memagent_batch.masking import DIGEST, printable, shown
 from memagent_batch.runs.history.history import PastRun
 from memagent_batch.runs.manifest import Manifest, SecondLookSummary
 from memagent_batch.runs.record.estimates import ReviewEstimates
+from memagent_batch.runs.record.evaluations import ReaderEvaluation, Readers, differing_knobs, readers_of, whom
 from memagent_batch.runs.tables.part_report import ReasonRow
 
 CARD_FILE = "card.md"
@@ -24,6 +26,7 @@ SHOWN_QUESTIONS = 10
 SHOWN_CHARACTERS = 300
 """Of a question or a place, characters that are shown."""
 SHOWN_ESTIMATES = 20
+SHOWN_EVALUATIONS = 5
 OF_READER = ("model", "model_sha256", "weights_version", "tokenizer_sha256", "prompt_set", "prompt_set_sha256")
 SHOWN_IN_PART = frozenset({"truncate", "retrieve"})
 """Policies that answer from one prompt."""
@@ -31,12 +34,13 @@ OF_PLACES = frozenset({"output", "documents", "questions", "ask"})
 """Knobs that the command to repeat a run shows whatever they are."""
 
 
-def card(past: PastRun, *, estimates: Sequence[ReviewEstimates]) -> str:
+def card(past: PastRun, *, estimates: Sequence[ReviewEstimates], evaluations: Sequence[ReaderEvaluation] = ()) -> str:
     """The card of a finished run, Markdown.
 
     Args:
         past: The run.
         estimates: What reviews of the output say, the latest first.
+        evaluations: What evaluations found of its readers, the latest first.
     """
     manifest = past.manifest
     sections: dict[str, Iterator[str]] = {
@@ -44,7 +48,7 @@ def card(past: PastRun, *, estimates: Sequence[ReviewEstimates]) -> str:
         "Of what": _documents(past),
         "By what": _reader(manifest),
         "What came out": _counts(manifest),
-        "How good it is": _estimates(manifest, estimates),
+        "How good it is": chain(_estimates(manifest, estimates), _evaluations(manifest, evaluations)),
         "Where it fails": _failures(past),
         "Limits": _limits(manifest),
         "How to repeat it": _command(manifest),
@@ -138,6 +142,39 @@ def _estimates(manifest: Manifest, estimates: Sequence[ReviewEstimates]) -> Iter
         yield f"- and {len(estimates) - SHOWN_ESTIMATES:,} more"
 
 
+def _evaluations(manifest: Manifest, evaluations: Sequence[ReaderEvaluation]) -> Iterator[str]:
+    yield ""
+    if not evaluations:
+        yield "No evaluation of its reader was attached. `memagent evaluate attach` does so."
+        return
+    yield "By questions with known answers about other documents than those of the scan, with 95 % intervals:"
+    yield ""
+    scan = readers_of(manifest)
+    for each in evaluations[:SHOWN_EVALUATIONS]:
+        yield from _evaluation(each, scan=scan)
+    if len(evaluations) > SHOWN_EVALUATIONS:
+        yield f"- and {len(evaluations) - SHOWN_EVALUATIONS:,} more"
+
+
+def _evaluation(each: ReaderEvaluation, *, scan: Readers) -> Iterator[str]:
+    of = whom(each.readers, scan=scan)
+    name = f"- {_text(shown(each.suite))}, read at {_text(each.finished_at)} by "
+    if of is None:
+        knobs = ", ".join(map(_text, differing_knobs(each.readers, scan=scan)))
+        yield f"{name}another reader, whose scores say nothing of this scan; these differ: {knobs}"
+        return
+    shares = {
+        "evidence on a right sentence": each.evidence_hit,
+        "says not stated where it is not": each.abstained,
+        "says not stated where it is": each.abstained_wrongly,
+    }
+    others = "".join(f"; {what} {share}" for what, share in shares.items() if share is not None)
+    yield f"{name}{of}, {each.num_readings:,} readings scored on {_text(each.score_on)}: score {each.score}{others}"
+    for length in each.lengths:
+        if length.length_tokens is not None:
+            yield f"  - {length.length_tokens:,} tokens: {length.num_readings:,} readings, score {length.score}"
+
+
 def _failures(past: PastRun) -> Iterator[str]:
     manifest, counts = past.manifest, past.manifest["counts"]
     unusable = sum(part.get("num_unusable") or 0 for part in manifest["parts"])
@@ -158,20 +195,30 @@ def _reasons(rows: Sequence[ReasonRow]) -> str:
 
 
 def _limits(manifest: Manifest) -> Iterator[str]:
-    settings = manifest["settings"]
-    if settings.get("policy", {}).get("kind") in SHOWN_IN_PART:
+    yield from _limits_of_reader(manifest["reader"])
+    look = manifest.get("second_look")
+    if look is not None and look["reader"]:
+        yield "- The second reader saw only what was doubtful. A wrong answer that the first was sure of stands."
+        yield f"- Of the {look['counts']['answered']:,} answers of the second reader:"
+        yield from (f"  {line}" for line in _limits_of_reader(look["reader"]))
+    yield "- A confidence is a probability given the notes, not given the document."
+
+
+def _limits_of_reader(reader: Mapping[str, Any]) -> Iterator[str]:
+    """What a reader can't do, by its parts in the manifest."""
+    policy, sampling, engine = (reader.get(name, {}) for name in ("policy", "sampling", "engine"))
+    if policy.get("kind") in SHOWN_IN_PART:
         yield "- The model was shown a part of each long document. What stands elsewhere, it does not know."
     else:
         yield "- Answers are given from the model's notes. What it did not note, it does not know."
-    if settings.get("sampling", {}).get("temperature", 0) > 0:
+    if sampling.get("temperature", 0) > 0:
         yield "- Answers are drawn: another seed gives others."
     else:
         yield "- Decoding is greedy: the same reader gives the same answers, as far as its engine is reproducible."
-    if settings.get("engine") == "vllm" and not settings.get("vllm", {}).get("reproducible"):
+    if engine.get("kind") == "vllm" and not engine.get("reproducible"):
         yield "- On a GPU single tokens may depend on what else was in flight (`vllm.reproducible` is off)."
-    if settings.get("engine") == "openai":
+    if engine.get("kind") == "openai":
         yield "- An endpoint read it, whose weights can't be hashed from here."
-    yield "- A confidence is a probability given the notes, not given the document."
 
 
 def _command(manifest: Manifest) -> Iterator[str]:

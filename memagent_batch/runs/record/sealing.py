@@ -16,6 +16,7 @@ from memagent_batch.runs.history.history import INDEX_FILE, PLAN_FILE, REMOVED_F
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, Manifest
 from memagent_batch.runs.record.card import CARD_FILE, card
 from memagent_batch.runs.record.estimates import read_estimates
+from memagent_batch.runs.record.evaluations import read_evaluations
 from memagent_batch.runs.record.hashes import file_hash, file_hashes
 from memagent_batch.runs.record.log_files import LOG_FILES, hash_log, known_hashes, write_log_files
 from memagent_batch.runs.record.projections import PROJECTION_FILE, projection_record
@@ -51,7 +52,7 @@ def sealed(
     output, folder = past.output, f"{RUNS_FOLDER}/{past.run_id}"
     write_json(output / f"{folder}/{PROJECTION_FILE}", projection_record(projection))
     write_log_files(output / f"{folder}/{LOG_FILES}", hash_log(output, log_files, _known(before)))
-    text = card(past, estimates=read_estimates(output))
+    text = card(past, estimates=read_estimates(output), evaluations=read_evaluations(output))
     (output / f"{folder}/{CARD_FILE}").write_bytes(text.encode())
     tables = {**_recorded(before), **_written(reports)}
     names = [*chain.from_iterable(past.manifest["files"].values())]

@@ -48,14 +48,21 @@ def test_card_names_the_second_reader_and_what_is_left_to_people(tmp_path: Path)
     nights.run({"a": "one"}, {"q": "Who signed?"})
     past = find_run(nights.output, "latest")
     assert "doubtful" not in card(past, estimates=[])
+    assert "second reader" not in card(past, estimates=[])
     counts = {"escalated": 7, "answered": 4, "failed": 2, "not_read": 1, "needs_review": 2}
-    look: Any = {"reader": {"model": "larger"}, "reader_fingerprint": "f" * 64, "extraction": "auto", "counts": counts}
+    larger = {"model": "larger", "policy": {"kind": "retrieve"}, "sampling": {"temperature": 1.0}}
+    look: Any = {"reader": larger, "reader_fingerprint": "f" * 64, "extraction": "auto", "counts": counts}
     look |= {"share": 0.5, "because": {"failed": 7}}
     text = card(replace(past, manifest={**past.manifest, "second_look": look}), estimates=[])
     assert "7 readings were doubtful. 2 of them are left to people." in text
     assert "and 4 of the answers are its own" in text
     assert "- model: larger" in text
     assert f"- reader_fingerprint: {'f' * 64}" in text
+    limits = text.partition("## Limits")[2].partition("## How")[0]
+    assert "- Of the 4 answers of the second reader:" in limits
+    assert "  - The model was shown a part of each long document" in limits
+    assert "  - Answers are drawn" in limits
+    assert "- Answers are given from the model's notes" in limits
 
 
 def test_card_of_hostile_texts_has_no_markup_of_theirs(tmp_path: Path) -> None:

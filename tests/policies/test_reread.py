@@ -1,0 +1,215 @@
+"""Policy `reread`: which rounds it takes, what each turn shows, and how a reading goes on from its log."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.domain.addresses import ReadingAddress, token_hash
+from memagent_batch.domain.prompts import Memory, PromptSet, PromptTokens
+from memagent_batch.domain.readings import Outcome, QuestionTokens
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
+from memagent_batch.errors import EngineRequestError, PromptSetError
+from memagent_batch.log.index import reading_key
+from memagent_batch.policies.reread import RereadPolicy
+from memagent_batch.prompts.built_in import GATED_PROMPTS, REREAD_PROMPTS
+from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.testing import PROMPTS
+from memagent_batch.wiring import make_prompt_set
+from tests.policies.token_documents import document_of
+
+
+class PlainBytes:
+    """Text of tokens that are bytes."""
+
+    def __call__(self, token_ids: Any) -> str:
+        return bytes(token for token in token_ids if 20 < token < 99).decode()
+
+
+TEXTS: PromptTokens = replace(
+    PROMPTS, keep_word="keep", first_memory=Memory(token_ids=tuple(b"M0"), text="M0"), decode=PlainBytes()
+)
+ASKED = QuestionTokens(token_ids=tuple(b"WHO?"))
+POLICY = RereadPolicy(chunk_tokens=5, question_tokens=8, memory_tokens=6, answer_tokens=6)
+ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
+FIRST_ROUND = ["update/1/0", "update/1/1"]
+
+Rule = Callable[[Prompt], str | None]
+
+
+def rule_of(texts: Mapping[str, str]) -> Rule:
+    """A model that writes these texts, by path or by kind; in other turns the path."""
+    return lambda prompt: texts.get(prompt.path, texts.get(prompt.kind, prompt.path.upper()))
+
+
+def completion_of(text: str, *, is_cut: bool = False) -> Completion:
+    reason = FinishReason.LENGTH if is_cut else FinishReason.STOP
+    return Completion(token_ids=[*text.encode(), 99], text=text, finish_reason=reason)
+
+
+async def read(
+    texts: Mapping[str, str], *, policy: RereadPolicy = POLICY, num_tokens: int = 9, cut: str = ""
+) -> tuple[Outcome, dict[str, Prompt]]:
+    """Reads a document of two chunks; the prompts by path, in the order in which they were asked."""
+    prompts: dict[str, Prompt] = {}
+    rule = rule_of(texts)
+
+    async def turns(prompt: Prompt) -> Completion:
+        prompts[prompt.path] = prompt
+        return completion_of(rule(prompt) or "", is_cut=prompt.path == cut)
+
+    outcome = await policy.read(document_of(num_tokens), ASKED, prompts=TEXTS, turns=turns)
+    return outcome, prompts
+
+
+async def test_reading_whose_memory_lacks_nothing_takes_one_round_and_asks_once() -> None:
+    outcome, prompts = await read({"update/1/1": "M1", "decompose": "Keep."})
+    assert list(prompts) == [*FIRST_ROUND, "decompose/2", "answer"]
+    assert bytes(prompts["decompose/2"].token_ids) == b"\x11WHO?\x12M1\x13\x14"
+    assert (outcome.memory.text, outcome.response) == ("M1", "ANSWER")
+    slots = sum(len(shown) for shown in (b"WHO?M0", b"WHO?UPDATE/1/0", b"WHO?M1", b"WHO?M1"))
+    shown = sum(len(prompt.token_ids) for prompt in prompts.values()) - slots
+    assert shown == POLICY.cost(TEXTS, num_tokens=9).min_prompt_tokens
+
+
+async def test_document_is_read_again_for_what_is_missing_and_the_answer_is_to_the_question() -> None:
+    policy = replace(POLICY, rounds=2)
+    texts = {"update/1/1": "M1", "decompose": "WHERE?", "update/2/0": "N1", "update/2/1": "N2", "merge": "M2"}
+    outcome, prompts = await read(texts, policy=policy)
+    assert list(prompts) == [*FIRST_ROUND, "decompose/2", "update/2/0", "update/2/1", "merge/2", "answer"]
+    assert bytes(prompts["update/2/0"].token_ids) == b"\x01WHERE?\x02M0\x03defgh\x04"
+    assert bytes(prompts["update/2/1"].token_ids) == b"\x01WHERE?\x02N1\x03ijkl\x04"
+    merged = b"\x0dWHO?\x0eM1\x0f\n[Read again for]:\nWHERE?\n[Found]:\nN2\x10"
+    assert bytes(prompts["merge/2"].token_ids) == merged
+    assert bytes(prompts["answer"].token_ids) == b"\x05WHO?\x06M2\x07"
+    writes = {path: prompt.writes for path, prompt in prompts.items()}
+    assert {path for path, each in writes.items() if each is Writes.MEMORY} == {*FIRST_ROUND, "merge/2"}
+    assert {path for path, each in writes.items() if each is None} == {"answer"}
+    assert outcome.memory.text == "M2"
+    assert policy.cost(TEXTS, num_tokens=9).num_turns == len(prompts)
+
+
+@pytest.mark.parametrize("written", ["", " \n", "keep", "'Keep'.", "who", ' "WHO?" ', "?", "- Who?"])
+async def test_subquestion_that_asks_nothing_new_begins_no_round(written: str) -> None:
+    _, prompts = await read({"decompose": written})
+    assert list(prompts) == [*FIRST_ROUND, "decompose/2", "answer"]
+
+
+async def test_subquestion_that_is_cut_at_its_budget_begins_no_round_and_counts_as_cut() -> None:
+    _, prompts = await read({"decompose": "WHERE IS"}, cut="decompose/2")
+    assert list(prompts) == [*FIRST_ROUND, "decompose/2", "answer"]
+    decompose = prompts["decompose/2"]
+    assert (decompose.max_tokens, decompose.writes) == (POLICY.question_tokens, Writes.NOTE)
+
+
+async def test_later_turn_sees_what_was_read_for_and_the_same_again_ends_the_rounds() -> None:
+    texts = {"decompose/2": "WHERE?", "decompose/3": "WHEN?", "decompose/4": "Where", "merge": "M2"}
+    _, prompts = await read(texts, policy=replace(POLICY, rounds=9))
+    assert b"\n- WHERE?\n- WHEN?\x14" in bytes(prompts["decompose/4"].token_ids)
+    assert list(prompts)[-2:] == ["decompose/4", "answer"]
+
+
+@pytest.mark.parametrize(("rounds", "last"), [(1, "1"), (2, "2"), (4, "4")])
+async def test_rounds_are_as_many_as_were_set_at_most(rounds: int, last: str) -> None:
+    policy = replace(POLICY, rounds=rounds)
+    _, prompts = await read({}, policy=policy)
+    assert max(path.split("/")[1] for path in prompts if path != "answer") == last
+    cost = policy.cost(TEXTS, num_tokens=9)
+    assert (cost.num_turns, cost.num_completion_tokens) == (
+        len(prompts),
+        sum(prompt.max_tokens for prompt in prompts.values()),
+    )
+
+
+def test_reading_without_a_round_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"policy\.rounds must be 1 or more"):
+        replace(POLICY, rounds=0)
+
+
+async def test_round_that_notes_nothing_has_no_merge_and_is_not_taken_twice() -> None:
+    texts = {"update/1/1": "M1", "decompose/2": "WHERE?", "update/2/0": "keep", "update/2/1": "keep"}
+    outcome, prompts = await read(texts | {"decompose/3": "WHERE?"})
+    assert list(prompts)[2:] == ["decompose/2", "update/2/0", "update/2/1", "decompose/3", "answer"]
+    assert outcome.memory.text == "M1"
+
+
+async def test_merge_that_adds_nothing_leaves_the_memory() -> None:
+    outcome, _ = await read({"update/1/1": "M1", "merge": "keep"})
+    assert outcome.memory.text == "M1"
+
+
+async def test_document_without_tokens_is_answered_from_the_first_memory() -> None:
+    outcome, prompts = await read({}, num_tokens=0)
+    assert (list(prompts), outcome.memory.text) == (["answer"], "M0")
+    assert POLICY.cost(TEXTS, num_tokens=0).num_turns == 1
+
+
+@pytest.mark.parametrize("path", ["update/1/0", "decompose/2", "update/2/1", "merge/2", "answer"])
+async def test_turn_that_fails_fails_the_reading(path: str) -> None:
+    async def turns(prompt: Prompt) -> Completion:
+        if prompt.path == path:
+            raise EngineRequestError(path)
+        return completion_of(prompt.path.upper())
+
+    with pytest.raises(EngineRequestError, match=path):
+        await POLICY.read(document_of(9), ASKED, prompts=TEXTS, turns=turns)
+
+
+class Recording(ReplayOnly):
+    """Writes a text of each path, and keeps the rows of the log."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Any] = {}
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        done = completion_of(prompt.path.upper())
+        self.rows[prompt.path] = {
+            "prompt_hash": token_hash(prompt.token_ids),
+            "token_ids": list(done.token_ids),
+            "text": done.text,
+            "finish_reason": done.finish_reason.value,
+            "logprobs": None,
+            "num_prompt_tokens": len(prompt.token_ids),
+            "num_cached_prompt_tokens": 0,
+            "engine_seconds": 0.0,
+            "menu_logprobs": None,
+        }
+        return done
+
+
+async def test_reading_goes_on_from_any_turn_that_the_log_holds() -> None:
+    whole = Recording()
+    turns = ReadingTurns(engine=whole, address=ADDRESS, seed=0)
+    outcome = await POLICY.read(document_of(9), ASKED, prompts=TEXTS, turns=turns)
+    paths = list(whole.rows)
+    assert paths[-2:] == ["merge/3", "answer"]
+    for num_held in range(len(paths) + 1):
+        rest = Recording()
+        held = {reading_key(ADDRESS): {path: whole.rows[path] for path in paths[:num_held]}}
+        turns = ReadingTurns(engine=rest, address=ADDRESS, seed=0, held=held)
+        assert await POLICY.read(document_of(9), ASKED, prompts=TEXTS, turns=turns) == outcome
+        assert list(rest.rows) == paths[num_held:]
+        assert turns.counts.num_turns == len(paths)
+
+
+def test_policy_takes_its_own_prompt_set_and_no_other_one() -> None:
+    agent = AgentConfig(model="tiny", policy=PolicyConfig(kind="reread"))
+    assert make_prompt_set(agent) is REREAD_PROMPTS
+    with pytest.raises(PromptSetError, match=r"'parallel' has no decompose.*with one, such as 'reread'"):
+        make_prompt_set(agent.model_copy(update={"prompt_set": "parallel"}))
+    with pytest.raises(PromptSetError, match=r"'reread' has a decompose.*without one, such as 'parallel'"):
+        make_prompt_set(AgentConfig(model="tiny", policy=PolicyConfig(kind="parallel"), prompt_set="reread"))
+
+
+def test_set_that_reads_again_shows_the_memory_where_it_merges() -> None:
+    def set_of(**texts: Any) -> PromptSet:
+        return replace(GATED_PROMPTS, **texts)
+
+    with pytest.raises(PromptSetError, match=r"merge text: needs each of the slots \{memory\}"):
+        set_of(merge="{question} {notes}", decompose=REREAD_PROMPTS.decompose)
+    with pytest.raises(PromptSetError, match="decompose text: needs"):
+        set_of(decompose="{question} {memory}")
+    assert set_of(decompose=REREAD_PROMPTS.decompose).sha256 != GATED_PROMPTS.sha256
