@@ -14,6 +14,7 @@ from memagent_batch.config import JobConfig
 from memagent_batch.domain.escalation import Doubts
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
+from memagent_batch.domain.turns import sum_counted
 from memagent_batch.errors import CountsError, StorageError
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.json_files import read_json
@@ -33,6 +34,7 @@ from memagent_batch.runs.manifest import (
     FORMAT,
     RUN_FILE,
     Manifest,
+    MarkerCounts,
     RunCounts,
     RunRecord,
     Sample,
@@ -217,6 +219,8 @@ def close_run(
         changes=find_changes(recorded, questions, before=before, tables=run.tables, run_turns=run_turns),
     )
     manifest = _with_spending(manifest, run, spent=spent)
+    if markers := _sum_markers(reports):
+        manifest["markers"] = markers
     if run.projection.doubts is not None:
         manifest["second_look"] = sum_up_second_look(run.second, reports, asked=run.asked)
     past = PastRun(
@@ -228,7 +232,7 @@ def close_run(
     publish(run.output, manifest, tables=ANSWER_TABLES, run_id=run.run_id)
     write_record_manifest(past)
     fields = {"run_id": run.run_id, **counts, "seconds": manifest["seconds"]}
-    line = _closing_line(run.run_id, counts, manifest["reasons"])
+    line = _closing_line(run.run_id, counts, manifest["reasons"], markers=markers)
     log.info(line, extra={"event": EventKind.RUN_CLOSED, **fields})
     return manifest
 
@@ -302,6 +306,15 @@ def _with_spending(manifest: Manifest, run: Run, *, spent: Spent | None) -> Mani
     return manifest
 
 
+def _sum_markers(reports: Sequence[PartReport]) -> MarkerCounts | None:
+    """Markers that were made harmless; None where none were counted, as where an engine is sent token ids."""
+    num_markers = sum_counted(report["num_markers"] for report in reports)
+    if num_markers is None:
+        return None
+    num_documents = sum(report["num_marked_documents"] or 0 for report in reports)
+    return {"num_markers": num_markers, "num_documents": num_documents}
+
+
 def _closing_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:
     """Files of the tables that only runs with closing turns have."""
     files = {
@@ -324,8 +337,10 @@ def _run_reasons(rows_of_parts: Iterable[list[ReasonRow]]) -> list[ReasonRow]:
     return reason_rows(most_frequent(reasons, limit=SHOWN_REASONS))
 
 
-def _closing_line(run_id: str, counts: RunCounts, reasons: Mapping[str, list[ReasonRow]]) -> str:
-    """The counts, and behind them why readings have no answer."""
+def _closing_line(
+    run_id: str, counts: RunCounts, reasons: Mapping[str, list[ReasonRow]], *, markers: MarkerCounts | None
+) -> str:
+    """The counts, behind them why readings have no answer, and the markers that were made harmless."""
     parts = [f"{counts['ok']} ok"]
     for status, name, count in (
         (Status.FAILED, "failed", counts["failed"]),
@@ -334,7 +349,13 @@ def _closing_line(run_id: str, counts: RunCounts, reasons: Mapping[str, list[Rea
         why = sum_up(Reason(**reason) for reason in reasons[status.value])
         if why or status == Status.FAILED:
             parts.append(f"{count} {name}" + (f" ({why})" if why else ""))
-    return f"run {run_id} closed: {', '.join(parts)}"
+    line = f"run {run_id} closed: {', '.join(parts)}"
+    if markers is None or not markers["num_markers"]:
+        return line
+    return (
+        f"{line}; {markers['num_markers']} markers of chat templates in the prompts of {markers['num_documents']} "
+        "documents were made harmless (column num_markers of answers)"
+    )
 
 
 def _kept_removed(run: Run, removed: pa.Table, *, before: PastRun | None) -> str | None:
