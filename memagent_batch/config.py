@@ -175,6 +175,9 @@ class SamplingConfig(Section):
     """Keep the log-probability of each token in the turn log."""
     samples: Count = 1
     """Readings of each document and question."""
+    thinking_tokens: Annotated[int, Field(ge=0)] | None = None
+    """Most tokens of a thought, for models that think: then it is closed, and the memory or answer follows. By default
+    a thought may take the whole budget of its turn. For engine `vllm`, and for endpoints of vLLM's server."""
 
 
 class VllmConfig(Section):
@@ -193,7 +196,8 @@ class VllmConfig(Section):
     max_num_seqs: Count = 256
     """Most requests in one engine step."""
     speculation: Speculation = Speculation.AUTO
-    """Guesses tokens ahead where decoding is greedy and no log-probabilities are kept; draws are never guessed."""
+    """Guesses tokens ahead where decoding is greedy, no log-probabilities are kept and thoughts have no budget; draws
+    are never guessed."""
     reproducible: bool = False
     """On a GPU, vLLM's batch-invariant mode: a completion does not depend on what else is in flight. Costs speed, and
     is part of the reader fingerprint."""

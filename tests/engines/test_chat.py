@@ -501,6 +501,7 @@ def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_re
         fault = next((fault for name, fault in faults.items() if f"This is {name}." in content), None)
         return fault or chat_reply("\\boxed{fine}", message={"reasoning": "Let me see."})
 
+    caplog.set_level("INFO")
     with scripted_server(chat_reply()) as script:
         script.answer = reply
         answer(
