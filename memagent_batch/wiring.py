@@ -14,8 +14,15 @@ from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.domain.closing.plan import ClosingTokens
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
-from memagent_batch.engines.chat_template import ServerTemplate, Template
-from memagent_batch.engines.engine import Engine, EngineContext, MessageEngineConfig, RenewableEngine
+from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
+from memagent_batch.engines.chat_template import THINKING_WORD, ServerTemplate, Template
+from memagent_batch.engines.engine import (
+    Engine,
+    EngineContext,
+    MessageEngineConfig,
+    RenewableEngine,
+    ThinkingEngineConfig,
+)
 from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.engines.weights import model_sha256
 from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
@@ -143,6 +150,7 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
     """
     tokenizer, prompts = make_tokenizer(agent), make_prompt_tokens(agent)
     require_window(agent, prompts=prompts)
+    require_thinking_budget(agent)
     policy, engine = make_policy(agent), engine_config(agent)
     parts = {
         "model": agent.model,
@@ -193,6 +201,28 @@ def require_window(agent: AgentConfig, *, prompts: PromptTokens) -> None:
             )
 
 
+def require_thinking_budget(agent: AgentConfig) -> None:
+    """Checks that a budget of thoughts, where there is one, can be kept to.
+
+    Raises:
+        SettingsError: engine, model or another knob can't go with it; says which and what to do.
+    """
+    if agent.sampling.thinking_tokens is None:
+        return
+    engine, template = engine_config(agent), make_template(agent)
+    problem = None
+    if not (isinstance(engine, ThinkingEngineConfig) and engine.ends_thoughts):
+        problem = f"engine {agent.engine!r} can't end a thought at its budget; use vllm"
+    elif agent.sampling.logprobs:
+        problem = "the tag that ends a thought is not drawn, so that no log-probabilities can be kept"
+    elif template.values(agent.chat_template_kwargs).get(THINKING_WORD) is False:
+        problem = f'this model is asked not to think; set chat_template_kwargs: {{"{THINKING_WORD}": true}}'
+    elif not isinstance(template, ServerTemplate) and not make_tokenizer(agent).ends_thoughts:
+        problem = f"the tokeniser of {agent.model} has no tokens {OPENING} and {THOUGHT_END}; take a model that thinks"
+    if problem is not None:
+        raise SettingsError(f"sampling.thinking_tokens: {problem}, or leave the knob out")
+
+
 def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, JsonValue]:
     """What decides the results of a reasoning model; empty for others, so that their fingerprints have no such part."""
     tokenizer = make_tokenizer(agent)
@@ -202,8 +232,9 @@ def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, JsonValue
 
 
 def _sampling(agent: AgentConfig) -> dict[str, JsonValue]:
-    """What of the sampling decides a result: nothing but its temperature where that is 0."""
-    sampling = agent.sampling.model_dump(mode="json", exclude={"samples"})
-    if agent.sampling.temperature > 0:
-        return sampling
-    return {"temperature": 0.0, "logprobs": agent.sampling.logprobs}
+    """What of the sampling decides a result: of the draws nothing but the temperature where that is 0."""
+    sampling = agent.sampling.model_dump(mode="json", exclude={"samples", "thinking_tokens"})
+    if agent.sampling.temperature == 0:
+        sampling = {"temperature": 0.0, "logprobs": agent.sampling.logprobs}
+    thinking_tokens = agent.sampling.thinking_tokens
+    return sampling if thinking_tokens is None else {**sampling, "thinking_tokens": thinking_tokens}

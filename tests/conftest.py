@@ -42,6 +42,9 @@ WINDOW_TOKENS = 1024
 GREEDY = SamplingConfig(logprobs=True)
 SAMPLED = SamplingConfig(temperature=2.0, logprobs=True)
 """Hot, so that seeds differ even where the policy is sure of itself."""
+THOUGHT_TAGS = ("<|im_start|>", "<|endoftext|>")
+"""What the server takes for the tags of thoughts where a request bounds them: single tokens, of which the shipped
+policy has no others."""
 
 
 @pytest.fixture(autouse=True)
@@ -137,6 +140,8 @@ def vllm_server(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> It
     arguments = f"{model} --host 127.0.0.1 --port {port} --max-model-len 1024"
     flags = "--dtype float32 --enforce-eager --enable-prompt-tokens-details --disable-log-stats"
     guides = ["--structured-outputs-config", json.dumps({"backend": "xgrammar", "disable_any_whitespace": True})]
+    tags = {"reasoning_start_str": THOUGHT_TAGS[0], "reasoning_end_str": THOUGHT_TAGS[1]}
+    thoughts = ["--reasoning-config", json.dumps(tags)]
     executor = "--distributed-executor-backend vllm.v1.executor.uniproc_executor.UniProcExecutor"
     log_path = tmp_path_factory.mktemp("server") / "log.txt"
     threads = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_WAIT_POLICY": "PASSIVE", "VLLM_CPU_KVCACHE_SPACE": "1"}
@@ -147,6 +152,7 @@ def vllm_server(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> It
                 "-m",
                 "vllm.entrypoints.openai.api_server",
                 *guides,
+                *thoughts,
                 *f"{arguments} {flags} {executor}".split(),
             ],
             stdout=log,

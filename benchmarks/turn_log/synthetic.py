@@ -107,6 +107,7 @@ def result_of(reading_turns: int) -> ResultRow:
         "num_prompt_tokens": 0,
         "num_cached_prompt_tokens": 0,
         "num_completion_tokens": 0,
+        "num_markers": None,
         "engine_seconds": 0,
         "error_type": None,
         "error_message": None,

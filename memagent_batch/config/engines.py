@@ -38,7 +38,8 @@ class VllmConfig(Section):
     max_num_seqs: Count = 256
     """Most requests in one engine step."""
     speculation: Speculation = Speculation.AUTO
-    """Guesses tokens ahead where decoding is greedy and no log-probabilities are kept; draws are never guessed."""
+    """Guesses tokens ahead where decoding is greedy, no log-probabilities are kept and thoughts have no budget; draws
+    are never guessed."""
     reproducible: bool = False
     """On a GPU, vLLM's batch-invariant mode: a completion does not depend on what else is in flight. Costs speed, and
     is part of the reader fingerprint."""

@@ -1,6 +1,6 @@
 """One model call: the prompt that goes in, the completion that comes out. The seam between policies and engines."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -97,8 +97,16 @@ class Completion:
     """Prompt tokens that the engine's prefix cache held."""
     engine_seconds: float = 0.0
     """Seconds from asking the engine to its last token."""
+    num_markers: int | None = None
+    """Markers of chat templates in the prompt that were made harmless; None where the engine is sent token ids."""
     replayed: bool = False
     """True where the turn log, or another reading's shared turn, answered instead of the engine."""
+
+
+def sum_counted(counts: Iterable[int | None]) -> int | None:
+    """The sum of those that were counted; None where none was."""
+    found = [count for count in counts if count is not None]
+    return sum(found) if found else None
 
 
 Turns = Callable[[Prompt], Awaitable[Completion]]

@@ -11,7 +11,10 @@ from pydantic import JsonValue
 from memagent_batch.domain.thoughts import ends_in_thought
 from memagent_batch.errors import SettingsError
 
-DEFAULT_VALUES: Mapping[str, JsonValue] = {"enable_thinking": False}
+THINKING_WORD = "enable_thinking"
+"""What a template is given to let the model think, or not."""
+
+DEFAULT_VALUES: Mapping[str, JsonValue] = {THINKING_WORD: False}
 """What a template is given that knows these words: thoughts would use up the budget of the memory."""
 
 OWN_VALUES = frozenset({"messages", "add_generation_prompt"})

@@ -150,6 +150,15 @@ class MessageEngineConfig(EngineConfig, Protocol):
         """Whether a prompt is the text of a user message, as the tokeniser writes it, without a template around it."""
 
 
+@runtime_checkable
+class ThinkingEngineConfig(EngineConfig, Protocol):
+    """An engine that may keep a thought to `sampling.thinking_tokens`."""
+
+    @property
+    def ends_thoughts(self) -> bool:
+        """Whether it does: it writes the tag that ends a thought when the tokens are spent."""
+
+
 async def require_guides(engine: Engine, kinds: Collection[GuideKind]) -> None:
     """Makes sure, before the first reading, that an engine obeys guides of these kinds; it has started.
 

@@ -72,6 +72,7 @@ class Tokenizer:
         self._textless = content.textless_token_ids(self._control)
         self.control_texts = content.texts(self._control)
         self.has_thought_tags = content.has_thought_tags
+        self.ends_thoughts = content.ends_thoughts
 
     @property
     def control_token_ids(self) -> frozenset[int]:

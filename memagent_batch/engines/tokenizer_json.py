@@ -36,6 +36,14 @@ class TokenizerJson:
         """Whether the model has tokens that open or close a thought."""
         return any(token["content"] in (OPENING, THOUGHT_END) for token in self.content["added_tokens"])
 
+    @property
+    def ends_thoughts(self) -> bool:
+        """Whether it has both tags of a thought as tokens, which no text of a document is written with.
+
+        vLLM 0.32 counts too few thoughts where a tag takes several tokens.
+        """
+        return {OPENING, THOUGHT_END} <= {token["content"] for token in self.content["added_tokens"]}
+
     def plain_tokenizer(self) -> "tokenizers.Tokenizer":
         """The same tokeniser without added tokens, so that it knows no markers; and without trimmed offsets."""
         return _tokenizer_of({**self.content, "added_tokens": [], "post_processor": None})

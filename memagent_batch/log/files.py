@@ -13,8 +13,8 @@ from memagent_batch.files.errors import storage_errors, table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.log.schemas import TURN_LOG
 
-LATER_COLUMNS = frozenset({"writes", "menu_logprobs", "held_from"})
-"""Columns of `TURN_LOG` that files of earlier versions lack."""
+LATER_COLUMNS = frozenset({"writes", "menu_logprobs", "held_from", "num_markers"})
+"""Columns of `TURN_LOG`, and of `OUTCOME_LOG` by the same type, that files of earlier versions lack."""
 
 LOG_THREADS = 16
 """Log files read at once, in a request each: enough to keep a core busy where a store answers in 50 ms."""

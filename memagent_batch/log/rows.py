@@ -51,6 +51,7 @@ def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *,
         "finished_at": datetime.now(UTC),
         "menu_logprobs": completion.menu_logprobs,
         "held_from": None,
+        "num_markers": completion.num_markers,
     }
 
 

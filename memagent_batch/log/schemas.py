@@ -57,6 +57,14 @@ RESULT = [
     column("num_prompt_tokens", pa.int64(), "prompt tokens of all turns", unit="tokens"),
     column("num_cached_prompt_tokens", pa.int64(), "of these, held by the prefix cache", unit="tokens"),
     column("num_completion_tokens", pa.int64(), "completion tokens of all turns", unit="tokens"),
+    column(
+        "num_markers",
+        pa.int64(),
+        "markers of chat templates in the prompts of all turns, which were made harmless before a chat API was sent "
+        "them; null where the engine is sent token ids, and before they were counted",
+        unit="markers",
+        nullable=True,
+    ),
     column("engine_seconds", pa.float64(), "time inside the engine, summed over turns", unit="seconds"),
     column("started_at", TIMESTAMP, "when the reading began, UTC", nullable=True),
     column("finished_at", TIMESTAMP, "when it ended, UTC"),
@@ -143,6 +151,13 @@ TURN_LOG = pa.schema(
             "path and time has the completion; tokens, text and costs are empty here",
             nullable=True,
         ),
+        column(
+            "num_markers",
+            pa.int64(),
+            "markers of chat templates in the prompt that were made harmless; null where the engine is sent token ids",
+            unit="markers",
+            nullable=True,
+        ),
     ]
 )
 """One row for each finished turn."""
@@ -220,6 +235,7 @@ class TurnRow(AddressRow):
     finished_at: datetime
     menu_logprobs: Sequence[float] | None
     held_from: NotRequired[str | None]
+    num_markers: NotRequired[int | None]
     num_tokens: NotRequired[int]
 
 
@@ -238,6 +254,7 @@ class ResultRow(TypedDict):
     num_prompt_tokens: int
     num_cached_prompt_tokens: int
     num_completion_tokens: int
+    num_markers: int | None
     engine_seconds: float
     started_at: datetime | None
     finished_at: datetime

@@ -93,6 +93,8 @@ def _part_report(
         "num_prompt_tokens": _total(tables.answers["num_prompt_tokens"]),
         "num_cached_prompt_tokens": _total(tables.answers["num_cached_prompt_tokens"]),
         "num_completion_tokens": _total(tables.answers["num_completion_tokens"]),
+        "num_markers": pc.sum(tables.answers["num_markers"]).as_py(),
+        "num_marked_documents": _num_marked_documents(tables.answers),
     }
 
 
@@ -127,6 +129,14 @@ def _num_unusable(answers: pa.Table) -> int:
     """Answered readings without an answer, or with a value that is not of its type."""
     is_unusable = pc.or_kleene(pc.is_null(answers["answer"]), pc.equal(answers["value_status"], ValueStatus.INVALID))
     return pc.sum(pc.and_kleene(pc.equal(answers["status"], Status.OK), is_unusable)).as_py() or 0
+
+
+def _num_marked_documents(answers: pa.Table) -> int | None:
+    """Documents in whose prompts markers of chat templates were; None where none were counted."""
+    if answers["num_markers"].null_count == answers.num_rows:
+        return None
+    marked = answers.filter(pc.greater(answers["num_markers"], 0))
+    return len(marked["document_id"].unique())
 
 
 def _write_part(files: Mapping[str, pa.Table], *, projection: Projection) -> list[FileHash]:

@@ -61,6 +61,7 @@ class Reading:
             "num_prompt_tokens": self.counts.num_prompt_tokens,
             "num_cached_prompt_tokens": self.counts.num_cached_prompt_tokens,
             "num_completion_tokens": self.counts.num_completion_tokens,
+            "num_markers": self.counts.num_markers,
             "engine_seconds": self.counts.engine_seconds,
             "started_at": self.started_at,
             "finished_at": self.finished_at,

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope, sum_counted
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import NotHeldError
 from memagent_batch.log.files import ReadingKey
@@ -34,6 +34,8 @@ class TurnCounts:
     """Prompt tokens that the engine's prefix cache held."""
     num_completion_tokens: int = 0
     """Completion tokens of all turns."""
+    num_markers: int | None = None
+    """Markers that were made harmless in the prompts of all turns; None where none were counted."""
     engine_seconds: float = 0.0
     """Time inside the engine, summed over turns."""
     memory_truncations: int = 0
@@ -53,6 +55,7 @@ class TurnCounts:
             num_prompt_tokens=self.num_prompt_tokens + completion.num_prompt_tokens,
             num_cached_prompt_tokens=self.num_cached_prompt_tokens + completion.num_cached_prompt_tokens,
             num_completion_tokens=self.num_completion_tokens + len(completion.token_ids),
+            num_markers=sum_counted((self.num_markers, completion.num_markers)),
             engine_seconds=self.engine_seconds + completion.engine_seconds,
         )
 
@@ -244,5 +247,6 @@ def completion_of(row: TurnRow) -> Completion:
         num_prompt_tokens=row["num_prompt_tokens"],
         num_cached_prompt_tokens=row["num_cached_prompt_tokens"],
         engine_seconds=row["engine_seconds"],
+        num_markers=row.get("num_markers"),
         replayed=True,
     )

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
+from memagent_batch.domain.turns import sum_counted
 from memagent_batch.errors import CountsError
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.log.index import RunTurns
@@ -22,7 +23,7 @@ from memagent_batch.runs.claim import ANSWER_TABLES, publish, removed_on_failure
 from memagent_batch.runs.escalation.summary import sum_up_second_look
 from memagent_batch.runs.history.changes import Changes, find_changes, removed_documents
 from memagent_batch.runs.history.history import PastRun, write_plan, write_record_manifest
-from memagent_batch.runs.manifest import FORMAT, Manifest, RunCounts, package_versions, public_settings
+from memagent_batch.runs.manifest import FORMAT, Manifest, MarkerCounts, RunCounts, package_versions, public_settings
 from memagent_batch.runs.record.sealing import sealed
 from memagent_batch.runs.run import Run
 from memagent_batch.runs.tables.part_report import PartReport, ReasonRow, reason_rows, rows_of_files
@@ -153,8 +154,10 @@ def _manifest(
 
 
 def _with_own_parts(manifest: Manifest, run: Run, reports: Sequence[PartReport], *, spent: Spent | None) -> Manifest:
-    """The manifest with what not every run has: what it took, its sample, and its second look."""
+    """The manifest with what not every run has: what it took, its markers, its sample, and its second look."""
     manifest = manifest.copy()
+    if markers := _sum_markers(reports):
+        manifest["markers"] = markers
     if spent is not None:
         manifest["spent"] = spent
         this_run = cost(run.job, spent, seconds=manifest["seconds"])
@@ -165,6 +168,15 @@ def _with_own_parts(manifest: Manifest, run: Run, reports: Sequence[PartReport],
     if run.projection.doubts is not None:
         manifest["second_look"] = sum_up_second_look(run.second, reports, asked=run.asked)
     return manifest
+
+
+def _sum_markers(reports: Sequence[PartReport]) -> MarkerCounts | None:
+    """Markers that were made harmless; None where none were counted, as where an engine is sent token ids."""
+    num_markers = sum_counted(report["num_markers"] for report in reports)
+    if num_markers is None:
+        return None
+    num_documents = sum(report["num_marked_documents"] or 0 for report in reports)
+    return {"num_markers": num_markers, "num_documents": num_documents}
 
 
 def _closing_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:
@@ -193,12 +205,14 @@ def _log_closed(manifest: Manifest) -> None:
     """Says that the run is closed."""
     run_id, counts = manifest["run_id"], manifest["counts"]
     fields = {"run_id": run_id, **counts, "seconds": manifest["seconds"]}
-    line = _closing_line(run_id, counts, manifest["reasons"])
+    line = _closing_line(run_id, counts, manifest["reasons"], markers=manifest.get("markers"))
     log.info(line, extra={"event": EventKind.RUN_CLOSED, **fields})
 
 
-def _closing_line(run_id: str, counts: RunCounts, reasons: Mapping[str, list[ReasonRow]]) -> str:
-    """The counts, and behind them why readings have no answer."""
+def _closing_line(
+    run_id: str, counts: RunCounts, reasons: Mapping[str, list[ReasonRow]], *, markers: MarkerCounts | None
+) -> str:
+    """The counts, behind them why readings have no answer, and the markers that were made harmless."""
     parts = [f"{counts['ok']} ok"]
     for status, name, count in (
         (Status.FAILED, "failed", counts["failed"]),
@@ -207,7 +221,13 @@ def _closing_line(run_id: str, counts: RunCounts, reasons: Mapping[str, list[Rea
         why = sum_up(Reason(**reason) for reason in reasons[status.value])
         if why or status == Status.FAILED:
             parts.append(f"{count} {name}" + (f" ({why})" if why else ""))
-    return f"run {run_id} closed: {', '.join(parts)}"
+    line = f"run {run_id} closed: {', '.join(parts)}"
+    if markers is None or not markers["num_markers"]:
+        return line
+    return (
+        f"{line}; {markers['num_markers']} markers of chat templates in the prompts of {markers['num_documents']} "
+        "documents were made harmless (column num_markers of answers)"
+    )
 
 
 def _kept_removed(run: Run, removed: pa.Table, *, before: PastRun | None) -> str | None:

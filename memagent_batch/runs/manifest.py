@@ -78,6 +78,15 @@ class SecondLookSummary(TypedDict):
     """Doubtful readings by reason."""
 
 
+class MarkerCounts(TypedDict):
+    """Markers of chat templates that were made harmless in what a chat API was sent."""
+
+    num_markers: int
+    """All of them, in the prompts of all turns: one that every prompt shows counts every time."""
+    num_documents: int
+    """Documents that have readings with such markers."""
+
+
 class Manifest(TypedDict):
     """What `manifest.json` says. One of another version may have further fields, which stay where it is copied."""
 
@@ -111,6 +120,8 @@ class Manifest(TypedDict):
     """Cost of `spent`, `this_run`, and of `totals`, `without_log`; where there is a price."""
     sample: NotRequired[Sample]
     """The sample of a run with a limit."""
+    markers: NotRequired[MarkerCounts]
+    """There where a chat API was sent what stands in documents, questions and memories."""
     record: NotRequired[Seal]
     """Hashes of its files and of the run before; none in outputs of versions without it."""
     second_look: NotRequired[SecondLookSummary]

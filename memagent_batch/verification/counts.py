@@ -66,6 +66,10 @@ def _sums(manifest: Manifest) -> Iterator[str]:
     for name in AnswerSums.__annotations__:
         added = sum(part[name] for part in parts)  # type: ignore[literal-required]
         sums[name] = (manifest["totals"][name], added)  # type: ignore[literal-required]
+    if markers := manifest.get("markers"):
+        sums["num_markers"] = (markers["num_markers"], sum(part["num_markers"] or 0 for part in parts))
+        added = sum(part["num_marked_documents"] or 0 for part in parts)
+        sums["num_marked_documents"] = (markers["num_documents"], added)
     for name, (said, added) in sums.items():
         if said != added:
             yield f"{name} is {said:,}, and the parts of the tables add up to {added:,}"

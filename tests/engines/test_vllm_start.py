@@ -44,8 +44,10 @@ def test_speculates_in_greedy_decoding_goes_by_the_knob(speculation: Speculation
     assert speculates(speculation, sampling=GREEDY, is_cpu=is_cpu) == guesses
 
 
-@pytest.mark.parametrize("sampling", [SamplingConfig(temperature=1.0), SamplingConfig(logprobs=True)])
-def test_speculates_never_where_draws_or_logprobs_are_kept(sampling: SamplingConfig) -> None:
+@pytest.mark.parametrize(
+    "sampling", [SamplingConfig(temperature=1.0), SamplingConfig(logprobs=True), SamplingConfig(thinking_tokens=8)]
+)
+def test_speculates_never_where_draws_or_logprobs_are_kept_or_thoughts_have_a_budget(sampling: SamplingConfig) -> None:
     assert not speculates(Speculation.NGRAM, sampling=sampling, is_cpu=True)
 
 

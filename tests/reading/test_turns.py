@@ -22,7 +22,7 @@ from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading.suspects import Suspects
-from memagent_batch.reading.turns import Journal, ListTurns, ReadingTurns, ReplayOnly, completion_of
+from memagent_batch.reading.turns import Journal, ListTurns, ReadingTurns, ReplayOnly, TurnCounts, completion_of
 from tests.policies.token_documents import PROMPTS, QUESTION, document_of
 
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
@@ -34,6 +34,7 @@ FRESH = Completion(
     num_prompt_tokens=5,
     num_cached_prompt_tokens=4,
     engine_seconds=0.5,
+    num_markers=2,
 )
 
 
@@ -74,6 +75,7 @@ def row_of(prompt: Prompt) -> Any:
         "num_prompt_tokens": 3,
         "num_cached_prompt_tokens": 0,
         "engine_seconds": 2.0,
+        "num_markers": 1,
         "menu_logprobs": None,
     }
 
@@ -138,7 +140,7 @@ async def test_turn_that_failed_is_neither_counted_nor_observed() -> None:
     with pytest.raises(TimeoutError):
         await turns(prompt_of())
     assert not seen
-    assert set(asdict(turns.counts).values()) == {0}
+    assert turns.counts == TurnCounts()
 
 
 @given(num_held=st.integers(0, 4), num_fresh=st.integers(0, 4), answered=st.booleans())
@@ -160,7 +162,16 @@ def test_counts_of_any_reading_sum_what_its_turns_cost(num_held: int, num_fresh:
         "num_completion_tokens": num_held + 2 * new,
         "engine_seconds": 2.0 * num_held + 0.5 * new,
         "memory_truncations": num_fresh,
+        "num_markers": num_held + 2 * new if num_held + new else None,
     }
+
+
+async def test_turns_of_which_no_markers_were_counted_have_no_number_of_them() -> None:
+    held, old = turns_of(FreshEngine(), prompt_of()), row_of(prompt_of())
+    del old["num_markers"]
+    turns = replace(held, held={reading_key(ADDRESS): {"update/0": old}})
+    await turns(prompt_of())
+    assert turns.counts.num_markers is None
 
 
 class InstantEngine(ReplayOnly):

@@ -17,7 +17,7 @@ from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.chat_template import ServerTemplate
 from memagent_batch.engines.openai.api import ADDRESS_REMEDY
 from memagent_batch.engines.openai.guides import OBJECT_TOKENS, GuideForm, guide_fields, value_text
-from memagent_batch.engines.openai.markers import Markers
+from memagent_batch.engines.openai.markers import Markers, Neutralised
 from memagent_batch.engines.openai.protocol import (
     MESSAGE_CHARS,
     Logprob,
@@ -95,7 +95,7 @@ class ChatApi:
             return None
         body: dict[str, JsonValue] = {
             "model": self._model,
-            "messages": [{"role": "user", "content": self.message(prompt)}],
+            "messages": [{"role": "user", "content": self._message(prompt).text}],
             self._budget: prompt.max_tokens + OBJECT_TOKENS * (form is GuideForm.RESPONSE_OBJECT),
             **sampling_fields(self._sampling, prompt, seed=seed),
         }
@@ -103,10 +103,6 @@ class ChatApi:
         if num_candidate and self._gives_logprobs:
             body |= {"logprobs": True, "top_logprobs": num_candidate}
         return {**body, **fields, **self._optional, **self._fixed}
-
-    def message(self, prompt: Prompt) -> str:
-        """The prompt as the text of a message, without markers."""
-        return self._markers.neutralise(self._tokenizer.text_of(prompt.token_ids)).text
 
     def adapt(self, response: httpx.Response) -> list[str]:
         """Leaves out fields that a refusal names, and finds the name of the budget; see `Api.adapt`."""
@@ -161,7 +157,12 @@ class ChatApi:
             num_prompt_tokens=(usage.prompt_tokens if usage else None) or len(prompt.token_ids),
             num_cached_prompt_tokens=usage.num_cached_tokens if usage else 0,
             engine_seconds=response.elapsed.total_seconds(),
+            num_markers=self._message(prompt).num_markers,
         )
+
+    def _message(self, prompt: Prompt) -> Neutralised:
+        """The prompt as the text of a message, without markers."""
+        return self._markers.neutralise(self._tokenizer.text_of(prompt.token_ids))
 
     def _passes_over_budget(self, response: httpx.Response) -> bool:
         """Whether a server does not know the name of the budget: it says so, or writes on."""

@@ -20,7 +20,13 @@ from memagent_batch.engines.openai.completions import CompletionsApi
 from memagent_batch.engines.openai.guides import PROBE_TOKENS, REMEDIES, GuideForm, GuideForms
 from memagent_batch.engines.openai.outage import CircuitBreaker, Failure
 from memagent_batch.engines.openai.pace import Pace
-from memagent_batch.engines.openai.protocol import ModelList, holds_choices
+from memagent_batch.engines.openai.protocol import (
+    NO_THINKING_BUDGET,
+    THINKING_BUDGET,
+    ModelList,
+    holds_choices,
+    refused_fields,
+)
 from memagent_batch.engines.openai.retries import Backoff
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import (
@@ -38,6 +44,10 @@ START_TRIES = 3
 """Most tries of each question at the start of a run: a wrong address must show within seconds."""
 
 KEY_REMEDY = "set MEMAGENT_OPENAI__API_KEY (or openai.headers) to a key that may use it"
+THINKING_REMEDY = (
+    "serve the model with vLLM and its --reasoning-parser, or leave sampling.thinking_tokens out; other APIs bound "
+    "thoughts by fields of their own, such as openai.extra_body: {reasoning_effort: low}"
+)
 Ask = Callable[[], Awaitable[httpx.Response | Failure]]
 """One try at the endpoint."""
 
@@ -225,6 +235,8 @@ class OpenAIEngine:
             )
 
     def _remedy(self, response: httpx.Response) -> str:
+        if refused_fields(response, [THINKING_BUDGET]):
+            return THINKING_REMEDY
         return KEY_REMEDY if response.status_code in (401, 403) else self._api.remedy(response)
 
     async def _check_once(self) -> None:
@@ -290,6 +302,16 @@ class OpenAIEngine:
             self._completion(response, prompt=prompt)
         except EngineRequestError as error:
             raise EngineStartError(f"{error}; no reading could be trusted") from error
+        if self._sampling.thinking_tokens is not None:
+            await self._require_thinking_budget(answer, prompt)
+
+    async def _require_thinking_budget(
+        self, answer: Callable[[Ask], Awaitable[httpx.Response]], prompt: Prompt
+    ) -> None:
+        """Sends a budget that can't be: an endpoint that answers does not look at it."""
+        body = {**(self._body(prompt, seed=0) or {}), THINKING_BUDGET: NO_THINKING_BUDGET}
+        if (await answer(partial(self._ask, body))).status_code == 200:
+            raise EngineStartError(f"{self._open_client().name} passes over {THINKING_BUDGET}; {THINKING_REMEDY}")
 
     async def _guide_form(self, kind: GuideKind) -> GuideForm:
         """The field by which the endpoint obeys guides of this kind.

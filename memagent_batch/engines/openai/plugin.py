@@ -44,6 +44,11 @@ class OpenAI(OpenAIConfig):
         """Whether the server wraps prompts into its chat template; see `MessageEngineConfig`."""
         return self.api is EndpointApi.CHAT
 
+    @property
+    def ends_thoughts(self) -> bool:
+        """Its server may; that is asked before the run. See `ThinkingEngineConfig`."""
+        return True
+
     def resources(self) -> Resources:
         """No GPU: it is elsewhere."""
         return Resources()

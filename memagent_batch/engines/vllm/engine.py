@@ -151,6 +151,7 @@ class VllmEngine:
             top_k=sampling.top_k,
             seed=seed if sampling.temperature > 0 else None,
             max_tokens=prompt.max_tokens,
+            thinking_token_budget=sampling.thinking_tokens,
             logprobs=num_candidates(prompt.guide, logprobs=self._sampling.logprobs),
             structured_outputs=structured_outputs(prompt.guide),
             output_kind=RequestOutputKind.FINAL_ONLY,

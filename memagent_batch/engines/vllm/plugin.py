@@ -38,6 +38,11 @@ class Vllm(VllmConfig):
         mode = {"reproducible": True} if self.reproducible else {}
         return {"kind": self.kind, "dtype": self.dtype, **mode, "engine_args": self.engine_args}
 
+    @property
+    def ends_thoughts(self) -> bool:
+        """Yes; see `ThinkingEngineConfig`."""
+        return True
+
     def resources(self) -> Resources:
         """A GPU for each part of the model."""
         return Resources(num_gpus=self.tensor_parallel_size * self.pipeline_parallel_size)

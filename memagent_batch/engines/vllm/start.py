@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import Speculation, VllmConfig
+from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.engines.vllm.outputs import inner_message
 from memagent_batch.engines.weights import WEIGHT_ENDINGS, names_folder
@@ -60,6 +61,9 @@ TAIL_LOOKUP = LOOKUP | {
 """The same, on the GPU, which keeps vLLM's asynchronous scheduling: 5 tokens while at most 16 requests run, 3 up to 48,
 none above. vLLM takes the last number for larger batches too."""
 
+REASONING = {"reasoning_start_str": OPENING, "reasoning_end_str": THOUGHT_END}
+"""What begins a thought, and what vLLM writes where its budget ends."""
+
 STRUCTURED_OUTPUTS = {"backend": "xgrammar", "disable_any_whitespace": True}
 """How guided turns are decoded. White space in JSON is left out: a small model writes nothing else."""
 
@@ -89,6 +93,8 @@ def engine_arguments(
         "worker_extension_cls": WORKER_EXTENSION,
         "structured_outputs_config": STRUCTURED_OUTPUTS,
     }
+    if sampling.thinking_tokens is not None:
+        arguments["reasoning_config"] = REASONING
     _require_gpu_knobs(settings, is_cpu=is_cpu)
     if speculates(settings.speculation, sampling=sampling, is_cpu=is_cpu):
         arguments["speculative_config"] = TAIL_LOOKUP if settings.speculation is Speculation.TAIL else LOOKUP
@@ -108,9 +114,10 @@ def speculates(speculation: Speculation, *, sampling: SamplingConfig, is_cpu: bo
     """Whether tokens are guessed ahead: never where a draw or a log-probability could show it.
 
     A guess is accepted by other random numbers than a draw, so that a seed would stand for other tokens with it than
-    without it; what `memagent collect` keeps is drawn one token at a time.
+    without it; what `memagent collect` keeps is drawn one token at a time. Nor where a thought has a budget, which vLLM
+    keeps to by its count of single tokens.
     """
-    if sampling.temperature > 0 or sampling.logprobs:
+    if sampling.temperature > 0 or sampling.logprobs or sampling.thinking_tokens is not None:
         return False
     return is_cpu if speculation is Speculation.AUTO else speculation is not Speculation.NONE
 

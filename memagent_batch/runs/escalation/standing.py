@@ -10,6 +10,7 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.escalation import Doubt
 from memagent_batch.domain.readings import Status
+from memagent_batch.domain.turns import sum_counted
 from memagent_batch.errors import ClosingError
 from memagent_batch.log.question_list import AskedQuestion
 from memagent_batch.log.schemas import OutcomeRow
@@ -85,6 +86,7 @@ def _chosen(first: Look, second: Look, doubt: Doubt) -> Look:
     rows, status, problem = (first.answer, second.answer), Status(second.answer["status"]), _problem(first, second)
     columns = {
         **{name: sum(row[name] for row in rows) for name in SUMMED},  # type: ignore[literal-required]
+        "num_markers": sum_counted(row["num_markers"] for row in rows),
         "question_hash": first.answer["question_hash"],
         "escalated_because": doubt.value,
         "escalation_error": problem,

@@ -235,6 +235,7 @@ def _unreadable_result(document: PartDocument, *, origin: Origin) -> ResultRow:
         "num_prompt_tokens": 0,
         "num_cached_prompt_tokens": 0,
         "num_completion_tokens": 0,
+        "num_markers": None,
         "engine_seconds": 0.0,
         "started_at": None,
         "finished_at": datetime.now(UTC),

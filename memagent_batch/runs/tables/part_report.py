@@ -47,6 +47,8 @@ PART_REPORT = pa.schema(
         pa.field("num_prompt_tokens", pa.int64()),
         pa.field("num_cached_prompt_tokens", pa.int64()),
         pa.field("num_completion_tokens", pa.int64()),
+        pa.field("num_markers", pa.int64()),
+        pa.field("num_marked_documents", pa.int64()),
     ]
 )
 """What a written part of the tables reports. The manifest keeps all of it but `missing` and `hashes`."""
@@ -106,6 +108,10 @@ class PartReport(AnswerSums):
     failed_reasons: list[ReasonRow]
     not_read_reasons: list[ReasonRow]
     escalated: list[EscalatedRow]
+    num_markers: int | None
+    """Markers of chat templates that were made harmless; None where none were counted, as of the next one."""
+    num_marked_documents: int | None
+    """Documents that have readings with such markers."""
     missing: NotRequired[list[str]]
     """Readings that the log has no outcome of; a manifest keeps none."""
     hashes: NotRequired[list[FileHash]]
