@@ -39,6 +39,8 @@ hypothesis.settings.register_profile("without_deadline", deadline=None)
 hypothesis.settings.load_profile("without_deadline")
 
 WINDOW_TOKENS = 1024
+LICENCE = Path(__file__).parents[1] / "LICENSE"
+"""A text that does not change: tests count on the tokens of a tokeniser that is trained on it."""
 GREEDY = SamplingConfig(logprobs=True)
 SAMPLED = SamplingConfig(temperature=2.0, logprobs=True)
 """Hot, so that seeds differ even where the policy is sure of itself."""
@@ -98,7 +100,7 @@ def tiny_tokenizer(tiny_model: str) -> Tokenizer:
 def text_model(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A model folder with a tokeniser and a chat template but no weights; all that the simulated engine needs."""
     folder = tmp_path_factory.mktemp("text_model")
-    save_tokenizer(folder, texts=[Path(__file__).read_text(encoding="utf-8")], num_tokens=600)
+    save_tokenizer(folder, texts=[LICENCE.read_text(encoding="utf-8")], num_tokens=600)
     return str(folder)
 
 

@@ -40,7 +40,7 @@ OWN_COLUMNS = {"run_id", "started_at", "finished_at", "engine_seconds", "num_rep
 
 
 def text_of(name: str, *, days: int) -> str:
-    """A diary of so many days; each takes a little less than a chunk."""
+    """A diary of so many days; each takes a little more than a chunk."""
     return "".join(LINE.format(day=day, name=name) for day in range(days))
 
 
@@ -51,7 +51,7 @@ class Stream:
         """Takes the folder, which several streams may share."""
         self.documents = folder / "documents.parquet"
         self.output = folder / output
-        policy = {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
+        policy = {"chunk_tokens": 42, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
         given: dict[str, Any] = {
             "documents": str(self.documents),
             "ask": QUESTIONS,

@@ -104,7 +104,7 @@ class Pages(Stream):
 def _paged(**policy: Any) -> dict[str, Any]:
     """Three pages fit a chunk, with a little room left."""
     rows = {"order_columns": "page", "locator": "{file}, page {page}", "separator": "\n"}
-    return {"input": rows, "policy": {"kind": "parallel", "rounds": 1, "chunk_tokens": 170, **policy}}
+    return {"input": rows, "policy": {"kind": "parallel", "rounds": 1, "chunk_tokens": 144, **policy}}
 
 
 @pytest.mark.parametrize("break_at", ["rows", "lines", None])

@@ -5,7 +5,7 @@ import random
 from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memagent_batch.review.calibration.betting import capital, fewest_draws
@@ -90,6 +90,14 @@ def test_fitted_steps_never_fall_and_keep_the_share_that_is_right(answers: list[
 
 
 @given(ANSWERS, st.lists(st.floats(0, 1), min_size=5, max_size=5).map(sorted))
+@example(
+    answers=[
+        JudgedAnswer(confidence=0.1, is_right=False),
+        JudgedAnswer(confidence=0.7, is_right=False),
+        JudgedAnswer(confidence=0.7, is_right=True),
+    ],
+    others=[0.0, 0.0, 0.0, 0.5, 0.5],
+)
 def test_no_other_rising_steps_are_nearer_to_the_labels(answers: list[JudgedAnswer], others: list[float]) -> None:
     steps, places = fit(answers), [0.1, 0.3, 0.5, 0.7, 0.9]
 

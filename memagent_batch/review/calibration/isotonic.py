@@ -7,6 +7,7 @@ error is shown on labels that it was not fitted to.
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 FOLDS = 5
 """Parts of the labels: what is fitted to the others is tried on each."""
@@ -49,12 +50,11 @@ class CalibrationError:
 def fit(answers: Sequence[JudgedAnswer]) -> list[Step]:
     """The steps that fit best, by pooling neighbours that fall; from the lowest confidence up."""
     pools: list[_Pool] = []
-    for answer in sorted(answers, key=lambda each: each.confidence):
-        right = answer.weight * answer.is_right
-        pool = _Pool(low=answer.confidence, right=right, weight=answer.weight, num_labels=1)
-        while pools and (pools[-1].share >= pool.share or pools[-1].high == answer.confidence):
+    for confidence, equal in groupby(sorted(answers, key=_confidence), key=_confidence):
+        pool = _pooled(confidence, list(equal))
+        while pools and pools[-1].share >= pool.share:
             pool = pools.pop().joined(pool)
-        pools.append(pool.up_to(answer.confidence))
+        pools.append(pool)
     return [Step(from_confidence=each.low, share_right=each.share, num_labels=each.num_labels) for each in pools]
 
 
@@ -101,7 +101,6 @@ class _Pool:
     right: float
     weight: float
     num_labels: int
-    high: float = 0.0
 
     @property
     def share(self) -> float:
@@ -117,6 +116,16 @@ class _Pool:
             num_labels=self.num_labels + other.num_labels,
         )
 
-    def up_to(self, confidence: float) -> "_Pool":
-        """The same, with this one as its highest."""
-        return _Pool(low=self.low, right=self.right, weight=self.weight, num_labels=self.num_labels, high=confidence)
+
+def _pooled(confidence: float, answers: Sequence[JudgedAnswer]) -> _Pool:
+    """Answers of one confidence."""
+    return _Pool(
+        low=confidence,
+        right=sum(each.weight * each.is_right for each in answers),
+        weight=sum(each.weight for each in answers),
+        num_labels=len(answers),
+    )
+
+
+def _confidence(answer: JudgedAnswer) -> float:
+    return answer.confidence
