@@ -7,7 +7,9 @@ from functools import cache
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.evaluation.needles.facts import MAGIC_ASKED, WAYS_TO_ASK
+from memagent_batch.evaluation.needles.stories import CHAIN_ASKED, LATEST_ASKED, MANY_ASKED, OR_NOT, TRUE_ASKED
 from memagent_batch.evaluation.needles.words import NUMBER_ATTRIBUTES, WORD_ATTRIBUTES
+from memagent_batch.log.schemas import STATUS
 from memagent_batch.logs import EventKind
 from memagent_batch.plugins import engine_config
 from memagent_batch.wiring import SHIPPED_MODELS
@@ -42,9 +44,14 @@ def is_taught(question: str) -> bool:
 
 @cache
 def _taught() -> re.Pattern[str]:
-    attributes = "|".join(map(re.escape, (*NUMBER_ATTRIBUTES, *WORD_ATTRIBUTES)))
-    forms = [(form, f"({attributes})") for form in WAYS_TO_ASK] + [(form, r"\w+") for form in MAGIC_ASKED]
-    filled = [
-        re.escape(form).replace(r"\{attribute\}", attribute).replace(r"\{key\}", "[^?]+") for form, attribute in forms
-    ]
-    return re.compile("|".join(filled), re.IGNORECASE)
+    attributes = "|".join(map(re.escape, (*NUMBER_ATTRIBUTES, *WORD_ATTRIBUTES, STATUS)))
+    forms = [*WAYS_TO_ASK, *MANY_ASKED[1:], LATEST_ASKED, TRUE_ASKED]
+    patterns = [_pattern(form, attribute=f"(special magic )?({attributes}|number)") for form in forms]
+    patterns += [_pattern(form, attribute=r"\w+") for form in (*MAGIC_ASKED, MANY_ASKED[0], *CHAIN_ASKED)]
+    return re.compile(f"({'|'.join(patterns)})({re.escape(OR_NOT)})?", re.IGNORECASE)
+
+
+def _pattern(form: str, *, attribute: str) -> str:
+    """An expression for the questions of a form."""
+    escaped = re.escape(form).replace(r"\{attribute\}", attribute).replace(r"\{key\}", "[^?]+")
+    return escaped.replace(r"\{value\}", r"\w+")

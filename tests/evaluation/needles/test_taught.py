@@ -6,6 +6,7 @@ import pytest
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.evaluation.needles.facts import Split, make_needle
+from memagent_batch.evaluation.needles.stories import StoryKind, make_story
 from memagent_batch.evaluation.needles.taught import EXAMPLE, is_taught, warn_of_untaught
 
 
@@ -21,6 +22,13 @@ def test_questions_of_needles_are_taught(split: Split) -> None:
     rng = random.Random(0)
     assert all(is_taught(make_needle(rng, split=split).question) for _ in range(500))
     assert is_taught(EXAMPLE)
+
+
+@pytest.mark.parametrize("kind", list(StoryKind))
+def test_questions_of_stories_are_taught(kind: StoryKind) -> None:
+    rng = random.Random(1)
+    questions = [make_story(rng, kind, split=Split.HELD_OUT).question for _ in range(200)]
+    assert [question for question in questions if not is_taught(question)] == []
 
 
 @pytest.mark.parametrize(
