@@ -46,6 +46,8 @@ class Scene:
 
     chunk: list[int]
     """Tokens of the section."""
+    sentences: tuple[str, ...]
+    """What was put into it whole, in its order."""
     asked: tuple[Asked, ...]
     """The questions."""
 
@@ -80,21 +82,26 @@ class SceneMaker:
             if others and rng.random() < 0.3 and len(asked) < num_questions:
                 asked.append(Asked(story=story, met=rng.choice(others), section=section))
         told = {id(each.story): each for each in asked}
-        return Scene(chunk=self._chunk(rng, list(told.values()), num_tokens=num_tokens), asked=tuple(asked))
+        sentences = self._sentences(rng, list(told.values()), num_tokens=num_tokens)
+        chunk = self._chunk(rng, sentences, num_tokens=num_tokens)
+        rivals = [rival for each in told.values() for rival in each.story.rivals]
+        if rivals and rng.random() < CUT_SHARE:
+            chunk = _with_cut(rng, chunk, self._encode(" " + rng.choice(rivals)))
+        return Scene(chunk=chunk, sentences=sentences, asked=tuple(asked))
 
-    def _chunk(self, rng: random.Random, told: Sequence[Asked], *, num_tokens: int) -> list[int]:
+    @staticmethod
+    def _sentences(rng: random.Random, told: Sequence[Asked], *, num_tokens: int) -> tuple[str, ...]:
         rivals = [rival for each in told for rival in each.story.rivals]
-        most = 1 if num_tokens < 120 else 2 if num_tokens < 240 else max(5, len(told) * num_tokens // 1000)
+        most = 1 if num_tokens < 120 else 3 if num_tokens < 240 else max(5, len(told) * num_tokens // 700)
         num_rivals = 0 if rng.random() < 0.3 else min(rng.randint(1, most), len(rivals))
         strands = [[each.story.statements[place] for place in each.section] for each in told]
         strands += [[rival] for rival in rng.sample(rivals, num_rivals)]
-        sentences = list(_woven(rng, strands))
+        return tuple(_woven(rng, strands))
+
+    def _chunk(self, rng: random.Random, sentences: Sequence[str], *, num_tokens: int) -> list[int]:
         inserts = [self._encode(rng.choice((" ", "\n")) + sentence) for sentence in sentences]
         stream = rng.choices(self._streams, self._shares)[0]
-        chunk = slice_chunk(rng, stream, inserts, num_tokens=num_tokens)
-        if rivals and rng.random() < CUT_SHARE:
-            chunk = _with_cut(rng, chunk, self._encode(" " + rng.choice(rivals)))
-        return chunk
+        return slice_chunk(rng, stream, inserts, num_tokens=num_tokens)
 
 
 def draw_part(rng: random.Random, story: Story) -> tuple[tuple[int, ...], tuple[int, ...]]:
