@@ -123,7 +123,7 @@ STAGES = (
         last_rate=5e-5,
     ),
 )
-"""Chunks grow, and the learning rate falls. Closing turns come in early, in a stretch that is mostly theirs; and before the
+"""Chunks grow, and the learning rate falls. Closing turns come in early, in a stretch that is mostly theirs. Before the
 longest chunks come many short ones, where keys that share a part are told apart."""
 
 
