@@ -24,7 +24,7 @@ through before anything is written. At the weight of the others, three minutes o
 MOST_SECTIONS = 200
 """Sections of a document whose notes are merged; their numbers stand above the notes."""
 
-TOLD_WEIGHT = 1.5
+TOLD_WEIGHT = 6.0
 """Weight of what is told behind each sentence that was put into a section: whether the question asks for it. No engine
 writes it; it teaches to compare whole keys."""
 
