@@ -6,18 +6,21 @@ from dataclasses import dataclass
 
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.evaluation.needles.facts import Split
-from memagent_batch.evaluation.needles.stories import Story, StoryKind, make_story
+from memagent_batch.evaluation.needles.stories import Story, StoryKind, make_relatives, make_story
 from pipelines.recipes.tiny_policy.lessons.streams import Stream, slice_chunk
 
 KINDS = {
-    StoryKind.SINGLE: 0.5,
-    StoryKind.MANY: 0.14,
-    StoryKind.LATEST: 0.1,
-    StoryKind.LINKED: 0.12,
-    StoryKind.CHAIN: 0.1,
-    StoryKind.TRUE: 0.04,
+    StoryKind.SINGLE: 0.4,
+    StoryKind.MANY: 0.16,
+    StoryKind.LATEST: 0.13,
+    StoryKind.LINKED: 0.14,
+    StoryKind.CHAIN: 0.12,
+    StoryKind.TRUE: 0.05,
 }
 """Share of each kind of story."""
+
+RELATIVES_SHARE = 0.5
+"""Part of the draws of single facts that bring several, each one easily taken for the others."""
 
 ABSENT_SHARE = 0.4
 """Part of the stories with one statement that are not told in the section."""
@@ -67,7 +70,7 @@ class SceneMaker:
     def scene(
         self, rng: random.Random, *, num_tokens: int, num_questions: int, kinds: dict[StoryKind, float] = KINDS
     ) -> Scene:
-        """A section of this many tokens or some more, and as many questions."""
+        """A section of this many tokens or some more, and as many questions or a few more."""
         asked: list[Asked] = []
         has_chain = False
         while len(asked) < num_questions:
@@ -75,12 +78,12 @@ class SceneMaker:
             if kind is StoryKind.CHAIN and has_chain and len(kinds) > 1:
                 continue
             has_chain = has_chain or kind is StoryKind.CHAIN
-            story = make_story(rng, kind, split=self._split)
-            met, section = draw_part(rng, story)
-            asked.append(Asked(story=story, met=met, section=section, cut=_cut(rng, story, met, section)))
-            others = [held for held in _other_memories(rng, story, section) if held != met]
-            if others and rng.random() < 0.3 and len(asked) < num_questions:
-                asked.append(Asked(story=story, met=rng.choice(others), section=section))
+            for story in self._stories(rng, kind):
+                met, section = draw_part(rng, story)
+                asked.append(Asked(story=story, met=met, section=section, cut=_cut(rng, story, met, section)))
+                others = [held for held in _other_memories(rng, story, section) if held != met]
+                if others and rng.random() < 0.3 and len(asked) < num_questions:
+                    asked.append(Asked(story=story, met=rng.choice(others), section=section))
         told = {id(each.story): each for each in asked}
         sentences = self._sentences(rng, list(told.values()), num_tokens=num_tokens)
         chunk = self._chunk(rng, sentences, num_tokens=num_tokens)
@@ -88,6 +91,12 @@ class SceneMaker:
         if rivals and rng.random() < CUT_SHARE:
             chunk = _with_cut(rng, chunk, self._encode(" " + rng.choice(rivals)))
         return Scene(chunk=chunk, sentences=sentences, asked=tuple(asked))
+
+    def _stories(self, rng: random.Random, kind: StoryKind) -> tuple[Story, ...]:
+        """A story; or single facts that are easily taken for one another."""
+        if kind is StoryKind.SINGLE and rng.random() < RELATIVES_SHARE:
+            return make_relatives(rng, rng.randint(2, 5), split=self._split)
+        return (make_story(rng, kind, split=self._split),)
 
     @staticmethod
     def _sentences(rng: random.Random, told: Sequence[Asked], *, num_tokens: int) -> tuple[str, ...]:
