@@ -97,6 +97,14 @@ WORDINGS = (
 """All ways to tell a fact. The first two are RULER's."""
 
 
+SAME_KEY_SHARES = {Split.TRAINING: 0.6, Split.HELD_OUT: 0.15}
+"""Part of the distractors in another wording that tell something else of the same key. Training has more of those that
+are hard to tell apart."""
+
+NEAR_PART_SHARES = {Split.TRAINING: 0.3, Split.HELD_OUT: 0.15}
+"""Part of the distractors whose key has the first part of the needle's, and of those that have its last part."""
+
+
 @cache
 def words_of(words: tuple[str, ...], *, split: Split) -> tuple[str, ...]:
     """The words of a list that belong to the split."""
@@ -149,7 +157,7 @@ def make_rival(rng: random.Random, needle: Needle, *, split: Split) -> Needle:
             value = make_number(rng) if numeric else make_key(rng, split=split)
             rival = _needle(rng, wording=needle.wording, attribute=needle.attribute, key=key, value=value)
         else:
-            rival = make_needle(rng, split=split, key=needle.key if rng.random() < 0.15 else key)
+            rival = make_needle(rng, split=split, key=needle.key if rng.random() < SAME_KEY_SHARES[split] else key)
         differs = (rival.key, rival.attribute) != (needle.key, needle.attribute)
         if differs and rival.answer != needle.answer and needle.key not in rival.answer:
             return rival
@@ -215,9 +223,9 @@ def _needle(rng: random.Random, *, wording: int, attribute: str, key: str, value
 def _near_key(rng: random.Random, key: str, *, split: Split) -> str:
     """Another key, often with one part of this one."""
     first, dash, last = key.partition("-")
-    kind = rng.random()
-    if dash and kind < 0.15:
-        return f"{first}-{rng.choice(words_of(NOUNS, split=split))}"
-    if dash and kind < 0.3:
-        return f"{rng.choice(words_of(ADJECTIVES, split=split))}-{last}"
+    kind, share = rng.random(), NEAR_PART_SHARES[split]
+    if dash and kind < share:
+        return f"{first}-{_word_of(rng, NOUNS, split=split)}"
+    if dash and kind < 2 * share:
+        return f"{_word_of(rng, ADJECTIVES, split=split)}-{last}"
     return make_key(rng, split=split)

@@ -15,6 +15,7 @@ from memagent_batch.evaluation.needles.facts import (
     MAGIC_WORDINGS,
     WAYS_TO_ASK,
     WORDINGS,
+    Needle,
     Split,
     Wording,
     make_key,
@@ -171,7 +172,20 @@ def _single(rng: random.Random, *, split: Split) -> Story:
             rng, StoryKind.SINGLE, [form], attribute=attribute, keys=[key], values=[value], rivals=tuple(told[1:])
         )
     needle = make_needle(rng, split=split, numbers_share=STORY_NUMBERS_SHARE)
-    rivals = tuple(make_rival(rng, needle, split=split).sentence for _ in range(4))
+    return _of_needle(rng, needle, rivals=tuple(make_rival(rng, needle, split=split).sentence for _ in range(4)))
+
+
+def make_relatives(rng: random.Random, num: int, *, split: Split) -> tuple[Story, ...]:
+    """Single facts that are easily taken for one another, each with a question of its own."""
+    needles = [make_needle(rng, split=split, numbers_share=STORY_NUMBERS_SHARE)]
+    while len(needles) < num:
+        new = make_rival(rng, rng.choice(needles), split=split)
+        if all((new.key, new.attribute) != (old.key, old.attribute) and new.answer != old.answer for old in needles):
+            needles.append(new)
+    return tuple(_of_needle(rng, needle) for needle in needles)
+
+
+def _of_needle(rng: random.Random, needle: Needle, *, rivals: tuple[str, ...] = ()) -> Story:
     return _facts(
         rng,
         StoryKind.SINGLE,

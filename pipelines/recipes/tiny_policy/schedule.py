@@ -85,7 +85,7 @@ STAGES = (
     ),
     Stage(
         name="middle",
-        part=0.3,
+        part=0.2,
         longest_tokens=520,
         long_share=0.1,
         num_questions=12,
@@ -97,8 +97,21 @@ STAGES = (
         last_rate=8e-4,
     ),
     Stage(
+        name="near",
+        part=0.15,
+        longest_tokens=320,
+        long_share=0.1,
+        num_questions=8,
+        shared_tokens=6_000,
+        single_tokens=9_000,
+        answer_tokens=800,
+        closing_tokens=5_600,
+        first_rate=8e-4,
+        last_rate=6e-4,
+    ),
+    Stage(
         name="long",
-        part=0.35,
+        part=0.3,
         longest_tokens=1_040,
         long_share=0.3,
         num_questions=16,
@@ -106,11 +119,12 @@ STAGES = (
         single_tokens=6_500,
         answer_tokens=1_000,
         closing_tokens=5_600,
-        first_rate=8e-4,
+        first_rate=6e-4,
         last_rate=5e-5,
     ),
 )
-"""Chunks grow, and the learning rate falls. Closing turns come in early, in a stretch that is mostly theirs."""
+"""Chunks grow, and the learning rate falls. Closing turns come in early, in a stretch that is mostly theirs. Before the
+longest chunks come many short ones, where keys that share a part are told apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2, help="processes of one thread each that share the work")
     parser.add_argument("--seed", type=int, default=0, help="source of every choice")
     parser.add_argument("--start", type=Path, help="model folder to go on from")
-    parser.add_argument("--first-phase", help="the phase to begin with: short, middle or long (default: short)")
+    parser.add_argument("--first-phase", help="the phase to begin with (default: short)")
     parser.add_argument("--last", type=Path, help="folder for the weights before they are averaged, to go on from")
     options = parser.parse_args()
     _place_tokenizer(options.output, options)

@@ -6,18 +6,21 @@ from dataclasses import dataclass
 
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.evaluation.needles.facts import Split
-from memagent_batch.evaluation.needles.stories import Story, StoryKind, make_story
+from memagent_batch.evaluation.needles.stories import Story, StoryKind, make_relatives, make_story
 from pipelines.recipes.tiny_policy.lessons.streams import Stream, slice_chunk
 
 KINDS = {
-    StoryKind.SINGLE: 0.5,
-    StoryKind.MANY: 0.14,
-    StoryKind.LATEST: 0.1,
-    StoryKind.LINKED: 0.12,
-    StoryKind.CHAIN: 0.1,
-    StoryKind.TRUE: 0.04,
+    StoryKind.SINGLE: 0.4,
+    StoryKind.MANY: 0.16,
+    StoryKind.LATEST: 0.13,
+    StoryKind.LINKED: 0.14,
+    StoryKind.CHAIN: 0.12,
+    StoryKind.TRUE: 0.05,
 }
 """Share of each kind of story."""
+
+RELATIVES_SHARE = 0.5
+"""Part of the draws of single facts that bring several, each one easily taken for the others."""
 
 ABSENT_SHARE = 0.4
 """Part of the stories with one statement that are not told in the section."""
@@ -46,6 +49,8 @@ class Scene:
 
     chunk: list[int]
     """Tokens of the section."""
+    sentences: tuple[str, ...]
+    """What was put into it whole, in its order."""
     asked: tuple[Asked, ...]
     """The questions."""
 
@@ -65,7 +70,7 @@ class SceneMaker:
     def scene(
         self, rng: random.Random, *, num_tokens: int, num_questions: int, kinds: dict[StoryKind, float] = KINDS
     ) -> Scene:
-        """A section of this many tokens or some more, and as many questions."""
+        """A section of this many tokens or some more, and as many questions or a few more."""
         asked: list[Asked] = []
         has_chain = False
         while len(asked) < num_questions:
@@ -73,28 +78,39 @@ class SceneMaker:
             if kind is StoryKind.CHAIN and has_chain and len(kinds) > 1:
                 continue
             has_chain = has_chain or kind is StoryKind.CHAIN
-            story = make_story(rng, kind, split=self._split)
-            met, section = draw_part(rng, story)
-            asked.append(Asked(story=story, met=met, section=section, cut=_cut(rng, story, met, section)))
-            others = [held for held in _other_memories(rng, story, section) if held != met]
-            if others and rng.random() < 0.3 and len(asked) < num_questions:
-                asked.append(Asked(story=story, met=rng.choice(others), section=section))
+            for story in self._stories(rng, kind):
+                met, section = draw_part(rng, story)
+                asked.append(Asked(story=story, met=met, section=section, cut=_cut(rng, story, met, section)))
+                others = [held for held in _other_memories(rng, story, section) if held != met]
+                if others and rng.random() < 0.3 and len(asked) < num_questions:
+                    asked.append(Asked(story=story, met=rng.choice(others), section=section))
         told = {id(each.story): each for each in asked}
-        return Scene(chunk=self._chunk(rng, list(told.values()), num_tokens=num_tokens), asked=tuple(asked))
+        sentences = self._sentences(rng, list(told.values()), num_tokens=num_tokens)
+        chunk = self._chunk(rng, sentences, num_tokens=num_tokens)
+        rivals = [rival for each in told.values() for rival in each.story.rivals]
+        if rivals and rng.random() < CUT_SHARE:
+            chunk = _with_cut(rng, chunk, self._encode(" " + rng.choice(rivals)))
+        return Scene(chunk=chunk, sentences=sentences, asked=tuple(asked))
 
-    def _chunk(self, rng: random.Random, told: Sequence[Asked], *, num_tokens: int) -> list[int]:
+    def _stories(self, rng: random.Random, kind: StoryKind) -> tuple[Story, ...]:
+        """A story; or single facts that are easily taken for one another."""
+        if kind is StoryKind.SINGLE and rng.random() < RELATIVES_SHARE:
+            return make_relatives(rng, rng.randint(2, 5), split=self._split)
+        return (make_story(rng, kind, split=self._split),)
+
+    @staticmethod
+    def _sentences(rng: random.Random, told: Sequence[Asked], *, num_tokens: int) -> tuple[str, ...]:
         rivals = [rival for each in told for rival in each.story.rivals]
-        most = 1 if num_tokens < 120 else 2 if num_tokens < 240 else max(5, len(told) * num_tokens // 1000)
+        most = 1 if num_tokens < 120 else 3 if num_tokens < 240 else max(5, len(told) * num_tokens // 700)
         num_rivals = 0 if rng.random() < 0.3 else min(rng.randint(1, most), len(rivals))
         strands = [[each.story.statements[place] for place in each.section] for each in told]
         strands += [[rival] for rival in rng.sample(rivals, num_rivals)]
-        sentences = list(_woven(rng, strands))
+        return tuple(_woven(rng, strands))
+
+    def _chunk(self, rng: random.Random, sentences: Sequence[str], *, num_tokens: int) -> list[int]:
         inserts = [self._encode(rng.choice((" ", "\n")) + sentence) for sentence in sentences]
         stream = rng.choices(self._streams, self._shares)[0]
-        chunk = slice_chunk(rng, stream, inserts, num_tokens=num_tokens)
-        if rivals and rng.random() < CUT_SHARE:
-            chunk = _with_cut(rng, chunk, self._encode(" " + rng.choice(rivals)))
-        return chunk
+        return slice_chunk(rng, stream, inserts, num_tokens=num_tokens)
 
 
 def draw_part(rng: random.Random, story: Story) -> tuple[tuple[int, ...], tuple[int, ...]]:

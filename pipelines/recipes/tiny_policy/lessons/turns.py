@@ -1,16 +1,18 @@
 """Turns of reading to be learnt: prompts as the policies show them, and the memory, note or answer to be written."""
 
 import random
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from memagent_batch.domain.prompts import AnswerForm, PromptSet, PromptTokens, Slot, TokenTemplate
 from memagent_batch.engines.tokenizer import Tokenizer
-from memagent_batch.evaluation.needles.stories import NOT_STATED, Story
+from memagent_batch.evaluation.needles.stories import NOT_STATED, Story, StoryKind
 from memagent_batch.policies.parallel import Note, labelled
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS, GATED_PROMPTS, PARALLEL_PROMPTS, SECTION_FIRST_PROMPTS
-from pipelines.recipes.tiny_policy.examples import Branch, Example
-from pipelines.recipes.tiny_policy.lessons.scenes import Asked, SceneMaker, draw_part
+from pipelines.recipes.tiny_policy.examples import Aside, Branch, Example
+from pipelines.recipes.tiny_policy.lessons.scenes import Asked, Scene, SceneMaker, draw_part
 
 FIRST_SHARE = 0.35
 """Part of the turns without anything noted that are the first ones of their document."""
@@ -21,6 +23,10 @@ through before anything is written. At the weight of the others, three minutes o
 
 MOST_SECTIONS = 200
 """Sections of a document whose notes are merged; their numbers stand above the notes."""
+
+TOLD_WEIGHT = 6.0
+"""Weight of what is told behind each sentence that was put into a section: whether the question asks for it. No engine
+writes it; it teaches to compare whole keys."""
 
 OVERLAP_SHARE = 0.12
 """Part of the notes that repeat the end of the one before: chunks overlap, and a statement may stand in two."""
@@ -58,6 +64,8 @@ class TurnMaker:
         )
         self._first = list(self._default.first_memory.token_ids)
         self._end = [tokenizer.end_token_id or 0]
+        self._decode = tokenizer.decode
+        self._asked_for, self._other = self._encode("yes")[0], self._encode("none")[0]
 
     def shared_sections(self, rng: random.Random, lengths: Lengths, *, num_questions: int) -> Iterator[Example]:
         """Endless sections, each with several questions behind it: prompts of `gated`, `parallel`, `section-first`."""
@@ -81,7 +89,11 @@ class TurnMaker:
                 yield self._whole(f"direct {asked.story.kind}", self._default.direct.fill(values), target)
                 continue
             values[Slot.MEMORY] = self._memory(rng, asked)
-            yield self._whole(_kind("update", asked), self._default.update.fill(values), _new_memory(asked))
+            prompt = self._default.update.fill(values)
+            branch = self._branch(
+                _kind("update", asked), prompt[1:], _new_memory(asked), asides=self._told(prompt, scene, asked.story)
+            )
+            yield Example(prefix=prompt[:1], branches=(branch,))
 
     def answers(self, rng: random.Random, *, num: int) -> Iterator[Example]:
         """Endless groups of answer turns."""
@@ -162,8 +174,37 @@ class TurnMaker:
     def _whole(self, kind: str, prompt: Sequence[int], target: str) -> Example:
         return Example(prefix=prompt[:-1], branches=(self._branch(kind, prompt[-1:], target),))
 
-    def _branch(self, kind: str, prompt: Sequence[int], target: str, *, first_weight: float = 1.0) -> Branch:
-        return Branch(kind=kind, prompt=prompt, target=self._encode(target) + self._end, first_weight=first_weight)
+    def _told(self, prompt: Sequence[int], scene: Scene, story: Story) -> tuple[Aside, ...]:
+        """What is to be told behind each sentence that was put into a section: whether the question asks for it.
+
+        Nothing where a sentence alone does not show that.
+        """
+        if story.kind in (StoryKind.LINKED, StoryKind.CHAIN):
+            return ()
+        pieces = [self._decode([token]) for token in prompt]
+        ends, text = list(accumulate(map(len, pieces))), "".join(pieces)
+        asides, start = [], 0
+        for sentence in scene.sentences:
+            start = text.find(sentence, start)
+            if start < 0:
+                break
+            start += len(sentence)
+            place = bisect_left(ends, start)
+            word = self._asked_for if sentence in story.statements else self._other
+            asides.append(Aside(place=place - 1, target=word, weight=TOLD_WEIGHT))
+        return tuple(asides)
+
+    def _branch(
+        self,
+        kind: str,
+        prompt: Sequence[int],
+        target: str,
+        *,
+        first_weight: float = 1.0,
+        asides: tuple[Aside, ...] = (),
+    ) -> Branch:
+        target_ids = self._encode(target) + self._end
+        return Branch(kind=kind, prompt=prompt, target=target_ids, first_weight=first_weight, asides=asides)
 
     @staticmethod
     def _tokens_of(tokenizer: Tokenizer, prompts: PromptSet) -> PromptTokens:
