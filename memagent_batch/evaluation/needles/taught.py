@@ -7,8 +7,9 @@ from functools import cache
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.evaluation.needles.facts import MAGIC_ASKED, WAYS_TO_ASK
-from memagent_batch.evaluation.needles.stories import CHAIN_ASKED, LATEST_ASKED, MANY_ASKED, OR_NOT, , TRUE_ASKED
+from memagent_batch.evaluation.needles.stories import CHAIN_ASKED, LATEST_ASKED, MANY_ASKED, TRUE_ASKED
 from memagent_batch.evaluation.needles.words import NUMBER_ATTRIBUTES, WORD_ATTRIBUTES
+from memagent_batch.evaluation.tasks.wordings import OR_NOT, STATUS_ATTRIBUTE
 from memagent_batch.logs import EventKind
 from memagent_batch.plugins import engine_config
 from memagent_batch.wiring import SHIPPED_MODELS
@@ -43,7 +44,7 @@ def is_taught(question: str) -> bool:
 
 @cache
 def _taught() -> re.Pattern[str]:
-    attributes = "|".join(map(re.escape, (*NUMBER_ATTRIBUTES, *WORD_ATTRIBUTES, )))
+    attributes = "|".join(map(re.escape, (*NUMBER_ATTRIBUTES, *WORD_ATTRIBUTES, STATUS_ATTRIBUTE)))
     forms = [*WAYS_TO_ASK, *MANY_ASKED[1:], LATEST_ASKED, TRUE_ASKED]
     patterns = [_pattern(form, attribute=f"(special magic )?({attributes}|number)") for form in forms]
     patterns += [_pattern(form, attribute=r"\w+") for form in (*MAGIC_ASKED, MANY_ASKED[0], *CHAIN_ASKED)]
