@@ -57,7 +57,8 @@ def main() -> int:
             *("--documents", str(folder / "documents")),
             *("--questions", str(folder / "questions.parquet")),
             *("--output", str(folder / "run")),
-            *("--closing.evidence", "true", "--closing.support", "true"),
+            "--closing.evidence",
+            "--closing.support",
         ]
     )
     if code == 0:
