@@ -66,7 +66,7 @@ def test_attach_takes_the_variant_that_the_scan_was_read_with(
     assert cli.main(["evaluate", "attach", str(tmp_path / "eval"), "--to", str(tmp_path / "scan")]) == 0
     (row,) = json.loads(capsys.readouterr().out)["attached"]
     assert (row["variant"], row["of"], row["score"]) == ("f", "this reader", pytest.approx(1 / 3))
-    (found,) = read_evaluations(scan.output)
+    (found,) = read_evaluations(scan.output).values()
     assert (found.num_readings, found.lengths[0].length_tokens, found.abstained) == (3, 512, None)
     before = (tmp_path / "scan" / row["file"]).read_bytes()
     assert attach(Location(uri=str(tmp_path / "eval")), output=scan.output) == [row]
@@ -81,7 +81,7 @@ def test_attach_refuses_an_evaluation_of_other_readers_and_names_what_differs(tm
     scan.run({"x": "one"}, {"q": "Why?"}, extraction="boxed")
     with pytest.raises(OutputError, match=r"no reader of .* is one of .*: 'other' \(extraction\)"):
         attach(source, output=scan.output)
-    assert read_evaluations(scan.output) == []
+    assert read_evaluations(scan.output) == {}
 
 
 def test_attach_refuses_a_variant_that_was_read_again_and_not_scored(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_attach_works_in_a_bucket(s3_bucket: Location) -> None:
     source, scan = evaluated(s3_bucket / "eval", "f"), Nights(s3_bucket / "scan")
     manifest = scan.run({"x": "one"}, {"q": "Why?"})
     (row,) = attach(source, output=scan.output)
-    (found,) = read_evaluations(scan.output)
+    (found,) = read_evaluations(scan.output).values()
     assert (row["of"], found.run_id) == ("this reader", source_run(source))
     card = scan.output / f"runs/{manifest['run_id']}/card.md"
     assert b"by this reader" not in card.read_bytes(), "it is sealed"

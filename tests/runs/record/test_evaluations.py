@@ -13,6 +13,7 @@ from memagent_batch.runs.record.estimates import Share
 from memagent_batch.runs.record.evaluations import (
     EVALUATIONS_FOLDER,
     LengthScore,
+    Reader,
     ReaderEvaluation,
     Readers,
     differing_knobs,
@@ -23,16 +24,21 @@ from memagent_batch.runs.record.evaluations import (
 from tests.runs.recorded_nights import Nights
 
 SHARE = Share(value=0.93, low=0.88, high=0.97)
-CHEAP: dict[str, Any] = {
-    "reader_fingerprint": "c",
-    "extraction": "auto",
+PARTS: dict[str, Any] = {
     "model": "small",
     "model_sha256": "s",
     "policy": {"kind": "truncate", "chunk_tokens": 500},
 }
-BETTER = CHEAP | {"reader_fingerprint": "b", "policy": {"kind": "overwrite", "chunk_tokens": 500}}
+CHEAP = Reader(reader_fingerprint="c", extraction="auto", parts=PARTS)
+BETTER = Reader(
+    reader_fingerprint="b", extraction="auto", parts=PARTS | {"policy": {"kind": "overwrite", "chunk_tokens": 500}}
+)
 ESCALATE = {"when": ["failed"], "answers": []}
 BOTH = Readers(first=CHEAP, second=BETTER, escalate=ESCALATE)
+
+
+def with_parts(reader: Reader, **parts: Any) -> Reader:
+    return replace(reader, parts={**reader.parts, **parts})
 
 
 def evaluation_of(readers: Readers) -> ReaderEvaluation:
@@ -68,8 +74,8 @@ def card_of(nights: Nights, run_id: str) -> str:
     ("evaluated", "scan", "of"),
     [
         (Readers(first=CHEAP), Readers(first=CHEAP), "this reader"),
-        (Readers(first=CHEAP | {"model": "moved/small"}), Readers(first=CHEAP), "this reader"),
-        (Readers(first=CHEAP | {"extraction": "boxed"}), Readers(first=CHEAP), None),
+        (Readers(first=with_parts(CHEAP, model="moved/small")), Readers(first=CHEAP), "this reader"),
+        (Readers(first=replace(CHEAP, extraction="boxed")), Readers(first=CHEAP), None),
         (Readers(first=BETTER), Readers(first=CHEAP), None),
         (Readers(first=CHEAP), BOTH, "the first reader alone"),
         (Readers(first=BETTER), BOTH, "the second reader alone"),
@@ -86,11 +92,11 @@ def test_evaluation_is_of_the_readers_that_it_was_read_with(evaluated: Readers, 
 @pytest.mark.parametrize(
     ("evaluated", "scan", "names"),
     [
-        (Readers(first=BETTER | {"model": "b"}), Readers(first=CHEAP), ["policy.kind"]),
-        (Readers(first=CHEAP | {"model_sha256": "t"}), Readers(first=CHEAP), ["model_sha256"]),
+        (Readers(first=with_parts(BETTER, model="b")), Readers(first=CHEAP), ["policy.kind"]),
+        (Readers(first=with_parts(CHEAP, model_sha256="t")), Readers(first=CHEAP), ["model_sha256"]),
         (replace(BOTH, escalate={"when": ["invalid"], "answers": []}), BOTH, ["escalate.when"]),
         (
-            replace(BOTH, second=BETTER | {"policy": {"kind": "overwrite", "chunk_tokens": 9}}),
+            replace(BOTH, second=with_parts(BETTER, policy={"kind": "overwrite", "chunk_tokens": 9})),
             BOTH,
             ["escalate.to.policy.chunk_tokens"],
         ),
@@ -106,7 +112,7 @@ def test_card_shows_an_evaluation_of_its_reader_and_names_what_another_one_had(t
     assert "No evaluation of its reader was attached" in card_of(nights, first["run_id"])
     evaluation = evaluation_of(readers_of(json.loads((tmp_path / "run/manifest.json").read_text())))
     attached(nights, evaluation)
-    assert read_evaluations(nights.output) == [evaluation]
+    assert [*read_evaluations(nights.output).values()] == [evaluation]
     text = card_of(nights, nights.run({"a": "one"}, {"q": "Who?"})["run_id"])
     assert "by this reader, 40 readings scored on answer: score 93.0 % (88.0 to 97.0)" in text
     assert "evidence on a right sentence 50.0 % (40.0 to 60.0); says not stated where it is 2.0 %" in text
@@ -117,10 +123,24 @@ def test_card_shows_an_evaluation_of_its_reader_and_names_what_another_one_had(t
     assert "93.0 %" not in text
 
 
-def test_damaged_evaluation_is_left_out(tmp_path: Path) -> None:
+def test_damaged_evaluation_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     nights = Nights(Location(uri=str(tmp_path / "run")))
-    for name, text in {"a": "{", "b": "{}", "c": "[]"}.items():
+    whole: dict[str, Any] = asdict(evaluation_of(BOTH))
+    first = whole["readers"]["first"]
+    lacking = {
+        name: whole | {"readers": whole["readers"] | {"first": {key: first[key] for key in first if key != name}}}
+        for name in ("reader_fingerprint", "extraction", "parts")
+    }
+    texts = {name: json.dumps(value) for name, value in lacking.items()} | {"a": "{", "b": "{}", "c": "[]"}
+    texts["d"] = json.dumps({**whole, "suite": ["the secret place"]})
+    for name, text in texts.items():
         (nights.output / f"{EVALUATIONS_FOLDER}/{name}.json").write_bytes(text.encode())
-    assert read_evaluations(nights.output) == []
+    assert read_evaluations(nights.output) == {}
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == len(texts)
+    assert any("extraction.json" in line and "readers.first.extraction" in line for line in lines)
+    assert not any("\n" in line or "secret" in line for line in lines)
     manifest = nights.run({"a": "one"}, {"q": "Who?"})
     assert "No evaluation of its reader was attached" in card_of(nights, manifest["run_id"])
+    (nights.output / f"{EVALUATIONS_FOLDER}/whole.json").write_bytes(json.dumps(whole).encode())
+    assert [*read_evaluations(nights.output)] == [f"{EVALUATIONS_FOLDER}/whole.json"]
