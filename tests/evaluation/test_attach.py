@@ -67,7 +67,9 @@ def test_attach_takes_the_variant_that_the_scan_was_read_with(
     (row,) = json.loads(capsys.readouterr().out)["attached"]
     assert (row["variant"], row["of"], row["score"]) == ("f", "this reader", pytest.approx(1 / 3))
     (found,) = read_evaluations(scan.output).values()
-    assert (found.num_readings, found.lengths[0].length_tokens, found.abstained) == (3, 512, None)
+    assert found.free is not None
+    assert (found.free.num_readings, found.free.lengths[0].length_tokens, found.free.abstained) == (3, 512, None)
+    assert (found.typed, found.evidence_hit) == (None, None)
     before = (tmp_path / "scan" / row["file"]).read_bytes()
     assert attach(Location(uri=str(tmp_path / "eval")), output=scan.output) == [row]
     assert (tmp_path / "scan" / row["file"]).read_bytes() == before
@@ -103,7 +105,7 @@ def test_attach_works_in_a_bucket(s3_bucket: Location) -> None:
     card = scan.output / f"runs/{manifest['run_id']}/card.md"
     assert b"by this reader" not in card.read_bytes(), "it is sealed"
     again = scan.run({"x": "one", "y": "two"}, {"q": "Why?"})
-    assert b"by this reader, 3 readings" in (scan.output / f"runs/{again['run_id']}/card.md").read_bytes()
+    assert b"by this reader:\n  - 3 readings" in (scan.output / f"runs/{again['run_id']}/card.md").read_bytes()
 
 
 def source_run(source: Location) -> str:

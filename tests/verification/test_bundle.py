@@ -62,10 +62,11 @@ def test_bundle_holds_attached_evaluations_and_its_card_shows_them(copied: Calla
     copy = copied()
     output = Location(uri=str(copy.folder))
     evaluation = evaluation_of(readers_of(require_manifest(output)))
+    assert set(evaluation.readers.closing) == {"value", "evidence", "support"}, "the scan asks all of them"
     write_json(output / f"{EVALUATIONS_FOLDER}/{evaluation.run_id}.json", asdict(evaluation))
     assert verify_here(output).findings == []
     folder = unpacked(copy, tmp_path)
-    assert "by this reader, 40 readings" in (folder / "card.md").read_text()
+    assert "by this reader:\n  - 40 readings" in (folder / "card.md").read_text()
     assert verify_here(Location(uri=str(folder))).findings == []
     (file,) = (folder / EVALUATIONS_FOLDER).iterdir()
     file.write_bytes(file.read_bytes().replace(b"0.93", b"0.99"))

@@ -1,12 +1,13 @@
 """What evaluations found of the readers of an output: the files `evaluation/RUN_ID.json` that were put there."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE
 from memagent_batch.errors import OutputError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
@@ -18,6 +19,10 @@ log = logging.getLogger(__name__)
 
 EVALUATIONS_FOLDER = "evaluation"
 """Where they lie below an output."""
+CLOSING_KNOBS = {VALUE: "json_tokens", EVIDENCE: "evidence_tokens", SUPPORT: "evidence_tokens"}
+"""Of each kind of closing turn, the knob below `closing` that bounds it."""
+_ASKED_BY = {VALUE: "answer_type", EVIDENCE: "closing.evidence", SUPPORT: "closing.support"}
+"""What has each kind asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +50,23 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClosingTurn:
+    """What decides a kind of closing turn beside the reader, whose fingerprint leaves it out."""
+
+    texts: str
+    """`ClosingSet.fingerprint`, hex."""
+    max_tokens: int | None
+    """The knob of `CLOSING_KNOBS`; None for the default, which follows from the reader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Readers:
     """What decides the answers of a run, as its manifest says it."""
 
     first: Reader
     """The reader."""
+    closing: Mapping[str, ClosingTurn]
+    """What was asked after the answers, by kind; none where nothing was, or an older version read."""
     second: Reader | None = None
     """The same of what reads doubtful readings again; None where nothing does."""
     escalate: Mapping[str, Any] | None = None
@@ -66,6 +83,22 @@ class LengthScore:
     """Readings, those that failed included."""
     score: Share
     """Mean score."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """What was reached on some questions."""
+
+    num_readings: int
+    """Readings, those that failed included; each of these scores 0."""
+    score: Share
+    """Mean score over all tasks and lengths."""
+    lengths: tuple[LengthScore, ...]
+    """The same by length, from short to long."""
+    abstained: Share | None
+    """Answers `not stated` where the document does not state it; None where no such question was asked."""
+    abstained_wrongly: Share | None
+    """Answers `not stated` where the document states it; None where none may be given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,18 +119,12 @@ class ReaderEvaluation:
     """Which text of a reading was scored, a `ScoreOn`."""
     readers: Readers
     """What read."""
-    num_readings: int
-    """Readings, those that failed included; each of these scores 0."""
-    score: Share
-    """Mean score over all tasks and lengths."""
-    lengths: tuple[LengthScore, ...]
-    """The same by length, from short to long."""
+    free: Scores | None
+    """Questions without a type; None where all have one."""
+    typed: Scores | None
+    """Questions that ask for a typed value, which a closing turn gives; None where none does."""
     evidence_hit: Share | None
     """Readings with evidence on a right sentence; None where none was asked for, or none is known."""
-    abstained: Share | None
-    """Answers `not stated` where the document does not state it; None where no such question was asked."""
-    abstained_wrongly: Share | None
-    """Answers `not stated` where the document states it; None where none may be given."""
 
 
 def readers_of(manifest: Manifest) -> Readers:
@@ -106,19 +133,27 @@ def readers_of(manifest: Manifest) -> Readers:
     first = Reader(
         reader_fingerprint=manifest["reader_fingerprint"], extraction=settings["extraction"], parts=manifest["reader"]
     )
+    closing = {
+        kind: ClosingTurn(texts=texts, max_tokens=settings["closing"][CLOSING_KNOBS[kind]])
+        for kind, texts in manifest.get("closing_texts", {}).items()
+    }
     second = _second_reader(look) if look else None
     if second is None:
-        return Readers(first=first)
+        return Readers(first=first, closing=closing)
     escalate = {name: value for name, value in settings.get("escalate", {}).items() if name != "to"}
-    return Readers(first=first, second=second, escalate=escalate)
+    return Readers(first=first, closing=closing, second=second, escalate=escalate)
 
 
 def whom(evaluated: Readers, *, scan: Readers) -> str | None:
-    """Whose reading of a scan an evaluation is of; None where no reader of the scan is the one that was evaluated."""
+    """Whose reading of a scan an evaluation is of; None where no reader of the scan is the one that was evaluated.
+
+    With two readers closing turns decide too: by them readings are doubtful.
+    """
     is_first = evaluated.first.answers_like(scan.first)
     if evaluated.second is not None:
-        is_both = is_first and evaluated.second.answers_like(scan.second) and evaluated.escalate == scan.escalate
-        return "both readers" if is_both else None
+        is_second = evaluated.second.answers_like(scan.second)
+        is_divided_alike = evaluated.escalate == scan.escalate and evaluated.closing == scan.closing
+        return "both readers" if is_first and is_second and is_divided_alike else None
     if is_first:
         return "this reader" if scan.second is None else "the first reader alone"
     return "the second reader alone" if evaluated.first.answers_like(scan.second) else None
@@ -131,7 +166,26 @@ def differing_knobs(evaluated: Readers, *, scan: Readers) -> list[str]:
         there = scan.second.knobs() if scan.second else {}
         names += _differing(evaluated.second.knobs(), there, prefix="escalate.to.")
         names += _differing(evaluated.escalate or {}, scan.escalate or {}, prefix="escalate.")
+        names += differing_closing(evaluated, scan=scan, kinds=[*_ASKED_BY])
     return names
+
+
+def closes_alike(evaluated: Readers, *, scan: Readers, kind: str) -> bool:
+    """Whether a kind of closing turn was asked in both, and in the same way."""
+    return kind in scan.closing and evaluated.closing.get(kind) == scan.closing[kind]
+
+
+def differing_closing(evaluated: Readers, *, scan: Readers, kinds: Iterable[str]) -> list[str]:
+    """What differs in these kinds of closing turns: knobs by name, and their texts."""
+    names: list[str] = []
+    for kind in kinds:
+        one, other = evaluated.closing.get(kind), scan.closing.get(kind)
+        if one is None or other is None:
+            names += [_ASKED_BY[kind]] if one != other else []
+            continue
+        names += ["texts of closing turns"] if one.texts != other.texts else []
+        names += [f"closing.{CLOSING_KNOBS[kind]}"] if one.max_tokens != other.max_tokens else []
+    return list(dict.fromkeys(names))
 
 
 def read_evaluations(output: Location) -> dict[str, ReaderEvaluation]:
