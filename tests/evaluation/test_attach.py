@@ -1,7 +1,9 @@
 """Attaching an evaluation to the output of a scan, without Ray: a suite that `Nights` has read."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -27,13 +29,23 @@ ASKED = [
 ]
 
 
-def evaluated(source: Location, *readers: str) -> Location:
+TYPED: dict[str, Any] = {
+    "question_id": "typed",
+    "document_id": "b",
+    "question": "Two?",
+    "references": ["yes"],
+    "task": "t",
+}
+TYPED |= {"length_tokens": None, "metric": "value", "is_absent": False, "answer_type": "bool"}
+
+
+def evaluated(source: Location, *readers: str, asked: Sequence[Mapping[str, Any]] = ASKED) -> Location:
     """An evaluation with a variant for each reader fingerprint."""
     variants = []
     for reader in readers:
         run = Nights(source / f"runs/{reader}")
         manifest = run.run(TEXTS, {"q": "Who?"}, reader=reader)
-        questions = pa.Table.from_pylist(ASKED, schema=SUITE_QUESTIONS)
+        questions = pa.Table.from_pylist([*asked], schema=SUITE_QUESTIONS)
         scores = score_answers(questions, read_answers(run.output), variant=reader, samples=1)
         (source / f"scores/{reader}.parquet").write_bytes(parquet_bytes(scores))
         variants.append(variant_of(reader, manifest))
@@ -73,6 +85,20 @@ def test_attach_takes_the_variant_that_the_scan_was_read_with(
     before = (tmp_path / "scan" / row["file"]).read_bytes()
     assert attach(Location(uri=str(tmp_path / "eval")), output=scan.output) == [row]
     assert (tmp_path / "scan" / row["file"]).read_bytes() == before
+
+
+def test_attach_scores_typed_questions_apart(tmp_path: Path) -> None:
+    source = evaluated(Location(uri=str(tmp_path / "eval")), "f", asked=[*ASKED, TYPED])
+    scan = Nights(Location(uri=str(tmp_path / "scan")))
+    scan.run({"x": "one"}, {"q": "Why?"})
+    (row,) = attach(source, output=scan.output)
+    (found,) = read_evaluations(scan.output).values()
+    assert found.free is not None
+    assert found.typed is not None
+    assert found.free.num_readings == 3
+    assert found.free.score.value == pytest.approx(1 / 3)
+    assert (found.typed.num_readings, found.typed.score.value) == (1, 0.0)
+    assert row["score"] == pytest.approx(1 / 4)
 
 
 def test_attach_refuses_an_evaluation_of_other_readers_and_names_what_differs(tmp_path: Path) -> None:

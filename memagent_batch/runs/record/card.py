@@ -189,8 +189,9 @@ def _evaluation(each: ReaderEvaluation, *, scan: Readers) -> Iterator[str]:
     elif each.evidence_hit:
         left_out.append(EVIDENCE)
     if left_out:
-        knobs = differing_closing(each.readers, scan=scan, kinds=left_out) or ["a version that does not record them"]
-        yield f"  - not shown, since closing turns differ ({', '.join(knobs)}): {', '.join(left_out)}"
+        differing = differing_closing(each.readers, scan=scan, kinds=left_out)
+        because = ", ".join(differing) or "recorded by neither"
+        yield f"  - not shown, since closing turns differ ({because}): {', '.join(left_out)}"
 
 
 def _scores(scores: Scores, *, of: str) -> Iterator[str]:
