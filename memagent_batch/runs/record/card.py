@@ -160,10 +160,8 @@ def _evaluations(manifest: Manifest, evaluations: Sequence[ReaderEvaluation]) ->
     yield "By questions with known answers about other documents than those of the scan, with 95 % intervals:"
     yield ""
     scan = readers_of(manifest)
-    ordered = sorted(
-        evaluations, key=lambda each: whom(each.readers, scan=scan) is None
-    )  # its own first, still by date
-    for each in ordered[:SHOWN_EVALUATIONS]:
+    own_first = sorted(evaluations, key=lambda each: whom(each.readers, scan=scan) is None)  # each half still by date
+    for each in own_first[:SHOWN_EVALUATIONS]:
         yield from _evaluation(each, scan=scan)
     if len(evaluations) > SHOWN_EVALUATIONS:
         yield f"- and {len(evaluations) - SHOWN_EVALUATIONS:,} more"
@@ -190,8 +188,8 @@ def _evaluation(each: ReaderEvaluation, *, scan: Readers) -> Iterator[str]:
         left_out.append(EVIDENCE)
     if left_out:
         differing = differing_closing(each.readers, scan=scan, kinds=left_out)
-        because = ", ".join(differing) or "recorded by neither"
-        yield f"  - not shown, since closing turns differ ({because}): {', '.join(left_out)}"
+        because = f"closing turns differ ({', '.join(differing)})" if differing else "no closing turns are recorded"
+        yield f"  - not shown, since {because}: {', '.join(left_out)}"
 
 
 def _scores(scores: Scores, *, of: str) -> Iterator[str]:
