@@ -21,6 +21,7 @@ from memagent_batch.runs.record.evaluations import (
     LengthScore,
     ReaderEvaluation,
     Readers,
+    Scores,
     differing_knobs,
     readers_of,
     whom,
@@ -61,10 +62,18 @@ def attach(source: Location, *, output: Location) -> list[Attached]:
         if of is None:
             others.append(f"{variant.name!r} ({', '.join(differing_knobs(readers, scan=scan))})")
             continue
-        found = _summary(variant, suite=evaluation.suite, readers=readers, scores=scores)
+        own = scores.filter(pc.equal(scores["variant"], variant.name))
+        found = _summary(variant, suite=evaluation.suite, readers=readers, scores=own)
         file = f"{EVALUATIONS_FOLDER}/{variant.run_id}.json"
         write_json(output / file, asdict(found))
-        attached.append({"variant": variant.name, "of": of, "score": found.score.value or 0.0, "file": file})
+        attached.append(
+            {
+                "variant": variant.name,
+                "of": of,
+                "score": summarise(own, grouping=Grouping.VARIANT)[0].score,
+                "file": file,
+            }
+        )
     if not attached:
         raise OutputError(
             f"no reader of {source.uri} is one of {output.uri}; they differ in: {'; '.join(others)}. Evaluate with the "
@@ -81,10 +90,9 @@ def _readers(run: Location, variant: VariantRecord) -> Readers:
 
 
 def _summary(variant: VariantRecord, *, suite: str, readers: Readers, scores: pa.Table) -> ReaderEvaluation:
-    own = scores.filter(pc.equal(scores["variant"], variant.name))
-    whole = summarise(own, grouping=Grouping.VARIANT)[0]
-    closing = next(iter(measures.measure(own)), None)
-    evidence, abstention = (closing.evidence, closing.abstention) if closing else (None, None)
+    closing = next(iter(measures.measure(scores)), None)
+    evidence = closing.evidence if closing else None
+    is_free = pc.is_null(scores["answer_type"])
     return ReaderEvaluation(
         suite=suite,
         suite_sha256=variant.suite_sha256,
@@ -93,13 +101,26 @@ def _summary(variant: VariantRecord, *, suite: str, readers: Readers, scores: pa
         finished_at=variant.finished_at,
         score_on=variant.score_on,
         readers=readers,
+        free=_scores(scores.filter(is_free)),
+        typed=_scores(scores.filter(pc.invert(is_free))),
+        evidence_hit=_share(evidence.hit if evidence else None),
+    )
+
+
+def _scores(scores: pa.Table) -> Scores | None:
+    """What was reached on these readings; None where there are none."""
+    if not scores.num_rows:
+        return None
+    whole = summarise(scores, grouping=Grouping.VARIANT)[0]
+    closing = next(iter(measures.measure(scores)), None)
+    abstention = closing.abstention if closing else None
+    return Scores(
         num_readings=whole.n,
         score=_score(whole),
         lengths=tuple(
             LengthScore(length_tokens=cell.length_tokens, num_readings=cell.n, score=_score(cell))
-            for cell in summarise(own, grouping=Grouping.LENGTH)
+            for cell in summarise(scores, grouping=Grouping.LENGTH)
         ),
-        evidence_hit=_share(evidence.hit if evidence else None),
         abstained=_share(abstention.right if abstention else None),
         abstained_wrongly=_share(abstention.lost if abstention else None),
     )

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
+from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.domain.turns import sum_counted
@@ -18,6 +19,7 @@ from memagent_batch.files.errors import storage_errors
 from memagent_batch.log.index import RunTurns
 from memagent_batch.log.question_list import read_asked
 from memagent_batch.logs import EventKind
+from memagent_batch.prompts.closing import CLOSING_PROMPTS
 from memagent_batch.runs.bounds import Spent, cost
 from memagent_batch.runs.claim import ANSWER_TABLES, publish, removed_on_failure, require_claim
 from memagent_batch.runs.escalation.summary import sum_up_second_look
@@ -85,6 +87,8 @@ def close_run(
         changes=find_changes(recorded, questions, before=before, tables=run.tables, run_turns=run_turns),
     )
     manifest = _with_own_parts(manifest, run, reports, spent=spent)
+    if closing_texts := _closing_texts(run, questions):
+        manifest["closing_texts"] = closing_texts
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
@@ -168,6 +172,18 @@ def _with_own_parts(manifest: Manifest, run: Run, reports: Sequence[PartReport],
     if run.projection.doubts is not None:
         manifest["second_look"] = sum_up_second_look(run.second, reports, asked=run.asked)
     return manifest
+
+
+def _closing_texts(run: Run, questions: pa.Table) -> dict[str, str]:
+    """Fingerprints of the texts of closing turns, by kind; none where nothing is asked after an answer."""
+    if not run.projection.closings:
+        return {}
+    is_asked = {
+        VALUE: questions["answer_type"].null_count < questions.num_rows,
+        EVIDENCE: run.job.closing.evidence,
+        SUPPORT: run.job.closing.support,
+    }
+    return {kind: CLOSING_PROMPTS.fingerprint(kind) for kind in is_asked if is_asked[kind]}
 
 
 def _sum_markers(reports: Sequence[PartReport]) -> MarkerCounts | None:

@@ -124,6 +124,8 @@ class Manifest(TypedDict):
     """There where a chat API was sent what stands in documents, questions and memories."""
     record: NotRequired[Seal]
     """Hashes of its files and of the run before; none in outputs of versions without it."""
+    closing_texts: NotRequired[dict[str, str]]
+    """`ClosingSet.fingerprint` of each kind of closing turn that was asked; there where one was."""
     second_look: NotRequired[SecondLookSummary]
     """There where doubtful readings were read again."""
 

@@ -19,7 +19,7 @@ from memagent_batch.runs.history.history import RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
 from memagent_batch.runs.record.card import CARD_FILE, card
 from memagent_batch.runs.record.estimates import REVIEWS_FOLDER, read_estimates
-from memagent_batch.runs.record.evaluations import EVALUATIONS_FOLDER, read_evaluations
+from memagent_batch.runs.record.evaluations import read_evaluations
 from memagent_batch.runs.record.hashes import READ_BYTES, file_hash
 from memagent_batch.runs.record.sealing import RECORD_FILES
 from memagent_batch.verification.contents import BUNDLE_FILE, BUNDLE_FORMAT, LEFT_OUT, TABLES_LEFT_OUT
@@ -59,13 +59,14 @@ def write_bundle(past: PastRun, target: Location, *, with_tables: bool) -> Packe
     """
     output = past.output
     left_out = [what for what in LEFT_OUT if what != TABLES_LEFT_OUT or not with_tables]
-    measured = [*_reviews(output), *_below(output, EVALUATIONS_FOLDER)]
+    evaluations = read_evaluations(output)
+    measured = [*_reviews(output), *evaluations]
     names = [MANIFEST_FILE, RUN_FILE, *_record(output), *measured, *(_tables(past) if with_tables else ())]
     with TemporaryDirectory() as folder:
         file = Path(folder) / "bundle.zip"
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             hashes = {name: _pack(archive, name, output / name) for name in names}
-            text = card(past, estimates=read_estimates(output), evaluations=read_evaluations(output))
+            text = card(past, estimates=read_estimates(output), evaluations=[*evaluations.values()])
             data = text.encode()
             archive.writestr(_entry(CARD_FILE), data)
             hashes[CARD_FILE] = sha256(data).hexdigest()

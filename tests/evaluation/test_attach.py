@@ -1,7 +1,9 @@
 """Attaching an evaluation to the output of a scan, without Ray: a suite that `Nights` has read."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -27,13 +29,23 @@ ASKED = [
 ]
 
 
-def evaluated(source: Location, *readers: str) -> Location:
+TYPED: dict[str, Any] = {
+    "question_id": "typed",
+    "document_id": "b",
+    "question": "Two?",
+    "references": ["yes"],
+    "task": "t",
+}
+TYPED |= {"length_tokens": None, "metric": "value", "is_absent": False, "answer_type": "bool"}
+
+
+def evaluated(source: Location, *readers: str, asked: Sequence[Mapping[str, Any]] = ASKED) -> Location:
     """An evaluation with a variant for each reader fingerprint."""
     variants = []
     for reader in readers:
         run = Nights(source / f"runs/{reader}")
         manifest = run.run(TEXTS, {"q": "Who?"}, reader=reader)
-        questions = pa.Table.from_pylist(ASKED, schema=SUITE_QUESTIONS)
+        questions = pa.Table.from_pylist([*asked], schema=SUITE_QUESTIONS)
         scores = score_answers(questions, read_answers(run.output), variant=reader, samples=1)
         (source / f"scores/{reader}.parquet").write_bytes(parquet_bytes(scores))
         variants.append(variant_of(reader, manifest))
@@ -66,11 +78,27 @@ def test_attach_takes_the_variant_that_the_scan_was_read_with(
     assert cli.main(["evaluate", "attach", str(tmp_path / "eval"), "--to", str(tmp_path / "scan")]) == 0
     (row,) = json.loads(capsys.readouterr().out)["attached"]
     assert (row["variant"], row["of"], row["score"]) == ("f", "this reader", pytest.approx(1 / 3))
-    (found,) = read_evaluations(scan.output)
-    assert (found.num_readings, found.lengths[0].length_tokens, found.abstained) == (3, 512, None)
+    (found,) = read_evaluations(scan.output).values()
+    assert found.free is not None
+    assert (found.free.num_readings, found.free.lengths[0].length_tokens, found.free.abstained) == (3, 512, None)
+    assert (found.typed, found.evidence_hit) == (None, None)
     before = (tmp_path / "scan" / row["file"]).read_bytes()
     assert attach(Location(uri=str(tmp_path / "eval")), output=scan.output) == [row]
     assert (tmp_path / "scan" / row["file"]).read_bytes() == before
+
+
+def test_attach_scores_typed_questions_apart(tmp_path: Path) -> None:
+    source = evaluated(Location(uri=str(tmp_path / "eval")), "f", asked=[*ASKED, TYPED])
+    scan = Nights(Location(uri=str(tmp_path / "scan")))
+    scan.run({"x": "one"}, {"q": "Why?"})
+    (row,) = attach(source, output=scan.output)
+    (found,) = read_evaluations(scan.output).values()
+    assert found.free is not None
+    assert found.typed is not None
+    assert found.free.num_readings == 3
+    assert found.free.score.value == pytest.approx(1 / 3)
+    assert (found.typed.num_readings, found.typed.score.value) == (1, 0.0)
+    assert row["score"] == pytest.approx(1 / 4)
 
 
 def test_attach_refuses_an_evaluation_of_other_readers_and_names_what_differs(tmp_path: Path) -> None:
@@ -81,7 +109,7 @@ def test_attach_refuses_an_evaluation_of_other_readers_and_names_what_differs(tm
     scan.run({"x": "one"}, {"q": "Why?"}, extraction="boxed")
     with pytest.raises(OutputError, match=r"no reader of .* is one of .*: 'other' \(extraction\)"):
         attach(source, output=scan.output)
-    assert read_evaluations(scan.output) == []
+    assert read_evaluations(scan.output) == {}
 
 
 def test_attach_refuses_a_variant_that_was_read_again_and_not_scored(tmp_path: Path) -> None:
@@ -98,12 +126,12 @@ def test_attach_works_in_a_bucket(s3_bucket: Location) -> None:
     source, scan = evaluated(s3_bucket / "eval", "f"), Nights(s3_bucket / "scan")
     manifest = scan.run({"x": "one"}, {"q": "Why?"})
     (row,) = attach(source, output=scan.output)
-    (found,) = read_evaluations(scan.output)
+    (found,) = read_evaluations(scan.output).values()
     assert (row["of"], found.run_id) == ("this reader", source_run(source))
     card = scan.output / f"runs/{manifest['run_id']}/card.md"
     assert b"by this reader" not in card.read_bytes(), "it is sealed"
     again = scan.run({"x": "one", "y": "two"}, {"q": "Why?"})
-    assert b"by this reader, 3 readings" in (scan.output / f"runs/{again['run_id']}/card.md").read_bytes()
+    assert b"by this reader:\n  - 3 readings" in (scan.output / f"runs/{again['run_id']}/card.md").read_bytes()
 
 
 def source_run(source: Location) -> str:

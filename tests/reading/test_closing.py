@@ -449,3 +449,10 @@ async def test_shipped_policy_writes_valid_values_and_numbers_of_sentences_under
         assert (result.confidence is not None) == (value_type.type in MENU_TYPES)
         assert result.evidence is not None
         assert (result.support is None) == (result.evidence == ())
+
+
+def test_fingerprint_of_closing_texts_changes_with_their_own_text_and_the_version() -> None:
+    longer = replace(CLOSING_PROMPTS, texts={**CLOSING_PROMPTS.texts, VALUE: CLOSING_PROMPTS.texts[VALUE] + " Now."})
+    assert longer.fingerprint(VALUE) != CLOSING_PROMPTS.fingerprint(VALUE)
+    assert longer.fingerprint(EVIDENCE) == CLOSING_PROMPTS.fingerprint(EVIDENCE)
+    assert replace(CLOSING_PROMPTS, version="next").fingerprint(EVIDENCE) != CLOSING_PROMPTS.fingerprint(EVIDENCE)

@@ -62,14 +62,32 @@ def test_bundle_holds_attached_evaluations_and_its_card_shows_them(copied: Calla
     copy = copied()
     output = Location(uri=str(copy.folder))
     evaluation = evaluation_of(readers_of(require_manifest(output)))
+    assert set(evaluation.readers.closing) == {"value", "evidence", "support"}, "the scan asks all of them"
     write_json(output / f"{EVALUATIONS_FOLDER}/{evaluation.run_id}.json", asdict(evaluation))
     assert verify_here(output).findings == []
     folder = unpacked(copy, tmp_path)
-    assert "by this reader, 40 readings" in (folder / "card.md").read_text()
+    assert "by this reader:\n  - 40 readings" in (folder / "card.md").read_text()
     assert verify_here(Location(uri=str(folder))).findings == []
     (file,) = (folder / EVALUATIONS_FOLDER).iterdir()
     file.write_bytes(file.read_bytes().replace(b"0.93", b"0.99"))
     assert found(verify_here(Location(uri=str(folder)))) == {("changed", f"{EVALUATIONS_FOLDER}/{file.name}")}
+
+
+def test_bundle_leaves_out_what_lies_beside_attached_evaluations(copied: Callable[[], Copy], tmp_path: Path) -> None:
+    copy = copied()
+    output = Location(uri=str(copy.folder))
+    evaluation = evaluation_of(readers_of(require_manifest(output)))
+    name = f"{EVALUATIONS_FOLDER}/{evaluation.run_id}.json"
+    write_json(output / name, asdict(evaluation))
+    own = f"{EVALUATIONS_FOLDER}/runs/base"
+    write_json(output / f"{own}/{evaluation.run_id}.json", asdict(evaluation))
+    write_json(output / f"{EVALUATIONS_FOLDER}/evaluation.json", {"format": "memagent-evaluation/1", "variants": []})
+    for private in (f"{own}/answers/a.parquet", f"{own}/log/turns/a.arrow", f"{EVALUATIONS_FOLDER}/scores.parquet"):
+        (output / private).write_bytes(b"private")
+    folder = unpacked(copy, tmp_path)
+    packed = [path for path in (folder / EVALUATIONS_FOLDER).rglob("*") if path.is_file()]
+    assert packed == [folder / name]
+    assert (folder / "card.md").read_text().count("by this reader") == 1
 
 
 def test_bundle_with_tables_is_checked_by_hashes_and_counts(copied: Callable[[], Copy], tmp_path: Path) -> None:

@@ -74,6 +74,11 @@ class ClosingSet:
         for kind, slots in CLOSING_SLOTS.items():
             require_slots(self.texts[kind], slots, place=f"closing text {kind!r}")
 
+    def fingerprint(self, kind: str) -> str:
+        """What decides a closing turn beside reader, question, document and knobs, as 64 hex digits."""
+        caps: JsonValue = [MAX_SOURCES, MAX_CHOSEN]
+        return fingerprint({"version": self.version, "kind": kind, "text": self.texts[kind], "caps": caps})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosingTokens:

@@ -10,6 +10,7 @@ from pydantic_core import to_jsonable_python
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
+from memagent_batch.domain.closing.plan import EVIDENCE, VALUE
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason
 from memagent_batch.domain.texts.markdown import escaped
@@ -17,7 +18,16 @@ from memagent_batch.masking import DIGEST, printable, shown
 from memagent_batch.runs.history.history import PastRun
 from memagent_batch.runs.manifest import Manifest, SecondLookSummary
 from memagent_batch.runs.record.estimates import ReviewEstimates
-from memagent_batch.runs.record.evaluations import ReaderEvaluation, Readers, differing_knobs, readers_of, whom
+from memagent_batch.runs.record.evaluations import (
+    ReaderEvaluation,
+    Readers,
+    Scores,
+    closes_alike,
+    differing_closing,
+    differing_knobs,
+    readers_of,
+    whom,
+)
 from memagent_batch.runs.tables.part_report import ReasonRow
 
 CARD_FILE = "card.md"
@@ -150,7 +160,8 @@ def _evaluations(manifest: Manifest, evaluations: Sequence[ReaderEvaluation]) ->
     yield "By questions with known answers about other documents than those of the scan, with 95 % intervals:"
     yield ""
     scan = readers_of(manifest)
-    for each in evaluations[:SHOWN_EVALUATIONS]:
+    own_first = sorted(evaluations, key=lambda each: whom(each.readers, scan=scan) is None)  # each half still by date
+    for each in own_first[:SHOWN_EVALUATIONS]:
         yield from _evaluation(each, scan=scan)
     if len(evaluations) > SHOWN_EVALUATIONS:
         yield f"- and {len(evaluations) - SHOWN_EVALUATIONS:,} more"
@@ -163,16 +174,34 @@ def _evaluation(each: ReaderEvaluation, *, scan: Readers) -> Iterator[str]:
         knobs = ", ".join(map(_text, differing_knobs(each.readers, scan=scan)))
         yield f"{name}another reader, whose scores say nothing of this scan; these differ: {knobs}"
         return
+    yield f"{name}{of}:"
+    if each.free:
+        yield from _scores(each.free, of=f"readings scored on {_text(each.score_on)}")
+    left_out = []
+    if each.typed and closes_alike(each.readers, scan=scan, kind=VALUE):
+        yield from _scores(each.typed, of="readings of typed questions")
+    elif each.typed:
+        left_out.append(VALUE)
+    if each.evidence_hit and closes_alike(each.readers, scan=scan, kind=EVIDENCE):
+        yield f"  - evidence on a right sentence {each.evidence_hit}"
+    elif each.evidence_hit:
+        left_out.append(EVIDENCE)
+    if left_out:
+        differing = differing_closing(each.readers, scan=scan, kinds=left_out)
+        because = f"closing turns differ ({', '.join(differing)})" if differing else "no closing turns are recorded"
+        yield f"  - not shown, since {because}: {', '.join(left_out)}"
+
+
+def _scores(scores: Scores, *, of: str) -> Iterator[str]:
     shares = {
-        "evidence on a right sentence": each.evidence_hit,
-        "says not stated where it is not": each.abstained,
-        "says not stated where it is": each.abstained_wrongly,
+        "says not stated where it is not": scores.abstained,
+        "says not stated where it is": scores.abstained_wrongly,
     }
     others = "".join(f"; {what} {share}" for what, share in shares.items() if share is not None)
-    yield f"{name}{of}, {each.num_readings:,} readings scored on {_text(each.score_on)}: score {each.score}{others}"
-    for length in each.lengths:
+    yield f"  - {scores.num_readings:,} {of}: score {scores.score}{others}"
+    for length in scores.lengths:
         if length.length_tokens is not None:
-            yield f"  - {length.length_tokens:,} tokens: {length.num_readings:,} readings, score {length.score}"
+            yield f"    - {length.length_tokens:,} tokens: {length.num_readings:,} readings, score {length.score}"
 
 
 def _failures(past: PastRun) -> Iterator[str]:

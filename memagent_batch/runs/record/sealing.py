@@ -52,7 +52,8 @@ def sealed(
     output, folder = past.output, f"{RUNS_FOLDER}/{past.run_id}"
     write_json(output / f"{folder}/{PROJECTION_FILE}", projection_record(projection))
     write_log_files(output / f"{folder}/{LOG_FILES}", hash_log(output, log_files, _known(before)))
-    text = card(past, estimates=read_estimates(output), evaluations=read_evaluations(output))
+    evaluations = [*read_evaluations(output).values()]
+    text = card(past, estimates=read_estimates(output), evaluations=evaluations)
     (output / f"{folder}/{CARD_FILE}").write_bytes(text.encode())
     tables = {**_recorded(before), **_written(reports)}
     names = [*chain.from_iterable(past.manifest["files"].values())]
