@@ -242,10 +242,10 @@ def _thinking_problem(agent: AgentConfig) -> str | None:
 def _short_turn(agent: AgentConfig, *, prompts: PromptTokens) -> str | None:
     """Which turn's budget a thought may use up, so that nothing follows it."""
     policy = make_policy(agent)
-    names = [name for name in ("memory_tokens", "answer_tokens") if name in knob_names(type(policy))]
+    names = knob_names(type(policy)) & {"memory_tokens", "answer_tokens"}
     if DECOMPOSE in policy.largest_turns(prompts):
-        names.append("question_tokens")  # the budget of a sub-question
-    budgets = {name: int(getattr(agent.policy, name)) for name in names}
+        names |= {"question_tokens"}  # the budget of a sub-question
+    budgets = {name: int(getattr(agent.policy, name)) for name in sorted(names)}
     name = min(budgets, key=lambda name: budgets[name], default=None)
     thinking_tokens = agent.sampling.thinking_tokens
     if name is None or thinking_tokens is None or thinking_tokens < budgets[name]:
