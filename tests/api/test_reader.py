@@ -10,7 +10,7 @@ import pytest
 import memagent_batch as ma
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import MemagentError, SettingsError
-from memagent_batch.plugins import POLICIES, policy_class
+from memagent_batch.plugins import POLICIES
 
 CODE = "4071936"
 TEXT = f"{'It rained. ' * 150}The access code of quiet-harbour is {CODE}. {'It rained. ' * 150}"
@@ -34,7 +34,7 @@ def test_public_names_are_all_there_and_loaded_when_used() -> None:
 
 
 def test_each_shipped_policy_that_reads_single_questions_has_a_public_name() -> None:
-    kinds = {kind for kind in POLICIES.built_in if not policy_class(kind).reads_lists}
+    kinds = {kind for kind in POLICIES.built_in if not kind.startswith("shared")}
     named = [getattr(ma, kind.capitalize())() for kind in sorted(kinds)]
     assert [policy.kind for policy in named] == sorted(kinds)
 
