@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memagent_batch.api.question import Question
-    from memagent_batch.api.reader import Agent, Answered, Gated, Overwrite, Parallel, Retrieve, Truncate, Turn
+    from memagent_batch.api.reader import Agent, Answered, Gated, Overwrite, Parallel, Reread, Retrieve, Truncate, Turn
     from memagent_batch.api.run import Run
     from memagent_batch.api.stage import read
     from memagent_batch.config.agent import SamplingConfig
@@ -28,6 +28,7 @@ _NAMES = {
         "Gated",
         "Overwrite",
         "Parallel",
+        "Reread",
         "Retrieve",
         "Truncate",
         "Turn",
@@ -70,6 +71,7 @@ __all__ = [
     "PolicyConfig",
     "PoolConfig",
     "Question",
+    "Reread",
     "Retrieve",
     "Run",
     "SamplingConfig",

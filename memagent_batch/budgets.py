@@ -19,7 +19,8 @@ from memagent_batch.domain.closing.plan import (
 from memagent_batch.domain.closing.values import budget_of
 from memagent_batch.engines.window import model_window
 from memagent_batch.errors import SettingsError
-from memagent_batch.plugins import engine_config, knob_names, make_policy, policy_class
+from memagent_batch.plugins import engine_config, knob_names, policy_class
+from memagent_batch.turn_sizes import turn_sizes
 from memagent_batch.wiring import make_closing_tokens, make_prompt_tokens, make_tokenizer, resolve_model
 
 WINDOW_TOKENS: int = AgentConfig.model_fields["window_tokens"].default
@@ -54,7 +55,7 @@ def fitted(agent: AgentConfig) -> AgentConfig:
     agent = _with_policy(agent, budgets)
     if "chunk_tokens" in given:
         return agent
-    chunk_tokens = min(int(agent.policy.chunk_tokens * share), agent.policy.chunk_tokens - _excess(agent))
+    chunk_tokens = min(int(agent.policy.chunk_tokens * share), agent.policy.chunk_tokens - _chunk_excess(agent))
     return _with_policy(agent, _chunking(agent, chunk_tokens=chunk_tokens))
 
 
@@ -152,8 +153,24 @@ def _is_stretched(agent: AgentConfig) -> bool:
 
 def _excess(agent: AgentConfig) -> int:
     """Tokens by which the largest prompt, with its budget, is above the window; below 0 where there is room."""
-    largest = max(make_policy(agent).largest_turns(make_prompt_tokens(agent)).values())
-    return agent.policy.question_tokens + largest - agent.window_tokens
+    return max(turn_sizes(agent, prompts=make_prompt_tokens(agent)).values()) - agent.window_tokens
+
+
+def _chunk_excess(agent: AgentConfig) -> int:
+    """Tokens by which chunks are too long; below 0 where there is room.
+
+    A turn that shows no chunk counts only where it fits with the shortest chunk: `require_window` names the knobs of
+    one that does not, and says nothing of chunks.
+    """
+    prompts, least = make_prompt_tokens(agent), _least_chunk(agent.policy)
+    passage_tokens = min(agent.policy.passage_tokens, least)
+    sizes = turn_sizes(agent, prompts=prompts)
+    shortest, longer = (
+        turn_sizes(agent, prompts=prompts, chunk_tokens=chunk_tokens, passage_tokens=passage_tokens)
+        for chunk_tokens in (least, least + 1)
+    )
+    counted = [turn for turn in sizes if longer[turn] > shortest[turn] or shortest[turn] <= agent.window_tokens]
+    return max((sizes[turn] - agent.window_tokens for turn in counted), default=0)
 
 
 def _chunking(agent: AgentConfig, *, chunk_tokens: int) -> dict[str, int]:
@@ -163,7 +180,7 @@ def _chunking(agent: AgentConfig, *, chunk_tokens: int) -> dict[str, int]:
         SettingsError: there is no room for a chunk; says what to lower.
     """
     policy = agent.policy
-    least = max(LEAST_CHUNK_TOKENS, policy.overlap_tokens + 1, _least_passage(policy))
+    least = _least_chunk(policy)
     if chunk_tokens < least:
         raise SettingsError(
             f"window_tokens: beside question ({policy.question_tokens} tokens), memory ({policy.memory_tokens}), "
@@ -172,6 +189,10 @@ def _chunking(agent: AgentConfig, *, chunk_tokens: int) -> dict[str, int]:
             "policy.question_tokens, policy.memory_tokens, policy.answer_tokens or policy.overlap_tokens"
         )
     return {"chunk_tokens": chunk_tokens, "passage_tokens": min(policy.passage_tokens, chunk_tokens)}
+
+
+def _least_chunk(policy: PolicyConfig) -> int:
+    return max(LEAST_CHUNK_TOKENS, policy.overlap_tokens + 1, _least_passage(policy))
 
 
 def _least_passage(policy: PolicyConfig) -> int:

@@ -15,6 +15,7 @@ from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.domain.closing.plan import ClosingTokens
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
+from memagent_batch.domain.turns import DECOMPOSE
 from memagent_batch.engines.chat_template import THINKING_WORD, ServerTemplate, Template
 from memagent_batch.engines.engine import (
     Engine,
@@ -29,9 +30,10 @@ from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.lake.tables import documents_place
 from memagent_batch.masking import recorded
-from memagent_batch.plugins import engine_config, make_policy, policy_class
+from memagent_batch.plugins import engine_config, knob_names, make_policy, policy_class
 from memagent_batch.prompts.closing import CLOSING_PROMPTS
 from memagent_batch.prompts.files import load_prompt_set
+from memagent_batch.turn_sizes import fits_with_chunk, knobs_of_size, turn_sizes
 
 TINY_MODEL = Path(__file__).parent / "models" / "tiny"
 """The policy that comes with the project; `model: tiny` names it."""
@@ -150,7 +152,7 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
     """
     tokenizer, prompts = make_tokenizer(agent), make_prompt_tokens(agent)
     require_window(agent, prompts=prompts)
-    require_thinking_budget(agent)
+    require_thinking_budget(agent, prompts=prompts)
     policy, engine = make_policy(agent), engine_config(agent)
     parts = {
         "model": agent.model,
@@ -190,37 +192,68 @@ def require_window(agent: AgentConfig, *, prompts: PromptTokens) -> None:
     Raises:
         SettingsError: names the knobs and their sum in tokens.
     """
-    for turn, without_question in make_policy(agent).largest_turns(prompts).items():
-        num_tokens = agent.policy.question_tokens + without_question
+    for turn, num_tokens in turn_sizes(agent, prompts=prompts).items():
         excess = num_tokens - agent.window_tokens
         if excess > 0:
             raise SettingsError(
                 f"window_tokens: the {turn} turn needs up to {num_tokens} tokens (question_tokens, what it shows of "
-                "memory and document, the prompt's own text, and its budget), the window has "
-                f"{agent.window_tokens}; lower policy.chunk_tokens by {excess} or more, or raise window_tokens"
+                "document, memory and notes, the prompt's own text, and its budget), the window has "
+                f"{agent.window_tokens}; lower {_smaller_turn(agent, turn, excess=excess, prompts=prompts)}, or raise "
+                "window_tokens"
             )
 
 
-def require_thinking_budget(agent: AgentConfig) -> None:
-    """Checks that a budget of thoughts, where there is one, can be kept to.
+def _smaller_turn(agent: AgentConfig, turn: str, *, excess: int, prompts: PromptTokens) -> str:
+    """What to lower so that a turn fits: the chunk where that is enough, else the knobs that its size depends on."""
+    shorter = agent.policy.chunk_tokens - excess
+    if fits_with_chunk(agent, turn, prompts=prompts, chunk_tokens=shorter):
+        return f"policy.chunk_tokens by {excess} or more"
+    knobs = knobs_of_size(agent, turn, prompts=prompts)
+    return f"{' or '.join(knobs)} until it needs {excess} fewer"
+
+
+def require_thinking_budget(agent: AgentConfig, *, prompts: PromptTokens) -> None:
+    """Checks that a budget of thoughts, where there is one, can be kept to, and leaves room for what follows a thought.
 
     Raises:
         SettingsError: engine, model or another knob can't go with it; says which and what to do.
     """
     if agent.sampling.thinking_tokens is None:
         return
-    engine, template = engine_config(agent), make_template(agent)
-    problem = None
-    if not (isinstance(engine, ThinkingEngineConfig) and engine.ends_thoughts):
-        problem = f"engine {agent.engine!r} can't end a thought at its budget; use vllm"
-    elif agent.sampling.logprobs:
-        problem = "the tag that ends a thought is not drawn, so that no log-probabilities can be kept"
-    elif template.values(agent.chat_template_kwargs).get(THINKING_WORD) is False:
-        problem = f'this model is asked not to think; set chat_template_kwargs: {{"{THINKING_WORD}": true}}'
-    elif not isinstance(template, ServerTemplate) and not make_tokenizer(agent).ends_thoughts:
-        problem = f"the tokeniser of {agent.model} has no tokens {OPENING} and {THOUGHT_END}; take a model that thinks"
+    problem = _thinking_problem(agent) or _short_turn(agent, prompts=prompts)
     if problem is not None:
-        raise SettingsError(f"sampling.thinking_tokens: {problem}, or leave the knob out")
+        raise SettingsError(f"sampling.thinking_tokens: {problem}, or set it to null")
+
+
+def _thinking_problem(agent: AgentConfig) -> str | None:
+    """Why engine, model or template can't keep to a budget of thoughts."""
+    engine, template = engine_config(agent), make_template(agent)
+    if not (isinstance(engine, ThinkingEngineConfig) and engine.ends_thoughts):
+        return f"engine {agent.engine!r} can't end a thought at its budget; use vllm"
+    if agent.sampling.logprobs:
+        return "the tag that ends a thought is not drawn, so that no log-probabilities can be kept"
+    if template.values(agent.chat_template_kwargs).get(THINKING_WORD) is False:
+        return f'this model is asked not to think; set chat_template_kwargs: {{"{THINKING_WORD}": true}}'
+    if not isinstance(template, ServerTemplate) and not make_tokenizer(agent).ends_thoughts:
+        return f"the tokeniser of {agent.model} has no tokens {OPENING} and {THOUGHT_END}; take a model that thinks"
+    return None
+
+
+def _short_turn(agent: AgentConfig, *, prompts: PromptTokens) -> str | None:
+    """Which turn's budget a thought may use up, so that nothing follows it."""
+    policy = make_policy(agent)
+    names = knob_names(type(policy)) & {"memory_tokens", "answer_tokens"}
+    if DECOMPOSE in policy.largest_turns(prompts):
+        names |= {"question_tokens"}  # the budget of a sub-question
+    budgets = {name: int(getattr(agent.policy, name)) for name in sorted(names)}
+    name = min(budgets, key=lambda name: budgets[name], default=None)
+    thinking_tokens = agent.sampling.thinking_tokens
+    if name is None or thinking_tokens is None or thinking_tokens < budgets[name]:
+        return None
+    return (
+        f"a thought of {thinking_tokens} tokens leaves none of policy.{name} ({budgets[name]}), which is for thought "
+        f"and text together; raise policy.{name}, lower sampling.thinking_tokens"
+    )
 
 
 def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, JsonValue]:

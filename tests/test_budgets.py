@@ -109,3 +109,49 @@ def test_fitted_takes_the_window_of_an_endpoint_from_its_tokeniser(model: str) -
     tiny = str(Path(__file__).parents[1] / "memagent_batch" / "models" / "tiny")
     assert fitted(agent_of(**endpoint, tokenizer=tiny)).window_tokens == 4096
     assert fitted(agent_of(**endpoint, tokenizer=tiny, window_tokens=8192)).window_tokens == 8192
+
+
+SMALL = {"chunk_tokens": 300, "question_tokens": 40, "memory_tokens": 60, "answer_tokens": 40}
+
+
+@pytest.mark.parametrize(
+    ("policy", "window_tokens", "remedy"),
+    [
+        (
+            {"kind": "overwrite", "chunk_tokens": 4000},
+            1500,
+            r"update turn .*lower policy\.chunk_tokens by \d+ or more,",
+        ),
+        (
+            {"kind": "reread", "rounds": 40},
+            1500,
+            r"decompose turn .*lower policy\.rounds or policy\.question_tokens or policy\.memory_tokens until it needs",
+        ),
+        (
+            {"kind": "reread", "question_tokens": 800, "rounds": 2},
+            1500,
+            r"decompose turn .*lower policy\.question_tokens or policy\.memory_tokens until it needs \d+ fewer,",
+        ),
+        ({"kind": "parallel", "chunk_tokens": 1400}, 1760, r"merge turn .*lower policy\.chunk_tokens by 27 or more,"),
+        (
+            {"kind": "parallel", "memory_tokens": 350},
+            1500,
+            r"merge turn .*lower policy\.question_tokens or policy\.memory_tokens until it needs \d+ fewer,",
+        ),
+    ],
+)
+def test_turn_that_does_not_fit_is_refused_with_the_knobs_that_make_it_smaller(
+    model: str, policy: dict[str, Any], window_tokens: int, remedy: str
+) -> None:
+    agent = agent_of(model=model, engine="simulated", window_tokens=window_tokens, policy=SMALL | policy)
+    with pytest.raises(SettingsError, match=remedy):
+        identify_reader(fitted(agent))
+
+
+def test_fitted_leaves_the_chunk_where_a_shorter_one_makes_no_room(model: str) -> None:
+    knobs = {"question_tokens": 100, "memory_tokens": 100, "answer_tokens": 100, "kind": "reread"}
+    base = {"model": model, "engine": "simulated", "window_tokens": 4096}
+    few, many = (fitted(agent_of(**base, policy=knobs | {"rounds": rounds})) for rounds in (2, 60))
+    assert many.policy.chunk_tokens == few.policy.chunk_tokens > 2000
+    with pytest.raises(SettingsError, match=r"the decompose turn .*; lower policy\.rounds or"):
+        identify_reader(many)

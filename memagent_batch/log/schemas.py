@@ -36,14 +36,19 @@ SPAN = [
 KIND = column(
     "kind",
     pa.string(),
-    "kind of turn: update, read, merge, answer, direct; after the answer value, evidence, support",
+    "kind of turn: update, read, decompose, merge, answer, direct; after the answer value, evidence, support",
 )
 STATUS = column("status", pa.string(), "ok or failed; in `answers` also not_read: the next run reads it")
 RESULT = [
     column("response", pa.string(), "text of the answer turn, without thoughts", nullable=True),
     column("memory", pa.string(), "memory that the answer was given from", nullable=True),
     column("finish_reason", pa.string(), "why the answer ended: stop, or length where it was cut", nullable=True),
-    column("memory_truncations", pa.int32(), "update turns whose memory was cut at its budget", unit="turns"),
+    column(
+        "memory_truncations",
+        pa.int32(),
+        "turns whose memory, note or sub-question was cut at its budget; shared and replayed ones included",
+        unit="turns",
+    ),
     column("num_document_tokens", pa.int64(), "length of the document", unit="tokens", nullable=True),
     column("num_chunks", pa.int32(), "chunks of the document", unit="chunks", nullable=True),
     column(

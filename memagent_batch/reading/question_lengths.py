@@ -6,6 +6,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.log.question_list import question_lists
 from memagent_batch.plugins import make_policy
+from memagent_batch.turn_sizes import knobs_of_size, turn_sizes
 from memagent_batch.wiring import make_prompt_tokens, make_tokenizer
 
 
@@ -33,16 +34,20 @@ def _require_each_fits(questions: pa.Table, agent: AgentConfig) -> None:
     Raises:
         SettingsError: names the question and its length in tokens.
     """
-    policy = agent.policy
-    room = agent.window_tokens - max(make_policy(agent).largest_turns(make_prompt_tokens(agent)).values())
+    policy, prompts = agent.policy, make_prompt_tokens(agent)
+    sizes = turn_sizes(agent, prompts=prompts)
+    turn = max(sizes, key=lambda turn: sizes[turn])
+    room = agent.window_tokens - sizes[turn] + policy.question_tokens
     for row in questions.select(["question_id", "question"]).to_pylist():
         if len(row["question"].encode()) <= policy.question_tokens:
             continue  # no tokeniser writes more tokens than bytes
         num_tokens = len(make_tokenizer(agent).encode(row["question"]))
         if num_tokens > max(room, policy.question_tokens):
+            knobs = [knob for knob in knobs_of_size(agent, turn, prompts=prompts) if knob != "policy.question_tokens"]
+            lower = f"lower {' or '.join(knobs)}, " if knobs else ""
             raise SettingsError(
-                f"question {row['question_id']!r} has {num_tokens} tokens; beside memory, chunk and budget the window "
-                f"of {agent.window_tokens} leaves {room}: shorten the question, lower policy.chunk_tokens, or raise "
+                f"question {row['question_id']!r} has {num_tokens} tokens; beside what else a {turn} turn needs, the "
+                f"window of {agent.window_tokens} leaves {room}: shorten the question, {lower}or raise "
                 "window_tokens"
             )
 

@@ -10,6 +10,7 @@ import pytest
 import memagent_batch as ma
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import MemagentError, SettingsError
+from memagent_batch.plugins import POLICIES
 
 CODE = "4071936"
 TEXT = f"{'It rained. ' * 150}The access code of quiet-harbour is {CODE}. {'It rained. ' * 150}"
@@ -30,6 +31,12 @@ def test_public_names_are_all_there_and_loaded_when_used() -> None:
     assert all(getattr(ma, name) is not None for name in ma.__all__)
     with pytest.raises(AttributeError, match="no name 'Nothing'"):
         _ = ma.Nothing  # type: ignore[attr-defined]
+
+
+def test_each_shipped_policy_that_reads_single_questions_has_a_public_name() -> None:
+    kinds = {kind for kind in POLICIES.built_in if not kind.startswith("shared")}
+    named = [getattr(ma, kind.capitalize())() for kind in sorted(kinds)]
+    assert [policy.kind for policy in named] == sorted(kinds)
 
 
 def test_reading_has_answer_memory_turns_and_costs(text_model: str) -> None:

@@ -12,6 +12,8 @@ from transformers import PreTrainedTokenizerFast
 
 from memagent_batch.config.agent import AgentConfig, SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig, VllmConfig
+from memagent_batch.config.escalation import EscalateConfig
+from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.guides import Guide, choice_of
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import Completion, Prompt
@@ -19,6 +21,7 @@ from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.errors import EngineStartError, SettingsError
+from memagent_batch.runs.escalation.second_reader import second_fingerprint
 from memagent_batch.wiring import identify_reader
 from tests.conftest import THOUGHT_TAGS
 from tests.engines.scripted_server import PROBED, THERE, Reply, Script, scripted_server
@@ -76,9 +79,52 @@ def test_budget_that_can_not_be_kept_to_is_refused_with_the_way_out(
     template: str, tags: str, knobs: Mapping[str, Any], problem: str, tmp_path: Path, text_model: str
 ) -> None:
     tokenizer = save_model(tmp_path, text_model, template=template, tags=tags)
-    with pytest.raises(SettingsError, match=r"sampling\.thinking_tokens: .*, or leave the knob out") as raised:
+    with pytest.raises(SettingsError, match=r"sampling\.thinking_tokens: .*, or set it to null") as raised:
         identify_reader(agent_of(tokenizer, **knobs))
     assert problem in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("policy", "problem"),
+    [
+        ({"memory_tokens": 9}, r"a thought of 9 tokens leaves none of policy\.memory_tokens \(9\)"),
+        ({"answer_tokens": 8}, r"leaves none of policy\.answer_tokens \(8\)"),
+        ({"kind": "reread", "question_tokens": 9}, r"leaves none of policy\.question_tokens \(9\)"),
+        ({"kind": "truncate", "memory_tokens": 8, "answer_tokens": 9}, r"leaves none of policy\.answer_tokens \(9\)"),
+    ],
+)
+def test_budget_that_may_use_up_the_budget_of_a_turn_is_refused(
+    policy: dict[str, Any], problem: str, tmp_path: Path, text_model: str
+) -> None:
+    tokenizer, sampling = save_model(tmp_path, text_model, template=OPENS_THOUGHT), SamplingConfig(thinking_tokens=9)
+    agent = agent_of(tokenizer, sampling=sampling, policy=PolicyConfig(**policy))
+    with pytest.raises(SettingsError, match=rf"sampling\.thinking_tokens: .*{problem}.*, or set it to null"):
+        identify_reader(agent)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"question_tokens": 9, "memory_tokens": 10, "answer_tokens": 10},
+        {"kind": "reread", "rounds": 1, "question_tokens": 9},
+        {"kind": "truncate", "memory_tokens": 9},
+    ],
+)
+def test_budget_below_that_of_each_turn_is_taken(policy: dict[str, Any], tmp_path: Path, text_model: str) -> None:
+    tokenizer, sampling = save_model(tmp_path, text_model, template=OPENS_THOUGHT), SamplingConfig(thinking_tokens=9)
+    agent = agent_of(tokenizer, sampling=sampling, policy=PolicyConfig(**policy))
+    assert identify_reader(agent).parts["sampling"]["thinking_tokens"] == 9
+
+
+def test_second_reader_without_a_budget_of_its_own_has_that_of_the_first_unless_it_is_set_to_null(
+    tmp_path: Path, text_model: str
+) -> None:
+    first = agent_of(save_model(tmp_path, text_model, template=OPENS_THOUGHT))
+    to: dict[str, Any] = {"engine": "simulated"}
+    with pytest.raises(SettingsError, match=r"engine 'simulated' .*, or set it to null"):
+        second_fingerprint(EscalateConfig(when=("failed",), to=to), first)
+    to["sampling"] = {"thinking_tokens": None}
+    assert second_fingerprint(EscalateConfig(when=("failed",), to=to), first)
 
 
 def test_budget_of_a_chat_api_does_not_ask_for_the_tags_of_a_tokeniser_that_only_counts(text_model: str) -> None:

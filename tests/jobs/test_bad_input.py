@@ -68,7 +68,7 @@ def files_below(folder: Path) -> list[Path]:
         ({"documents": None}, "documents: missing; give --documents"),
         ({"ask": None}, "no question: give --questions, --ask or --input.question-column"),
         ({"config": "absent.yaml"}, "--config: absent.yaml is not there"),
-        ({"window_tokens": "100"}, "lower policy.chunk_tokens by"),
+        ({"window_tokens": "100"}, "lower policy.chunk_tokens or policy.question_tokens or policy.memory_tokens until"),
         ({"prompt_set": "absent"}, "absent"),
         ({"prompt_set": "gated"}, "'gated' has a keep_word, and policy.kind is 'overwrite'"),
         ({"prompt_set": "default", "policy__kind": "gated"}, "'default' has no keep_word, and policy.kind is 'gated'"),

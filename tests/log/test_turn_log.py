@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memagent_batch.config.job import LogConfig
+from memagent_batch.domain import turns
 from memagent_batch.domain.addresses import ReadingAddress, text_hash, token_hash
 from memagent_batch.domain.document import ChunkSpan
 from memagent_batch.domain.readings import Status
@@ -22,11 +23,12 @@ from memagent_batch.errors import LogRowError, OutputError, StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.log import writer as turn_log
 from memagent_batch.log.index import read_outcomes, scan_log, scan_turn_files
-from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
+from memagent_batch.log.schemas import KIND, OUTCOME_LOG, TURN_LOG
 from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWriter, new_run_id
 from memagent_batch.reading.turns import completion_of
 
+KINDS = (turns.UPDATE, turns.ANSWER, turns.READ, turns.MERGE, turns.DECOMPOSE, turns.DIRECT)
 AT_ONCE = LogConfig(flush_seconds=0.01)
 IN_AN_HOUR = LogConfig(flush_seconds=3600)
 TOKENS = st.lists(st.integers(0, 2**31 - 1), max_size=8)
@@ -515,3 +517,8 @@ async def test_turn_log_in_a_bucket_comes_back_as_it_was(s3_bucket: Location) ->
     await writer.record_outcome(address, outcome_of())
     assert completion_of(turns_in(output, address)["update/0"]).text == "memory"
     assert standing_outcome(output, address)["status"] == "ok"
+
+
+def test_column_of_turn_kinds_names_each_kind() -> None:
+    description = KIND.metadata[b"description"].decode()
+    assert [kind for kind in KINDS if kind not in description.replace(",", " ").replace(";", " ").split()] == []

@@ -45,7 +45,7 @@ START_TRIES = 3
 
 KEY_REMEDY = "set MEMAGENT_OPENAI__API_KEY (or openai.headers) to a key that may use it"
 THINKING_REMEDY = (
-    "serve the model with vLLM and its --reasoning-parser, or leave sampling.thinking_tokens out; other APIs bound "
+    "serve the model with vLLM and its --reasoning-parser, or set sampling.thinking_tokens to null; other APIs bound "
     "thoughts by fields of their own, such as openai.extra_body: {reasoning_effort: low}"
 )
 Ask = Callable[[], Awaitable[httpx.Response | Failure]]

@@ -6,7 +6,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any
 
-from memagent_batch.domain.turns import ANSWER, FinishReason
+from memagent_batch.domain.turns import ANSWER, DECOMPOSE, MERGE, READ, UPDATE, FinishReason
 from memagent_batch.evaluation.report.text_diff import Stretch, WordChange, differences
 from memagent_batch.evaluation.report.visible import shorten
 from memagent_batch.log.index import Row
@@ -52,16 +52,18 @@ class TraceLine:
     """Character after the last one."""
     locator: str | None = None
     """Where that stood in the source; None where it is not known, and for several turns."""
+    is_note: bool = False
+    """Whether a changed turn wrote a note or sub-question, which is not the memory."""
     pieces: tuple[Stretch, ...] = ()
-    """What changed against the memory before; of a changed turn only."""
+    """What changed against the memory before, or of a note against that of the same round; of a changed turn only."""
     memory: str | None = None
-    """The memory after a changed turn, where the pieces leave out some of it."""
+    """The memory or note after a changed turn, where the pieces leave out some of it."""
     num_characters: int = 0
-    """Length of that memory, code points."""
+    """Length of that memory or note, code points."""
     is_cut: bool = False
-    """Whether the memory was cut at its budget."""
+    """Whether it was cut at its budget."""
     references_in: tuple[str, ...] = ()
-    """References that came into the memory with this turn."""
+    """References that came into the memory or note with this turn."""
     references_out: tuple[str, ...] = ()
     """References that it lost with this turn."""
 
@@ -88,14 +90,13 @@ def make_trace(turns: Sequence[Row], *, references: Sequence[str], alternatives:
         references: Right answers.
         alternatives: Whether one of them is enough.
     """
-    held = [held_references(row["memory"], references) for row in turns]
-    shown = _shown_turns(turns, held)
-    num_changed = sum(row["changed"] for row in turns)
+    texts = _texts_of(turns, references)
+    num_changed = sum(text.row["changed"] and not text.is_note for text in texts)
     return Trace(
-        steps=tuple(_trace_lines(turns, held, shown=shown)),
+        steps=tuple(_trace_lines(texts, shown=_shown_turns(texts))),
         num_turns=len(turns),
         num_changed=num_changed,
-        verdict=_line_verdict(held, has_memory=num_changed > 0, references=references, alternatives=alternatives),
+        verdict=_line_verdict(texts, has_memory=num_changed > 0, references=references, alternatives=alternatives),
     )
 
 
@@ -105,47 +106,92 @@ def held_references(memory: str, references: Sequence[str]) -> frozenset[str]:
     return frozenset(reference for reference in references if reference and reference.casefold() in folded)
 
 
-def _line_verdict(
-    held: Sequence[frozenset[str]], *, has_memory: bool, references: Sequence[str], alternatives: bool
-) -> str:
-    if not held:
+def _writes_note(row: Row, *, next_kind: str | None, is_again: bool) -> bool:
+    """Whether a turn of a shipped policy writes a note: `memories` has the text, and the kind says what it is.
+
+    Args:
+        row: The turn.
+        next_kind: Kind of the turn after it: of `merge` turns in a row, only the last one writes the memory.
+        is_again: Whether it stands behind a sub-question, whose `update` turns note what is found for it.
+    """
+    kind = row["kind"]
+    return kind in {READ, DECOMPOSE} or (kind == UPDATE and is_again) or kind == next_kind == MERGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Text:
+    """What a turn left: the memory, or a note that a later turn merges into it."""
+
+    row: Row
+    """The turn."""
+    is_note: bool
+    """Whether it is a note or sub-question."""
+    held: frozenset[str]
+    """References that stand in it. A sub-question holds none: it asks, and says nothing of the document."""
+    before: "_Text | None"
+    """The memory before; of a note that of the same round which it replaces. None where there is neither."""
+
+    @property
+    def held_before(self) -> frozenset[str]:
+        """References that stood in what it is compared with."""
+        return self.before.held if self.before else frozenset()
+
+
+def _texts_of(turns: Sequence[Row], references: Sequence[str]) -> list[_Text]:
+    kinds = [*(row["kind"] for row in turns), None]
+    first_question = kinds.index(DECOMPOSE) if DECOMPOSE in kinds else len(turns)
+    texts: list[_Text] = []
+    memory: _Text | None = None
+    note: _Text | None = None
+    for place, row in enumerate(turns):
+        is_note = _writes_note(row, next_kind=kinds[place + 1], is_again=place > first_question)
+        before = memory if not is_note else note if row["kind"] == UPDATE else None
+        held = frozenset[str]() if row["kind"] == DECOMPOSE else held_references(row["memory"], references)
+        text = _Text(row=row, is_note=is_note, held=held, before=before)
+        texts.append(text)
+        if not is_note:
+            memory = text
+        if row["kind"] != UPDATE:
+            note = None
+        elif is_note and row["changed"]:
+            note = text
+    return texts
+
+
+def _line_verdict(texts: Sequence[_Text], *, has_memory: bool, references: Sequence[str], alternatives: bool) -> str:
+    if not texts:
         return "no turn recorded"
     if not has_memory:
         return "the memory never changed"
-    ever, last = frozenset[str]().union(*held), held[-1]
+    ever = frozenset[str]().union(*(text.held for text in texts))
+    last = next((text.held for text in reversed(texts) if not text.is_note), frozenset[str]())
     if alternatives or len(references) == 1:
         return "in the last memory" if last else "lost on the way" if ever else "never in the memory"
     parts = {"in the last memory": len(last), "lost": len(ever - last), "never noted": len(set(references) - ever)}
     return ", ".join(f"{number} {words}" for words, number in parts.items() if number)
 
 
-def _shown_turns(turns: Sequence[Row], held: Sequence[frozenset[str]]) -> frozenset[int]:
+def _shown_turns(texts: Sequence[_Text]) -> frozenset[int]:
     """Changed turns that are drawn: those where a reference came or went, then the first and the last ones by turns."""
-    changed = [place for place, row in enumerate(turns) if row["changed"]]
-    turning = [place for place in changed if held[place] != (held[place - 1] if place else frozenset())]
+    changed = [place for place, text in enumerate(texts) if text.row["changed"]]
+    turning = [place for place in changed if texts[place].held != texts[place].held_before]
     ends = [place for pair in zip(changed, reversed(changed), strict=True) for place in pair]
     return frozenset(list(dict.fromkeys([*turning, *ends]))[:MAX_STEPS])
 
 
-def _trace_lines(turns: Sequence[Row], held: Sequence[frozenset[str]], *, shown: frozenset[int]) -> Iterator[TraceLine]:
-    for kind, run in groupby(range(len(turns)), key=lambda place: _line_kind(turns, place, shown=shown)):
-        places = list(run)
+def _trace_lines(texts: Sequence[_Text], *, shown: frozenset[int]) -> Iterator[TraceLine]:
+    for kind, run in groupby(range(len(texts)), key=lambda place: _line_kind(texts, place, shown=shown)):
+        rows = [texts[place] for place in run]
         if kind in {StepKind.UNCHANGED, StepKind.OMITTED}:
-            yield _step(kind, turns[places[0]], turns[places[-1]])
-            continue
-        for place in places:
-            before = turns[place - 1]["memory"] if place else ""
-            held_before = held[place - 1] if place else frozenset()
-            if kind is StepKind.ANSWER:
-                yield _step(kind, turns[place], turns[place])
-            else:
-                yield _changed(
-                    turns[place], before=before, gone=held_before - held[place], come=held[place] - held_before
-                )
+            yield _step(kind, rows[0].row, rows[-1].row)
+        elif kind is StepKind.ANSWER:
+            yield from (_step(kind, text.row, text.row) for text in rows)
+        else:
+            yield from map(_changed, rows)
 
 
-def _line_kind(turns: Sequence[Row], place: int, *, shown: frozenset[int]) -> StepKind:
-    row = turns[place]
+def _line_kind(texts: Sequence[_Text], place: int, *, shown: frozenset[int]) -> StepKind:
+    row = texts[place].row
     if row["kind"] == ANSWER:
         return StepKind.ANSWER
     if not row["changed"]:
@@ -153,7 +199,8 @@ def _line_kind(turns: Sequence[Row], place: int, *, shown: frozenset[int]) -> St
     return StepKind.CHANGED if place in shown else StepKind.OMITTED
 
 
-def _changed(row: Row, *, before: str, come: frozenset[str], gone: frozenset[str]) -> TraceLine:
+def _changed(text: _Text) -> TraceLine:
+    row, before = text.row, text.before.row["memory"] if text.before else ""
     after = shorten(row["memory"], characters=MAX_MEMORY_CHARACTERS)
     pieces = differences(shorten(before, characters=MAX_MEMORY_CHARACTERS), after)
     is_elided = any(piece.change is WordChange.ELIDED for piece in pieces)
@@ -161,12 +208,13 @@ def _changed(row: Row, *, before: str, come: frozenset[str], gone: frozenset[str
         StepKind.CHANGED,
         row,
         row,
+        is_note=text.is_note,
         pieces=tuple(pieces),
         memory=after if is_elided else None,
         num_characters=len(row["memory"]),
         is_cut=row["finish_reason"] == FinishReason.LENGTH,
-        references_in=tuple(sorted(come)),
-        references_out=tuple(sorted(gone)),
+        references_in=tuple(sorted(text.held - text.held_before)),
+        references_out=tuple(sorted(text.held_before - text.held)),
     )
 
 

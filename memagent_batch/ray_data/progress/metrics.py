@@ -17,7 +17,10 @@ COUNTERS = {
     "prompt_tokens": ("memagent_prompt_tokens", "prompt tokens of those turns"),
     "cached_tokens": ("memagent_cached_prompt_tokens", "of these, tokens that the engine's prefix cache held"),
     "completion_tokens": ("memagent_completion_tokens", "tokens that the engine wrote"),
-    "memory_truncations": ("memagent_memory_truncations", "update turns that were cut at the memory's budget"),
+    "memory_truncations": (
+        "memagent_memory_truncations",
+        "turns whose memory, note or sub-question was cut at its budget",
+    ),
     "engine_restarts": ("memagent_engine_restarts", "engines that came up in the place of one that went away"),
     "log_flushes": ("memagent_log_flushes", "flushes of the turn log"),
     "log_bytes": ("memagent_log_bytes", "bytes written to the turn log"),

@@ -1,5 +1,7 @@
 """What a second reader must be able to do, before a run."""
 
+from typing import Any
+
 import pytest
 
 from memagent_batch.config.agent import AgentConfig
@@ -32,6 +34,22 @@ def test_question_that_fits_the_first_reader_alone_is_refused(agent: AgentConfig
     require_questions_fit_again(questions, Escalation(doubts=Doubts(when=()), reader=None))
     with pytest.raises(SettingsError, match=r"escalate.to: question 'long' has \d+ tokens"):
         require_questions_fit_again(questions, Escalation(doubts=Doubts(when=()), reader=reader))
+
+
+@pytest.mark.parametrize(
+    ("policy", "knobs"),
+    [
+        ({}, "policy.chunk_tokens or policy.memory_tokens"),
+        ({"kind": "reread", "rounds": 12}, "policy.rounds or policy.memory_tokens"),
+    ],
+)
+def test_question_that_fits_no_window_names_the_knobs_of_the_largest_turn(
+    agent: AgentConfig, policy: dict[str, Any], knobs: str
+) -> None:
+    reader = agent.with_knobs({"policy": policy})
+    questions = given_questions([{"question_id": "long", "question": "Who signed it? " * 400}])
+    with pytest.raises(SettingsError, match=f"shorten the question, lower {knobs}, or raise window_tokens"):
+        require_questions_fit(questions, reader)
 
 
 def test_fingerprint_of_the_second_reader_follows_its_knobs(agent: AgentConfig) -> None:
