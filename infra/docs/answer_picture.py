@@ -14,11 +14,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from memagent_batch.domain.turns import ANSWER, UPDATE
 from memagent_batch.runs.tables.table_files import table_files
 
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "answer.svg"
-DOCUMENT = "document-23"
-"""The longest document of the demo."""
+DOCUMENT = "document-22"
+"""The longest document of the demo that says what it is asked for."""
 WIDTH, MARGIN, LEFT = 880, 24, 150
 """Pixels: the picture, the space around it, and where the second column begins."""
 LINE = 19
@@ -46,7 +47,7 @@ class Trace:
     answer: dict[str, Any]
     """Its row of `answers`."""
     turns: list[dict[str, Any]]
-    """Its rows of `memories`, in the order of reading."""
+    """Its rows of `memories`, in the order of reading, without closing turns."""
     text: str
     """The document."""
 
@@ -60,7 +61,8 @@ def read_trace(demo: Path, *, document_id: str) -> Trace:
     """Reads one document's reading from the output of the demo."""
     output = str(demo / "run")
     answers = pq.read_table(table_files(output, "answers"), filters=[("document_id", "=", document_id)]).to_pylist()
-    turns = pq.read_table(table_files(output, "memories"), filters=[("document_id", "=", document_id)]).to_pylist()
+    of_reading = [("document_id", "=", document_id), ("kind", "in", [UPDATE, ANSWER])]
+    turns = pq.read_table(table_files(output, "memories"), filters=of_reading).to_pylist()
     texts = pq.read_table(demo / "documents", filters=[("document_id", "=", document_id)]).to_pylist()
     return Trace(answer=answers[0], turns=sorted(turns, key=lambda turn: turn["turn"]), text=texts[0]["text"])
 
