@@ -85,7 +85,7 @@ def test_evaluation_is_attached_to_a_scan_of_the_variant_that_read_it(
     assert (row["variant"], row["of"], row["score"]) == ("small", "this reader", 0.5)
     assert cli.main(["bundle", str(scan), "--to", str(tmp_path / "scan.zip")]) == 0
     with zipfile.ZipFile(tmp_path / "scan.zip") as archive:
-        assert "by this reader, 4 readings scored on" in archive.read("card.md").decode()
+        assert "by this reader:\n  - 4 readings scored on" in archive.read("card.md").decode()
 
 
 def test_evaluate_run_scores_each_variant_and_keeps_its_run(finished: Path) -> None:
