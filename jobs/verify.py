@@ -175,7 +175,7 @@ def _without(knobs: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def _public(value: Any) -> Any:
-    """Knobs without secrets, of which a record has only hashes."""
+    """Knobs without secrets: a record has only their hashes."""
     if isinstance(value, Mapping):
         return {
             name: _public(each)

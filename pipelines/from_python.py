@@ -108,7 +108,7 @@ def answer(
 
 
 def _run_job(job: JobConfig, documents: Documents, questions: GivenQuestions) -> Run:
-    """Runs the chain over inputs of which those that are no files are written first."""
+    """Runs the chain over the inputs; those that are not files are written first."""
     output = make_output(job)
     before = (output / INPUT_FOLDER).files()
     written = _write_inputs(job, documents, questions)

@@ -45,7 +45,7 @@ GREEDY = SamplingConfig(logprobs=True)
 SAMPLED = SamplingConfig(temperature=2.0, logprobs=True)
 """Hot, so that seeds differ even where the policy is sure of itself."""
 THOUGHT_TAGS = ("<|im_start|>", "<|endoftext|>")
-"""What the server takes for the tags of thoughts where a request bounds them: single tokens, of which the shipped
+"""What the server takes for the tags of thoughts where a request bounds them: single tokens, and the shipped
 policy has no others."""
 
 

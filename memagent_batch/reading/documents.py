@@ -28,7 +28,7 @@ class PlannedDocument:
     last_hash: str | None = None
     """Hash of its last version, where `turn_files` hold turns of that one too."""
     closings: list[tuple[int, int]] = field(default_factory=list)
-    """Readings that have been answered, and of which something is asked after the answer."""
+    """Readings that have been answered, but whose closing turns are missing."""
     sentences: Sentences = field(default_factory=Sentences)
     """Its sentences, where evidence is asked for."""
     carried: Mapping[str, str | None] = field(default_factory=dict)

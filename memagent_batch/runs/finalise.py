@@ -86,9 +86,7 @@ def close_run(
         removed_file=removed_file,
         changes=find_changes(recorded, questions, before=before, tables=run.tables, run_turns=run_turns),
     )
-    manifest = _with_own_parts(manifest, run, reports, spent=spent)
-    if closing_texts := _closing_texts(run, questions):
-        manifest["closing_texts"] = closing_texts
+    manifest = _with_own_parts(manifest, run, reports, questions=questions, spent=spent)
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
@@ -157,8 +155,10 @@ def _manifest(
     }
 
 
-def _with_own_parts(manifest: Manifest, run: Run, reports: Sequence[PartReport], *, spent: Spent | None) -> Manifest:
-    """The manifest with what not every run has: what it took, its markers, its sample, and its second look."""
+def _with_own_parts(
+    manifest: Manifest, run: Run, reports: Sequence[PartReport], *, questions: pa.Table, spent: Spent | None
+) -> Manifest:
+    """The manifest with what not every run has, from its markers to the texts of its closing turns."""
     manifest = manifest.copy()
     if markers := _sum_markers(reports):
         manifest["markers"] = markers
@@ -171,6 +171,8 @@ def _with_own_parts(manifest: Manifest, run: Run, reports: Sequence[PartReport],
         manifest["sample"] = run.sample
     if run.projection.doubts is not None:
         manifest["second_look"] = sum_up_second_look(run.second, reports, asked=run.asked)
+    if closing_texts := _closing_texts(run, questions):
+        manifest["closing_texts"] = closing_texts
     return manifest
 
 

@@ -15,7 +15,7 @@ FOLDS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedAnswer:
-    """An answer of which people say whether it is right."""
+    """An answer that people have judged."""
 
     confidence: float
     """Of the scan, 0 to 1."""

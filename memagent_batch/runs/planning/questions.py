@@ -14,7 +14,7 @@ from memagent_batch.reading.closed import Closing
 
 
 class PlannedQuestions:
-    """The question list of a plan, and what is asked of which document."""
+    """The question list of a plan, and what each document is asked."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ WORK_COLUMNS = pa.schema(
     ]
 )
 """What a document is read for: row of the question list and sample; the log files that hold turns of it; the
-readings that the log has answered, of which something is asked after the answer; and the hash of its last version,
+readings that the log has answered, but whose closing turns are missing; and the hash of its last version,
 where these files hold turns of that one too."""
 
 
@@ -62,7 +62,7 @@ class PendingWork:
     num_bytes: int
     """Text of their documents, once for each reading; bytes of UTF-8."""
     closings: int
-    """Readings that the log has answered, of which something is asked after the answer."""
+    """Readings that the log has answered, but whose closing turns are missing."""
 
 
 def count_pending(bundles: Iterable[pa.Table]) -> PendingWork:

@@ -263,7 +263,7 @@ def _command(manifest: Manifest) -> Iterator[str]:
 
 
 def _changed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Knobs that are not at their defaults, without secrets, of which a record has only hashes."""
+    """Knobs that are not at their defaults, without secrets: a record has only their hashes."""
     defaults = {**_defaults(AgentConfig), **_defaults(JobConfig)}
     return {
         name: changed

@@ -39,7 +39,7 @@ ROLLOUTS = pa.schema(
         column("turn", pa.int32(), "position of the turn in its sample, from 0; null where none ended", nullable=True),
         column("num_turns", pa.int32(), "turns of the sample that ended", unit="turns"),
         column("is_final", pa.bool_(), "whether the answer was given in this turn, by which the sample is scored"),
-        column("kind", pa.string(), "kind of turn: update, answer, or direct", nullable=True),
+        column("kind", pa.string(), "kind of turn, as in `memories`", nullable=True),
         column("prompt_token_ids", pa.list_(pa.int32()), "exactly what the engine saw, chat template included"),
         column("response_token_ids", pa.list_(pa.int32()), "exactly what it returned, an end token included"),
         column(

@@ -131,9 +131,7 @@ def _endless(rng: random.Random, text: Text) -> Iterator[str]:
         case Text.CODE:
             return (_filled(rng, rng.choice(STATEMENTS), mark="\n") for _ in repeat(None))
         case Text.TABLE:
-            return (
-                f"\n{make_key(rng, split=Split.HELD_OUT)}, {make_number(rng)}, {rng.random():.3f}" for _ in repeat(None)
-            )
+            return (_row(rng) for _ in repeat(None))
         case Text.ONE_WORD:
             word = make_key(rng, split=Split.HELD_OUT).partition("-")[0]
             return repeat(f" {word}")

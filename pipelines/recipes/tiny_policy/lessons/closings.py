@@ -7,7 +7,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import accumulate
 
 from memagent_batch.domain.closing.answer_types import NOT_STATED_ENTRY, AnswerType, ValueType
 from memagent_batch.domain.closing.evidence import MAX_CHOSEN, NO_SENTENCE, MemoryTrace
@@ -20,6 +19,7 @@ from memagent_batch.evaluation.needles.facts import Split, make_key, make_number
 from memagent_batch.evaluation.needles.stories import NOT_STATED, STATUSES, Story, StoryKind, make_story
 from memagent_batch.prompts.closing import CLOSING_PROMPTS
 from memagent_batch.reading.closing import ClosingTurns, FinishedReading, ask_closing_turns
+from pipelines.recipes.tiny_policy.lessons.spelling import spelled
 
 LINE = re.compile(r"^\[(\d+)\] (.*)$", re.MULTILINE)
 """A numbered sentence in a prompt."""
@@ -191,11 +191,10 @@ class ClosingMaker:
         pattern = LINE if turn.kind.startswith("evidence") else CHOICE
         if turn.kind.startswith("support"):
             return
-        pieces = [self._tokenizer.decode([token]) for token in turn.prompt]
-        ends = list(accumulate(map(len, pieces)))
+        text, ends = spelled(turn.prompt, self._tokenizer)
         meant = set(turn.target.split(", "))
         (none, *_) = self._tokenizer.encode(NO_SENTENCE)
-        for line in pattern.finditer("".join(pieces)):
+        for line in pattern.finditer(text):
             place = bisect_right(ends, line.end())
             if place < len(turn.prompt):
                 number = self._tokenizer.encode(line[1])[0]

@@ -4,7 +4,6 @@ import random
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from memagent_batch.domain.prompts import AnswerForm, PromptSet, PromptTokens, Slot, TokenTemplate
 from memagent_batch.engines.tokenizer import Tokenizer
@@ -13,6 +12,7 @@ from memagent_batch.policies.parallel import Note, labelled
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS, GATED_PROMPTS, PARALLEL_PROMPTS, SECTION_FIRST_PROMPTS
 from pipelines.recipes.tiny_policy.examples import Aside, Branch, Example
 from pipelines.recipes.tiny_policy.lessons.scenes import Asked, Scene, SceneMaker, draw_part
+from pipelines.recipes.tiny_policy.lessons.spelling import spelled
 
 FIRST_SHARE = 0.35
 """Part of the turns without anything noted that are the first ones of their document."""
@@ -56,7 +56,7 @@ class TurnMaker:
 
     def __init__(self, tokenizer: Tokenizer, scenes: SceneMaker) -> None:
         """Takes the tokeniser of the model folder, and what makes the sections."""
-        self._encode = tokenizer.encode
+        self._tokenizer, self._encode = tokenizer, tokenizer.encode
         self._scenes = scenes
         self._default, self._gated, self._section_first, self._parallel = (
             self._tokens_of(tokenizer, prompts)
@@ -64,7 +64,6 @@ class TurnMaker:
         )
         self._first = list(self._default.first_memory.token_ids)
         self._end = [tokenizer.end_token_id or 0]
-        self._decode = tokenizer.decode
         self._asked_for, self._other = self._encode("yes")[0], self._encode("none")[0]
 
     def shared_sections(self, rng: random.Random, lengths: Lengths, *, num_questions: int) -> Iterator[Example]:
@@ -89,11 +88,11 @@ class TurnMaker:
                 yield self._whole(f"direct {asked.story.kind}", self._default.direct.fill(values), target)
                 continue
             values[Slot.MEMORY] = self._memory(rng, asked)
-            prompt = self._default.update.fill(values)
-            branch = self._branch(
-                _kind("update", asked), prompt[1:], _new_memory(asked), asides=self._told(prompt, scene, asked.story)
-            )
-            yield Example(prefix=prompt[:1], branches=(branch,))
+            head, tail = (_fill(part, values) for part in _split_at(self._default.update, Slot.CHUNK))
+            asides = self._told(scene, asked.story, place=len(head) - 1)
+            prompt = [*head[1:], *scene.chunk, *tail]
+            branch = self._branch(_kind("update", asked), prompt, _new_memory(asked), asides=asides)
+            yield Example(prefix=head[:1], branches=(branch,))
 
     def answers(self, rng: random.Random, *, num: int) -> Iterator[Example]:
         """Endless groups of answer turns."""
@@ -174,24 +173,19 @@ class TurnMaker:
     def _whole(self, kind: str, prompt: Sequence[int], target: str) -> Example:
         return Example(prefix=prompt[:-1], branches=(self._branch(kind, prompt[-1:], target),))
 
-    def _told(self, prompt: Sequence[int], scene: Scene, story: Story) -> tuple[Aside, ...]:
+    def _told(self, scene: Scene, story: Story, *, place: int) -> tuple[Aside, ...]:
         """What is to be told behind each sentence that was put into a section: whether the question asks for it.
 
-        Nothing where a sentence alone does not show that.
+        Nothing where a sentence alone does not show that. `place` is that of the section in its prompt.
         """
         if story.kind in (StoryKind.LINKED, StoryKind.CHAIN):
             return ()
-        pieces = [self._decode([token]) for token in prompt]
-        ends, text = list(accumulate(map(len, pieces))), "".join(pieces)
-        asides, start = [], 0
+        text, ends = spelled(scene.chunk, self._tokenizer)
+        asides, end = [], 0
         for sentence in scene.sentences:
-            start = text.find(sentence, start)
-            if start < 0:
-                break
-            start += len(sentence)
-            place = bisect_left(ends, start)
+            end = text.index(sentence, end) + len(sentence)
             word = self._asked_for if sentence in story.statements else self._other
-            asides.append(Aside(place=place - 1, target=word, weight=TOLD_WEIGHT))
+            asides.append(Aside(place=place + bisect_left(ends, end), target=word, weight=TOLD_WEIGHT))
         return tuple(asides)
 
     def _branch(

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Iterator
-from itertools import islice
+from itertools import combinations, islice
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from memagent_batch.domain.prompts import AnswerForm, PromptSet
 from memagent_batch.domain.readings import Policy, QuestionTokens
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.evaluation.needles.facts import Split
-from memagent_batch.evaluation.needles.stories import StoryKind, make_story
+from memagent_batch.evaluation.needles.stories import StoryKind, make_relatives, make_story
 from memagent_batch.policies.gated import GatedPolicy
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.policies.parallel import ParallelPolicy
@@ -133,3 +133,32 @@ def test_every_turn_shows_the_prompt_of_its_policy_whole(maker: TurnMaker, tiny_
             assert prompt.count("<question>\n") == prompt.count("\n</question>") == 1
             assert target
             assert branch.target[-1] == tiny_tokenizer.end_token_id
+
+
+def test_the_sentence_that_is_asked_for_is_marked_and_no_other(maker: TurnMaker, tiny_tokenizer: Tokenizer) -> None:
+    asked_for, other = (tiny_tokenizer.encode(word)[0] for word in ("yes", "none"))
+    lengths = Lengths(shortest_tokens=90, longest_tokens=200, long_share=0.5)
+    num_others = 0
+    for example in islice(maker.single_sections(random.Random(4), lengths), 150):
+        (branch,) = example.branches
+        if branch.kind != "update single blank new":
+            continue
+        told: dict[int, list[str]] = {asked_for: [], other: []}
+        for aside in branch.asides:
+            told[aside.target].append(tiny_tokenizer.decode(branch.prompt[: aside.place + 1]))
+        value = tiny_tokenizer.decode(branch.target[:-1]).split(" ")[-1]
+        assert [text.endswith(f" {value}") for text in told[asked_for]] in ([True], [])  # none where the value was cut
+        assert not [text for text in told[other] if text.endswith(f" {value}")]
+        num_others += len(told[other])
+    assert num_others > 30
+
+
+def test_relatives_are_easily_taken_for_one_another_and_never_the_same() -> None:
+    rng = random.Random(2)
+    families = [make_relatives(rng, 4, split=Split.TRAINING) for _ in range(100)]
+    num_near = 0
+    for family in families:
+        assert len({story.topic for story in family}) == len({story.values for story in family}) == 4
+        parts = [set(story.keys[0].split("-")) for story in family]
+        num_near += any(one & other for one, other in combinations(parts, 2))
+    assert num_near > 80
