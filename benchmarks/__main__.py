@@ -99,6 +99,11 @@ SCENARIOS = (
         module="benchmarks.answers.policies",
     ),
     Scenario(
+        name="served",
+        answers="Are typed values and sentences the same through vLLM's server?",
+        module="benchmarks.answers.served",
+    ),
+    Scenario(
         name="escalation",
         answers="What does a second look at doubtful answers cost, and what does it mend?",
         module="benchmarks.answers.escalation",

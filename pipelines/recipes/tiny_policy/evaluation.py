@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.engines import VllmConfig
+from memagent_batch.config.engines import OpenAIConfig, VllmConfig
 from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction, extract_answer
@@ -25,7 +25,7 @@ from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.closing import ClosingResult, ClosingTurns, FinishedReading, Tracer, ask_closing_turns
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import ReadingTurns
-from memagent_batch.wiring import make_engine, make_tokenizer
+from memagent_batch.wiring import make_closing_tokens, make_engine, make_tokenizer
 from pipelines.recipes.tiny_policy.documents import HeldOutDocument, Text, make_document
 from pipelines.recipes.tiny_policy.lessons.closings import EVIDENCE_TOKENS
 
@@ -83,7 +83,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ended:
+class EndedReading:
     """How a reading ended."""
 
     document: HeldOutDocument
@@ -113,15 +113,15 @@ class _Ended:
 class Evaluator:
     """An engine with a tiny policy, and every policy over it."""
 
-    def __init__(self, model: str, *, engine: Engine | None = None) -> None:
-        """Takes a model folder; with an engine of its own, for tests."""
-        self._model = model
+    def __init__(self, model: str, *, engine: Engine | None = None, endpoint: OpenAIConfig | None = None) -> None:
+        """Takes a model folder, and what serves it where vLLM does not here: an endpoint, or for tests an engine."""
+        self._model, self._endpoint = model, endpoint
         self._engine = engine or make_engine(self._config("overwrite"))
         self._tokenizer = make_tokenizer(self._config("overwrite"))
         self._closing = ClosingTurns(
             plan=ClosingPlan(evidence=True, support=True, evidence_tokens=EVIDENCE_TOKENS),
             closings=CLOSING_PROMPTS,
-            tokens=self._tokenizer.closing_tokens(CLOSING_PROMPTS),
+            tokens=make_closing_tokens(self._config("overwrite")),
             reader_fingerprint="0" * 64,
         )
 
@@ -133,7 +133,7 @@ class Evaluator:
         """Stops it."""
         await self._engine.stop()
 
-    async def ended(self, setting: Setting, *, seed: int) -> list[_Ended]:
+    async def ended(self, setting: Setting, *, seed: int) -> list[EndedReading]:
         """Reads the documents of a setting to their ends."""
         agent = make_agent(self._config(setting.policy))
         places = asyncio.Semaphore(READINGS_IN_FLIGHT)
@@ -147,8 +147,10 @@ class Evaluator:
         knobs: dict[str, Any] = {} if policy == "truncate" else {"overlap_tokens": OVERLAP_TOKENS}
         if policy == "retrieve":
             knobs = {"overlap_tokens": OVERLAP_TOKENS, "passage_tokens": 256}
+        served: dict[str, Any] = {"engine": "openai", "openai": self._endpoint} if self._endpoint else {}
         return AgentConfig(
             model=self._model,
+            tokenizer=self._model,
             window_tokens=2048,
             policy=PolicyConfig(
                 kind=policy,
@@ -159,9 +161,10 @@ class Evaluator:
                 **knobs,
             ),
             vllm=VllmConfig(cpu_kv_cache_gib=1),
+            **served,
         )
 
-    async def _read(self, agent: LoadedAgent, setting: Setting, seed: str, places: asyncio.Semaphore) -> _Ended:
+    async def _read(self, agent: LoadedAgent, setting: Setting, seed: str, places: asyncio.Semaphore) -> EndedReading:
         async with places:
             document = make_document(
                 random.Random(seed),
@@ -195,7 +198,7 @@ class Evaluator:
                 trace=tracer.trace,
             )
             closed = await ask_closing_turns(finished, closing=self._closing, turns=turns)
-            return _Ended(
+            return EndedReading(
                 document=document,
                 answer=answer,
                 memory=reading.memory,
@@ -205,7 +208,7 @@ class Evaluator:
             )
 
 
-def figures(ended: Sequence[_Ended], *, seconds: float) -> Figures:
+def figures(ended: Sequence[EndedReading], *, seconds: float) -> Figures:
     """The shares over some readings."""
     right = [each for each in ended if each.is_right and each.wanted != NOT_STATED]
     values = [each for each in ended if each.closed.value is not None]
@@ -245,7 +248,7 @@ def _value_type(document: HeldOutDocument) -> ValueType:
     return ValueType(type=AnswerType.NUMBER) if last.isdigit() else ValueType(type=AnswerType.LABEL, labels=STATUSES)
 
 
-def _has_right_value(ended: _Ended) -> bool:
+def _has_right_value(ended: EndedReading) -> bool:
     value = ended.closed.value
     if value is None or ended.wanted == NOT_STATED:
         return value is not None and value.status is ValueStatus.NOT_STATED
@@ -256,7 +259,7 @@ def _has_right_value(ended: _Ended) -> bool:
     return value.value is not None and set(value.value.strip('"').split(", ")) == set(ended.wanted.split(", "))
 
 
-def _is_hit(ended: _Ended) -> bool:
+def _is_hit(ended: EndedReading) -> bool:
     """Whether a sentence of the evidence holds one that states the answer."""
     document = ended.document
     starts = [document.spans[document.met.index(place)][0] for place in document.story.kept(document.met)]
