@@ -41,6 +41,12 @@ SCENARIOS = (
         runs=3,
     ),
     Scenario(
+        name="same-accuracy",
+        answers="How much sooner are as many answers right as with others who run the published loop?",
+        module="benchmarks.peers.same_accuracy",
+        runs=3,
+    ),
+    Scenario(
         name="overhead",
         answers="What does everything that is not the engine cost?",
         module="benchmarks.whole_job.overhead",

@@ -10,6 +10,7 @@ from textwrap import wrap
 from jobs.cli import run_command
 from jobs.options import Manual, OptionParser, output_of
 from memagent_batch.domain.readings import Status
+from memagent_batch.evaluation.report.traces import notes_of
 from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.files.errors import output_errors
 from memagent_batch.log.index import Row
@@ -120,17 +121,20 @@ def _evidence_line(row: Row) -> str:
 
 
 def _trace_lines(turns: Sequence[Row], *, is_full: bool, width: int) -> Iterator[str]:
-    """The turns that changed the memory; those between are counted."""
+    """The turns that changed the memory or wrote a note for it; those between are counted."""
     changed = [row for row in turns if row["changed"]]
+    num_notes = sum(row["changed"] and is_note for row, is_note in zip(turns, notes_of(turns), strict=True))
     ends = SHOWN_TURNS // 2
     left_out = range(0) if is_full else range(ends, len(changed) - ends)
-    yield from _labelled_text("memory", f"{len(turns)} turns, {len(changed)} changed it", is_full=True, width=width)
+    counts = f"{len(turns)} turns, {len(changed) - num_notes} changed it"
+    notes = f", {num_notes} wrote notes for it" if num_notes else ""
+    yield from _labelled_text("memory", counts + notes, is_full=True, width=width)
     for number, row in enumerate(changed):
         if number not in left_out:
             text = f"{_turn_place(row)}{row['memory']}"
             yield from _labelled_text(f"  turn {row['turn']}", text, is_full=is_full, width=width)
         elif number == left_out.start:
-            yield f"{'':<{LABEL_WIDTH}}… {len(left_out)} more turns changed it; --full shows them"
+            yield f"{'':<{LABEL_WIDTH}}… {len(left_out)} more turns; --full shows them"
 
 
 def _turn_place(row: Row) -> str:

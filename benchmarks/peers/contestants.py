@@ -76,10 +76,10 @@ class JobRun:
     """From the command to the first turn: Ray, plan, engine."""
 
 
-def job_arguments(mode: Mode, made: MadeCorpus, *, output: Path) -> list[str]:
+def job_arguments(mode: Mode, made: MadeCorpus, *, output: Path, knobs: Sequence[str] = ()) -> list[str]:
     """Command line of `memagent answer`."""
     return [
-        *("--config", str(CONFIG), *MODE_ARGUMENTS[mode]),
+        *("--config", str(CONFIG), *MODE_ARGUMENTS[mode], *knobs),
         *("--documents", str(made.documents), "--questions", str(made.questions), "--output", str(output)),
     ]
 
@@ -90,12 +90,11 @@ def job_settings(mode: Mode) -> JobConfig:
     return parse_settings(JobSettings, MANUAL, ["--config", str(CONFIG), *MODE_ARGUMENTS[mode], *places]).job()
 
 
-def run_job(mode: Mode, made: MadeCorpus, *, output: Path) -> JobRun:
+def run_job(mode: Mode, made: MadeCorpus, *, output: Path, knobs: Sequence[str] = ()) -> JobRun:
     """Runs the real job in a process of its own; the result is read from its tables."""
     began = time.time()
-    _run(
-        [sys.executable, "-m", "jobs.answer", *job_arguments(mode, made, output=output)], log=output.with_suffix(".log")
-    )
+    arguments = job_arguments(mode, made, output=output, knobs=knobs)
+    _run([sys.executable, "-m", "jobs.answer", *arguments], log=output.with_suffix(".log"))
     rows = pq.read_table(output / "answers").to_pylist()
     failed = [row["document_id"] for row in rows if row["status"] != "ok"]
     if failed:
@@ -105,7 +104,7 @@ def run_job(mode: Mode, made: MadeCorpus, *, output: Path) -> JobRun:
     result = PeerResult(
         seconds=last - first,
         num_turns=sum(row["num_turns"] for row in rows),
-        responses={row["document_id"]: row["response"] for row in rows},
+        responses={row["question_id"]: row["response"] for row in rows},
     )
     return JobRun(result=result, start_seconds=first - began)
 

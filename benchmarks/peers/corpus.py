@@ -47,7 +47,7 @@ class MadeCorpus:
     folder: Path
     """Holds `documents.parquet`, `questions.parquet` and `work.json`."""
     num_documents: int
-    """Documents, of one question each."""
+    """Documents."""
     num_turns: int
     """Turns that they take."""
 
@@ -97,13 +97,25 @@ def make_corpus(folder: Path, corpus: Corpus, *, num_documents: int, agent: Agen
         )
         name = f"d{number:04d}"
         rows.append({"document_id": name, "text": task.document})
-        questions.append({"document_id": name, "question": task.question})
+        questions.append({"document_id": name, "question_id": name, "question": task.question})
         documents.append(
-            TextDocument(document_id=name, question=task.question, chunks=chunk_texts(task.document, agent))
+            TextDocument(question_id=name, question=task.question, chunks=chunk_texts(task.document, agent))
         )
+    return write_corpus(folder, rows, questions, documents, agent=agent)
+
+
+def write_corpus(
+    folder: Path,
+    rows: list[dict[str, str]],
+    questions: list[dict[str, str]],
+    documents: list[TextDocument],
+    *,
+    agent: AgentConfig,
+) -> MadeCorpus:
+    """Writes documents and questions for the job, and the same readings as text for the peers."""
     made = MadeCorpus(
         folder=folder,
-        num_documents=num_documents,
+        num_documents=len(rows),
         num_turns=sum(len(document.chunks) + 1 for document in documents),
     )
     pq.write_table(pa.Table.from_pylist(rows), made.documents)

@@ -37,7 +37,7 @@ def run(work: Work, *, url: str, model: str, concurrency: int | None, folder: Pa
     runner.run(
         Document(
             text="",
-            id=document.document_id,
+            id=document.question_id,
             metadata={"question": document.question, "chunks": document.chunks},
         )
         for document in work.documents
@@ -49,7 +49,7 @@ async def _rollout(
     document: Document, generate: Generate, *, work: Work, clock: Clock, responses: dict[str, str]
 ) -> str:
     text_document = TextDocument(
-        document_id=document.id, question=document.metadata["question"], chunks=document.metadata["chunks"]
+        question_id=document.id, question=document.metadata["question"], chunks=document.metadata["chunks"]
     )
     ask = partial(clock.time, partial(_complete, generate))
     responses[document.id] = await read(text_document, work, ask=ask)

@@ -29,31 +29,31 @@ def run(work: Work, *, url: str, model: str, concurrency: int | None) -> PeerRes
     processor = build_processor(config, preprocess=partial(_request, model=model), postprocess=_response)
     _round(processor, [("warm-up", "Hello.", 1)])  # starts Ray's worker processes, before the clock
     began, num_turns = time.time(), 0
-    memories = {document.document_id: work.first_memory for document in work.documents}
+    memories = {document.question_id: work.first_memory for document in work.documents}
     for index in range(max(len(document.chunks) for document in work.documents)):
         left = [document for document in work.documents if index < len(document.chunks)]
-        requests = [_update(work, document, index, memories[document.document_id]) for document in left]
+        requests = [_update(work, document, index, memories[document.question_id]) for document in left]
         written = _round(processor, requests)
         memories |= {name: remember(memories[name], text) for name, text in written.items()}
         num_turns += len(requests)
-    requests = [_answer(work, document, memories[document.document_id]) for document in work.documents]
+    requests = [_answer(work, document, memories[document.question_id]) for document in work.documents]
     responses = _round(processor, requests)
     return PeerResult(seconds=time.time() - began, num_turns=num_turns + len(requests), responses=responses)
 
 
 def _update(work: Work, document: TextDocument, index: int, memory: str) -> tuple[str, str, int]:
-    return document.document_id, work.update_message(document, index, memory), work.memory_tokens
+    return document.question_id, work.update_message(document, index, memory), work.memory_tokens
 
 
 def _answer(work: Work, document: TextDocument, memory: str) -> tuple[str, str, int]:
-    return document.document_id, work.answer_message(document, memory), work.answer_tokens
+    return document.question_id, work.answer_message(document, memory), work.answer_tokens
 
 
 def _round(processor: Any, requests: list[tuple[str, str, int]]) -> dict[str, str]:
     """One execution over the documents of a round: what was written, by document id."""
-    rows = [{"document_id": name, "message": message, "max_tokens": tokens} for name, message, tokens in requests]
+    rows = [{"question_id": name, "message": message, "max_tokens": tokens} for name, message, tokens in requests]
     done = processor(ray.data.from_items(rows, override_num_blocks=1)).take_all()
-    return {row["document_id"]: row["text"] for row in done}
+    return {row["question_id"]: row["text"] for row in done}
 
 
 def _request(row: Row, *, model: str) -> Row:
@@ -67,7 +67,7 @@ def _request(row: Row, *, model: str) -> Row:
 
 
 def _response(row: Row) -> Row:
-    return {"document_id": row["document_id"], "text": row["http_response"]["choices"][0]["message"]["content"] or ""}
+    return {"question_id": row["question_id"], "text": row["http_response"]["choices"][0]["message"]["content"] or ""}
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ async def run(work: Work, *, url: str, model: str, concurrency: int) -> PeerResu
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as session:
         ask = partial(clock.time, partial(_complete, session, slots, url=url, model=model))
         responses = await asyncio.gather(*[read(document, work, ask=ask) for document in work.documents])
-    names = [document.document_id for document in work.documents]
+    names = [document.question_id for document in work.documents]
     return PeerResult(
         seconds=clock.ended - clock.began,
         num_turns=clock.num_turns,

@@ -18,8 +18,8 @@ Ask = Callable[[str, int], Awaitable[str]]
 class TextDocument:
     """One reading."""
 
-    document_id: str
-    """Its document."""
+    question_id: str
+    """Its question; no other reading has it."""
     question: str
     """The question, as text."""
     chunks: list[str]
@@ -81,7 +81,7 @@ class PeerResult:
     num_turns: int
     """Requests."""
     responses: dict[str, str]
-    """Text of the answer turn by document id."""
+    """Text of the answer turn by question id."""
 
 
 async def read(document: TextDocument, work: Work, *, ask: Ask) -> str:

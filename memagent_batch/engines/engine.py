@@ -193,5 +193,12 @@ def require_fit(prompt: Prompt, *, window_tokens: int) -> None:
     if len(prompt.token_ids) + prompt.max_tokens > window_tokens:
         raise PromptTooLongError(
             f"turn {prompt.path}: prompt of {len(prompt.token_ids)} tokens and budget of {prompt.max_tokens} exceed "
-            f"the window of {window_tokens}; lower policy.chunk_tokens, or raise window_tokens if the model allows it"
+            f"the window of {window_tokens}; lower {_knobs_of(prompt)}, or raise window_tokens if the model allows it"
         )
+
+
+def _knobs_of(prompt: Prompt) -> str:
+    """The knobs that bound what a prompt shows."""
+    if prompt.fingerprint is not None:
+        return "closing.evidence_tokens, policy.memory_tokens or policy.answer_tokens"
+    return "policy.chunk_tokens" if prompt.span or prompt.shown else "policy.memory_tokens"

@@ -13,7 +13,7 @@ WORK = Work(
     first_memory="none",
     memory_tokens=7,
     answer_tokens=5,
-    documents=[TextDocument(document_id="d", question="Who?", chunks=["one", "two", "three"])],
+    documents=[TextDocument(question_id="d", question="Who?", chunks=["one", "two", "three"])],
 )
 
 

@@ -97,6 +97,23 @@ def rewrite(output: Location, name: str, change: Callable[[pa.Table], pa.Table])
     pq.write_table(change(pq.read_table(path)), path)
 
 
+def _with_notes(table: pa.Table) -> pa.Table:
+    """The updates of a table of memories as the side-by-side turns of `parallel`."""
+    kinds = ["read" if kind == "update" else kind for kind in table.column("kind").to_pylist()]
+    return table.set_column(table.schema.names.index("kind"), table.schema.field("kind"), pa.array(kinds))
+
+
+def test_show_counts_notes_apart_from_changes_of_the_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = write_scan(tmp_path, Scan(num_documents=1))
+    arguments = ["show", output.uri, "Nordhafen Logistik 2020/000", "notice-period"]
+    assert cli.main(arguments) == 0
+    (count,) = re.findall(r"turns, (\d+) changed it", capsys.readouterr().out)
+    assert int(count) > 0
+    rewrite(output, "memories", _with_notes)
+    assert cli.main(arguments) == 0
+    assert f"turns, 0 changed it, {count} wrote notes for it" in capsys.readouterr().out
+
+
 def test_locators_stand_beside_spans_wherever_they_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

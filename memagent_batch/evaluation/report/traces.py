@@ -106,6 +106,16 @@ def held_references(memory: str, references: Sequence[str]) -> frozenset[str]:
     return frozenset(reference for reference in references if reference and reference.casefold() in folded)
 
 
+def notes_of(turns: Sequence[Row]) -> list[bool]:
+    """Whether each turn of a reading, in order, writes a note or sub-question, which is not the memory."""
+    kinds = [*(row["kind"] for row in turns), None]
+    first_question = kinds.index(DECOMPOSE) if DECOMPOSE in kinds else len(turns)
+    return [
+        _writes_note(row, next_kind=kinds[place + 1], is_again=place > first_question)
+        for place, row in enumerate(turns)
+    ]
+
+
 def _writes_note(row: Row, *, next_kind: str | None, is_again: bool) -> bool:
     """Whether a turn of a shipped policy writes a note: `memories` has the text, and the kind says what it is.
 
@@ -138,13 +148,10 @@ class _Text:
 
 
 def _texts_of(turns: Sequence[Row], references: Sequence[str]) -> list[_Text]:
-    kinds = [*(row["kind"] for row in turns), None]
-    first_question = kinds.index(DECOMPOSE) if DECOMPOSE in kinds else len(turns)
     texts: list[_Text] = []
     memory: _Text | None = None
     note: _Text | None = None
-    for place, row in enumerate(turns):
-        is_note = _writes_note(row, next_kind=kinds[place + 1], is_again=place > first_question)
+    for row, is_note in zip(turns, notes_of(turns), strict=True):
         before = memory if not is_note else note if row["kind"] == UPDATE else None
         held = frozenset[str]() if row["kind"] == DECOMPOSE else held_references(row["memory"], references)
         text = _Text(row=row, is_note=is_note, held=held, before=before)
