@@ -2,9 +2,7 @@
 
 The real job with real vLLM over needle documents that are longer than the window. `cheap` reads all documents with the
 policy `--cheap`, `better` with `--better`, and `both` with the cheap one, whose doubtful answers the better one gives
-again. What is doubtful is said by `--when`. The default goes by the text of the answer, since the shipped policy boxes
-"not stated" where it finds nothing and was not taught closing turns. Weights that were can be doubted by their values
-and sentences: --model PATH --when not_stated weak_support.
+again. What is doubtful is said by `--when`: by default a value that is not stated, and weak support by its sentences.
 """
 
 import argparse
@@ -28,6 +26,8 @@ from memagent_batch.evaluation.needles.tasks import NeedleTask
 
 NOT_STATED = "not stated"
 """What the shipped policy answers where it has found nothing."""
+DOUBTS = (Doubt.NOT_STATED.value, Doubt.WEAK_SUPPORT.value)
+"""Reasons for a second look, unless others are asked for."""
 OF_VALUES = {Doubt.INVALID, Doubt.NOT_STATED, Doubt.LOW_CONFIDENCE}
 """Reasons for which questions ask for a type."""
 CONFIDENCE_BELOW = 0.5
@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cheap", default="gated", help="policy of the first reader (default: gated)")
     parser.add_argument("--better", default="overwrite", help="policy of the second reader (default: overwrite)")
     reasons = [each.value for each in Doubt]
-    parser.add_argument("--when", nargs="+", choices=reasons, default=["answer"], help="default: answer")
+    parser.add_argument("--when", nargs="+", choices=reasons, default=DOUBTS, help=f"default: {' '.join(DOUBTS)}")
     parser.add_argument("--model", help="weights of both readers (default: those of --config)")
     parser.add_argument("--config", type=Path, default=CONFIG, help="job file of the model (default: tiny.yaml)")
     parser.add_argument("--knobs", default="", help="further knobs of the job, such as '--pool.readings-in-flight 8'")
@@ -48,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    tasks = make_tasks(arguments.documents, num_tokens=arguments.tokens, seed=arguments.seed)
+    tasks = make_tasks(arguments.documents, num_tokens=arguments.tokens, seed=arguments.seed, near=True)
     ways = {
         "cheap": ["--policy.kind", arguments.cheap],
         "better": ["--policy.kind", arguments.better],

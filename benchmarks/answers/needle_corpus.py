@@ -13,8 +13,11 @@ from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_t
 from memagent_batch.wiring import TINY_MODEL, make_tokenizer
 
 
-def make_tasks(num_documents: int, *, num_tokens: int, seed: int = 0) -> list[NeedleTask]:
-    """Documents of a little over `num_tokens` tokens of the tiny policy's tokeniser, three distracting needles each."""
+def make_tasks(num_documents: int, *, num_tokens: int, seed: int = 0, near: bool = False) -> list[NeedleTask]:
+    """Documents of a little over `num_tokens` tokens of the tiny policy's tokeniser, three distracting needles each.
+
+    With `near`, those are made to be mixed up with the one that is asked for.
+    """
     rng = random.Random(seed)
     tokenizer = load_tokenizer(str(TINY_MODEL))
     return [
@@ -24,6 +27,7 @@ def make_tasks(num_documents: int, *, num_tokens: int, seed: int = 0) -> list[Ne
             length_of=lambda text: len(tokenizer.encode_document(text).token_ids),
             haystack=list(Haystack)[number % len(Haystack)],
             num_distractors=3,
+            near=near,
         )
         for number in range(num_documents)
     ]
