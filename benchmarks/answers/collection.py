@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from benchmarks.tiny_job import CONFIG
 from memagent_batch.domain.scoring.intervals import wilson
 from memagent_batch.domain.scoring.scores import Metric, score
 from memagent_batch.engines.tokenizer import load_tokenizer
@@ -32,7 +33,6 @@ from memagent_batch.evaluation.needles.tasks import Haystack, haystack_units
 from memagent_batch.runs.tables.table_files import table_files
 from memagent_batch.wiring import TINY_MODEL
 
-CONFIG = Path(__file__).parent.parent / "jobs" / "configs" / "tiny.yaml"
 FILE_TOKENS = 1430
 """Tokens of a file: 700 of them have a million."""
 PAGE_TOKENS = 300
