@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -86,7 +86,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 for contestant, result in _run_all(arguments, asked.corpus, server):
                     results.setdefault(contestant, []).append(result)
                     yield _run_line(load, run, contestant, result, asked)
-            yield from _comparisons(load, results, references, arguments)
+            yield from comparisons(load, results, references, ways=arguments.ways, peers=arguments.peers)
 
 
 def _make(folder: Path, load: Load, arguments: argparse.Namespace, *, seed: int) -> Asked:
@@ -147,13 +147,26 @@ def _run_line(load: Load, run: int, contestant: str, result: PeerResult, asked: 
     }
 
 
-def _comparisons(
-    load: Load, results: dict[str, list[PeerResult]], references: dict[str, str], arguments: argparse.Namespace
+def comparisons(
+    load: Load,
+    results: Mapping[str, Sequence[PeerResult]],
+    references: Mapping[str, str],
+    *,
+    ways: Sequence[str],
+    peers: Sequence[str],
 ) -> Iterator[dict[str, Any]]:
-    """Each way of the job against each peer, over all runs."""
+    """Each way of the job against each peer, over all runs.
+
+    Args:
+        load: What was read.
+        results: What came of each run, by contestant.
+        references: Right answers, by the number of the run and question id.
+        ways: Contestants of the job.
+        peers: The others.
+    """
     right = {contestant: _right(_joined(runs), references) for contestant, runs in results.items()}
-    for way in arguments.ways:
-        for peer in arguments.peers:
+    for way in ways:
+        for peer in peers:
             times = [theirs.seconds / ours.seconds for ours, theirs in zip(results[way], results[peer], strict=True)]
             more = sum(right[way][name] and not right[peer][name] for name in references)
             less = sum(right[peer][name] and not right[way][name] for name in references)
@@ -178,7 +191,7 @@ def _joined(runs: Sequence[PeerResult]) -> PeerResult:
     return PeerResult(seconds=0, num_turns=0, responses=responses)
 
 
-def _right(result: PeerResult, references: dict[str, str]) -> dict[str, bool]:
+def _right(result: PeerResult, references: Mapping[str, str]) -> dict[str, bool]:
     """Whether each question was answered right."""
     found = {name: extract_answer(text, extraction=Extraction.BOXED) for name, text in result.responses.items()}
     return {name: score(Metric.ALL, found[name], [answer]) == 1 for name, answer in references.items()}
