@@ -32,7 +32,7 @@ from memagent_batch.review.sample.record import NO, YES
 from pipelines.review import Asked, estimate, import_labels, make_review, plan_review
 
 QUESTION_ID = "code"
-FLAGGED = "value_status = ok"
+FLAGGED = "value_status = 'ok'"
 """What counts as found: the document states the code."""
 RIVALS = 2
 """Sentences of each document that are easily mixed up with the one that is looked for."""
