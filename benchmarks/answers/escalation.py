@@ -52,7 +52,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     ways = {
         "cheap": ["--policy.kind", arguments.cheap],
         "better": ["--policy.kind", arguments.better],
-        "both": ["--policy.kind", arguments.cheap, *_second_look(arguments)],
+        "both": ["--policy.kind", arguments.cheap, *second_look(arguments)],
     }
     with tempfile.TemporaryDirectory() as folder:
         write_corpus(Path(folder), tasks)
@@ -63,9 +63,9 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield {"way": way, **_figures(Path(folder, way), tasks), "seconds_of_the_run": round(seconds, 1)}
 
 
-def _second_look(arguments: argparse.Namespace) -> list[str]:
+def second_look(arguments: argparse.Namespace) -> list[str]:
     """Knobs of the second reader."""
-    knobs = ["--escalate.when", *arguments.when]
+    knobs = ["--escalate.when", json.dumps(arguments.when)]
     knobs += ["--escalate.to", json.dumps({"policy": {"kind": arguments.better}})]
     if Doubt.ANSWER in arguments.when:
         knobs += ["--escalate.answers", NOT_STATED]
