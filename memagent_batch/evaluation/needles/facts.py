@@ -97,9 +97,15 @@ WORDINGS = (
 """All ways to tell a fact. The first two are RULER's."""
 
 
-SAME_KEY_SHARES = {Split.TRAINING: 0.6, Split.HELD_OUT: 0.15}
-"""Part of the distractors in another wording that tell something else of the same key. Training has more of those that
-are hard to tell apart."""
+NEAR_KEY_SHARES = {Split.TRAINING: 0.4, Split.HELD_OUT: 0.6}
+"""Part of the distractors that tell the same of a key that is near to the needle's."""
+
+SAME_KEY_SHARES = {Split.TRAINING: 0.85, Split.HELD_OUT: 0.15}
+"""Part of the others that tell something else of the same key. Training has more of those that are hard to tell apart:
+two thirds of the errors were of this kind."""
+
+SAME_WORDING_SHARES = {Split.TRAINING: 0.5, Split.HELD_OUT: 0.0}
+"""Part of the others that are worded as the needle."""
 
 NEAR_PART_SHARES = {Split.TRAINING: 0.3, Split.HELD_OUT: 0.15}
 """Part of the distractors whose key has the first part of the needle's, and of those that have its last part."""
@@ -149,7 +155,7 @@ def make_other(rng: random.Random, needle: Needle, *, split: Split) -> Needle:
 
 def make_rival(rng: random.Random, needle: Needle, *, split: Split) -> Needle:
     """A distractor: same wording or another, and a key or attribute that is near to the needle's but not the same."""
-    same_form = rng.random() < 0.6
+    same_form = rng.random() < NEAR_KEY_SHARES[split]
     key = _near_key(rng, needle.key, split=split)
     while True:
         if same_form:
@@ -157,7 +163,10 @@ def make_rival(rng: random.Random, needle: Needle, *, split: Split) -> Needle:
             value = make_number(rng) if numeric else make_key(rng, split=split)
             rival = _needle(rng, wording=needle.wording, attribute=needle.attribute, key=key, value=value)
         else:
-            rival = make_needle(rng, split=split, key=needle.key if rng.random() < SAME_KEY_SHARES[split] else key)
+            share = SAME_WORDING_SHARES[split]
+            wording = needle.wording if share and rng.random() < share else None
+            about = needle.key if rng.random() < SAME_KEY_SHARES[split] else key
+            rival = make_needle(rng, split=split, key=about, wording=wording)
         differs = (rival.key, rival.attribute) != (needle.key, needle.attribute)
         if differs and rival.answer != needle.answer and needle.key not in rival.answer:
             return rival

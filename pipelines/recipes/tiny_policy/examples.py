@@ -44,8 +44,8 @@ class Branch:
     """Token ids between what is shared and the completion; at least one."""
     target: Sequence[int]
     """Token ids that are to follow."""
-    first_weight: float = 1.0
-    """How much the first of these counts, where the others count 1."""
+    weights: Sequence[float] = ()
+    """How much each of these counts, from the first on; those that have none here count 1."""
     asides: tuple[Aside, ...] = ()
     """What is to be told within the prompt."""
 
@@ -168,7 +168,7 @@ def pad_examples(examples: Sequence[Example]) -> PaddedExamples:
             places[row, place:last] = torch.arange(start + len(branch.prompt) - 1, end)
             targets[row, place:last] = torch.tensor(branch.target)
             weights[row, place:last] = 1.0
-            weights[row, place] = branch.first_weight
+            weights[row, place : place + len(branch.weights)] = torch.tensor(branch.weights)
             written[row, place:last] = True
             kinds.append(branch.kind)
             start, place = end, last

@@ -18,8 +18,9 @@ FIRST_SHARE = 0.35
 """Part of the turns without anything noted that are the first ones of their document."""
 
 GATE_WEIGHT = 8.0
-"""Weight of the token that keeps or begins a memory, where a word keeps it: the only one that needs the chunk looked
-through before anything is written. At the weight of the others, three minutes of training did not teach it."""
+"""Weight of the token that decides a turn: the first one where a word keeps the memory, else the one behind what is
+asked for. It alone needs the whole chunk looked through. At the weight of the others, three minutes of training did not
+teach it."""
 
 MOST_SECTIONS = 200
 """Sections of a document whose notes are merged; their numbers stand above the notes."""
@@ -91,7 +92,8 @@ class TurnMaker:
             head, tail = (_fill(part, values) for part in _split_at(self._default.update, Slot.CHUNK))
             asides = self._told(scene, asked.story, place=len(head) - 1)
             prompt = [*head[1:], *scene.chunk, *tail]
-            branch = self._branch(_kind("update", asked), prompt, _new_memory(asked), asides=asides)
+            weights = self._memory_weights(asked.story)
+            branch = self._branch(_kind("update", asked), prompt, _new_memory(asked), weights=weights, asides=asides)
             yield Example(prefix=head[:1], branches=(branch,))
 
     def answers(self, rng: random.Random, *, num: int) -> Iterator[Example]:
@@ -125,15 +127,15 @@ class TurnMaker:
                 asked = Asked(story=story, met=(), section=asked.section)
             memory = self._encode(story.memory(asked.met)) if story.kept(asked.met) else self._first
             note = story.note(asked.met, asked.section)
-            target, weight = note or prompts.keep_word, GATE_WEIGHT
+            target, weights = note or prompts.keep_word, (GATE_WEIGHT,)
         else:
-            memory, target, weight = self._memory(rng, asked), _new_memory(asked), 1.0
+            memory, target, weights = self._memory(rng, asked), _new_memory(asked), self._memory_weights(story)
             if name == "gated":
-                weight = GATE_WEIGHT
+                weights = (GATE_WEIGHT,)
                 is_kept = not asked.cut and story.kept(asked.met) == story.kept(_joined(asked))
                 target = prompts.keep_word if is_kept and memory != self._first else target
         values = {Slot.QUESTION: self._encode(story.question), Slot.MEMORY: memory}
-        return self._branch(_kind(name, asked), _fill(tail, values), target, first_weight=weight)
+        return self._branch(_kind(name, asked), _fill(tail, values), target, weights=weights)
 
     def _merge(self, rng: random.Random, story: Story, tail: Sequence[tuple[int, ...] | Slot]) -> Branch:
         order = list(range(len(story.statements)))
@@ -161,6 +163,10 @@ class TurnMaker:
         if asked.cut:
             return self._encode(asked.story.memory(asked.section).removesuffix(".")[: -asked.cut] + ".")
         return self._noted(rng, asked.story, asked.met)
+
+    def _memory_weights(self, story: Story) -> tuple[float, ...]:
+        """What the tokens of a whole memory count, up to the one behind what is asked for."""
+        return (1.0,) * len(self._encode(story.topic)) + (GATE_WEIGHT,)
 
     def _noted(self, rng: random.Random, story: Story, met: Sequence[int]) -> list[int]:
         if story.kept(met) or rng.random() > FIRST_SHARE:
@@ -194,11 +200,11 @@ class TurnMaker:
         prompt: Sequence[int],
         target: str,
         *,
-        first_weight: float = 1.0,
+        weights: Sequence[float] = (),
         asides: tuple[Aside, ...] = (),
     ) -> Branch:
         target_ids = self._encode(target) + self._end
-        return Branch(kind=kind, prompt=prompt, target=target_ids, first_weight=first_weight, asides=asides)
+        return Branch(kind=kind, prompt=prompt, target=target_ids, weights=weights, asides=asides)
 
     @staticmethod
     def _tokens_of(tokenizer: Tokenizer, prompts: PromptSet) -> PromptTokens:

@@ -105,7 +105,7 @@ def test_asides_are_learnt_where_they_stand_and_decide_no_exactness() -> None:
     rng = random.Random(9)
     prompt = draw(rng, 20)
     asides = tuple(Aside(place=place, target=target, weight=0.5) for place, target in ((3, 70), (11, 71)))
-    branch = Branch(kind="any", prompt=prompt[1:], target=[80, 81], first_weight=8.0, asides=asides)
+    branch = Branch(kind="any", prompt=prompt[1:], target=[80, 81], weights=(8.0,), asides=asides)
     batch = pad_examples([*branched(rng), Example(prefix=prompt[:1], branches=(branch,))])
     told = torch.nonzero(~batch.written & (batch.targets != IGNORED)).tolist()
     with torch.inference_mode():
