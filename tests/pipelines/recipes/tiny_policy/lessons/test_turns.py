@@ -162,7 +162,8 @@ def test_the_sentence_that_is_asked_for_is_marked_and_no_other(maker: TurnMaker,
             told[aside.target].append(tiny_tokenizer.decode(branch.prompt[: aside.place + 1]))
         value = tiny_tokenizer.decode(branch.target[:-1]).split(" ")[-1]
         assert [text.endswith(f" {value}") for text in told[asked_for]] in ([True], [])  # none where the value was cut
-        assert not [text for text in told[other] if text.endswith(f" {value}")]
+        if value[:-1].isdigit():  # another fact may have the same status
+            assert not [text for text in told[other] if text.endswith(f" {value}")]
         num_others += len(told[other])
     assert num_others > 30
 
