@@ -1,19 +1,14 @@
 """Exports of small tables, and what trainers need beside them."""
 
-import typing
 from pathlib import Path
 from typing import Any
 
-import typing_extensions
 from transformers import AutoTokenizer
 
 import memagent_batch
 from memagent_batch.files.location import Location
 from pipelines.training.export import export
 from tests.training.rollouts.rollout_tables import write_table
-
-# SkyRL 0.3.0 gives pydantic a typing.TypedDict, which pydantic refuses before Python 3.12: `import skyrl.train` fails.
-setattr(typing, "TypedDict", typing_extensions.TypedDict)  # noqa: B010  # not an assignment: types are for checkers
 
 TINY_MODEL = str(Path(memagent_batch.__file__).parent / "models/tiny")
 """Folder of the shipped policy."""
