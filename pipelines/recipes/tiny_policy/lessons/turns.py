@@ -121,17 +121,18 @@ class TurnMaker:
     def _section_turn(self, rng: random.Random, name: str, asked: Asked) -> Branch:
         prompts = self._prompts(name)
         _, tail = _split_at(prompts.update, Slot.CHUNK)
-        story = asked.story
+        story, weights = asked.story, [GATE_WEIGHT]
         if name == "parallel":
             if asked.met and rng.random() < 0.5:
                 asked = Asked(story=story, met=(), section=asked.section)
             memory = self._encode(story.memory(asked.met)) if story.kept(asked.met) else self._first
             note = story.note(asked.met, asked.section)
-            target, weights = note or prompts.keep_word, (GATE_WEIGHT,)
+            target = note or prompts.keep_word
         else:
-            memory, target, weights = self._memory(rng, asked), _new_memory(asked), self._memory_weights(story)
-            if name == "gated":
-                weights = (GATE_WEIGHT,)
+            memory, target = self._memory(rng, asked), _new_memory(asked)
+            if name == "section-first":
+                weights = self._memory_weights(story)
+            else:
                 is_kept = not asked.cut and story.kept(asked.met) == story.kept(_joined(asked))
                 target = prompts.keep_word if is_kept and memory != self._first else target
         values = {Slot.QUESTION: self._encode(story.question), Slot.MEMORY: memory}
@@ -164,9 +165,9 @@ class TurnMaker:
             return self._encode(asked.story.memory(asked.section).removesuffix(".")[: -asked.cut] + ".")
         return self._noted(rng, asked.story, asked.met)
 
-    def _memory_weights(self, story: Story) -> tuple[float, ...]:
+    def _memory_weights(self, story: Story) -> list[float]:
         """What the tokens of a whole memory count, up to the one behind what is asked for."""
-        return (1.0,) * len(self._encode(story.topic)) + (GATE_WEIGHT,)
+        return [1.0] * len(self._encode(story.topic)) + [GATE_WEIGHT]
 
     def _noted(self, rng: random.Random, story: Story, met: Sequence[int]) -> list[int]:
         if story.kept(met) or rng.random() > FIRST_SHARE:

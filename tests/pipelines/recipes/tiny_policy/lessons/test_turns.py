@@ -109,7 +109,7 @@ def test_section_turns_without_news_write_the_word_of_their_prompt(maker: TurnMa
         if name == "gated":
             assert (target == "keep") == (change == "same" and not is_first)
         if name in words:
-            assert branch.weights == (GATE_WEIGHT,)
+            assert branch.weights == [GATE_WEIGHT]
         if name == "parallel" and change == "same":
             assert target == "none"
         if name == "section-first":
