@@ -18,8 +18,9 @@ RUN_ID = re.compile(r"\d{8}T\d{6}\.\d{3}Z\.[0-9a-f]{4}")
 LOG_FOLDERS = ("log/turns", "log/outcomes")
 """Folders whose files are one table: how many they are, and which rows each holds, depends on the time of flushes."""
 
-PASSING = ".tmp-"
-"""How the names of files begin that a run leaves behind or not, such as the lock of its claim."""
+PASSING = (".tmp-", "card.md")
+"""How the names of files begin that are not compared: those that a run leaves behind or not, such as the lock of its
+claim, and the card, which says in words what the manifest holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
