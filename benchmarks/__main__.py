@@ -147,7 +147,7 @@ def main() -> None:
     names = {scenario.name: scenario for scenario in SCENARIOS}
     if not sys.argv[1:] or sys.argv[1] in ("-h", "--help"):
         print("usage: python -m benchmarks NAME [options]; NAME --help lists the options\n")
-        print("\n".join(f"  {scenario.name:<12}{scenario.answers}" for scenario in SCENARIOS))
+        print("\n".join(f"  {scenario.name:<19}{scenario.answers}" for scenario in SCENARIOS))
         return
     if sys.argv[1] not in names:
         sys.exit(f"no benchmark is called {sys.argv[1]!r}; there are {', '.join(names)}")

@@ -9,7 +9,6 @@ A small one first: --samples 4 --times 1 4 --tasks niah_single_2 pair --policies
 """
 
 import argparse
-import math
 import subprocess
 import sys
 from collections import defaultdict
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from benchmarks.paired import paired
 from benchmarks.tiny_job import CONFIG
 from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, summarise
 
@@ -104,13 +104,6 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def sign_test(num_more: int, num_less: int) -> float:
-    """Chance that a fair coin splits so many at least so unevenly, both sides; 1 where there are none."""
-    num = num_more + num_less
-    tail = sum(math.comb(num, each) for each in range(min(num_more, num_less) + 1))
-    return min(1.0, math.ldexp(tail, 1 - num))
-
-
 def _make(arguments: argparse.Namespace, *, window: int, model: str) -> None:
     lengths = [str(window * times) for times in arguments.times]
     _command(
@@ -147,15 +140,8 @@ def _compared(right: Mapping[str, Mapping[Key, bool]], cell: CellSummary) -> dic
     """A policy against `overwrite` over the same questions; nothing where that was not read."""
     if BASE not in right or cell.variant == BASE or cell.task == ALL_TASKS:
         return {}
-    base, own = right[BASE], right[cell.variant]
-    keys = [key for key in own if key[:2] == (cell.task, cell.length_tokens) and key in base]
-    more = sum(own[key] and not base[key] for key in keys)
-    less = sum(base[key] and not own[key] for key in keys)
-    return {
-        f"right_where_{BASE}_is_not": more,
-        f"wrong_where_{BASE}_is_right": less,
-        "p": round(sign_test(more, less), 4),
-    }
+    own = {key: is_right for key, is_right in right[cell.variant].items() if key[:2] == (cell.task, cell.length_tokens)}
+    return paired(own, right[BASE], name=BASE)
 
 
 def _cell_text(line: Mapping[str, Any] | None) -> str:

@@ -101,10 +101,10 @@ def make_corpus(folder: Path, corpus: Corpus, *, num_documents: int, agent: Agen
         documents.append(
             TextDocument(question_id=name, question=task.question, chunks=chunk_texts(task.document, agent))
         )
-    return write_corpus(folder, rows, questions, documents, agent=agent)
+    return save_corpus(folder, rows, questions, documents, agent=agent)
 
 
-def write_corpus(
+def save_corpus(
     folder: Path,
     rows: list[dict[str, str]],
     questions: list[dict[str, str]],

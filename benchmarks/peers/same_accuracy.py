@@ -17,9 +17,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from benchmarks.answers.policies import sign_test
+from benchmarks.paired import paired
 from benchmarks.peers.contestants import Mode, Peer, job_settings, make_server, run_job, run_peer
-from benchmarks.peers.corpus import MadeCorpus, chunk_texts, write_corpus
+from benchmarks.peers.corpus import MadeCorpus, chunk_texts, save_corpus
 from benchmarks.peers.server import VllmServer
 from benchmarks.peers.text_loop import PeerResult, TextDocument
 from benchmarks.spread import spread
@@ -54,7 +54,7 @@ class Load(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AskedCorpus:
     """A corpus, and the right answer to each of its questions."""
 
     corpus: MadeCorpus
@@ -89,7 +89,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield from comparisons(load, results, references, ways=arguments.ways, peers=arguments.peers)
 
 
-def _make(folder: Path, load: Load, arguments: argparse.Namespace, *, seed: int) -> Asked:
+def _make(folder: Path, load: Load, arguments: argparse.Namespace, *, seed: int) -> AskedCorpus:
     """Writes the corpus of one run; every run has documents of its own."""
     folder.mkdir()
     num_documents, num_questions, num_chunks = {
@@ -122,7 +122,7 @@ def _make(folder: Path, load: Load, arguments: argparse.Namespace, *, seed: int)
             references[question_id] = task.answer
             questions.append({"document_id": name, "question_id": question_id, "question": task.question})
             documents.append(TextDocument(question_id=question_id, question=task.question, chunks=chunks))
-    return Asked(corpus=write_corpus(folder, rows, questions, documents, agent=agent), references=references)
+    return AskedCorpus(corpus=save_corpus(folder, rows, questions, documents, agent=agent), references=references)
 
 
 def _run_all(arguments: argparse.Namespace, corpus: MadeCorpus, server: VllmServer) -> Iterator[tuple[str, PeerResult]]:
@@ -134,7 +134,7 @@ def _run_all(arguments: argparse.Namespace, corpus: MadeCorpus, server: VllmServ
         yield peer, run_peer(peer, Mode.SHIPPED, corpus, server=server, output=output)
 
 
-def _run_line(load: Load, run: int, contestant: str, result: PeerResult, asked: Asked) -> dict[str, Any]:
+def _run_line(load: Load, run: int, contestant: str, result: PeerResult, asked: AskedCorpus) -> dict[str, Any]:
     return {
         "what": "run",
         "load": load,
@@ -168,8 +168,6 @@ def comparisons(
     for way in ways:
         for peer in peers:
             times = [theirs.seconds / ours.seconds for ours, theirs in zip(results[way], results[peer], strict=True)]
-            more = sum(right[way][name] and not right[peer][name] for name in references)
-            less = sum(right[peer][name] and not right[way][name] for name in references)
             yield {
                 "what": "comparison",
                 "load": load,
@@ -179,9 +177,7 @@ def comparisons(
                 "questions": len(references),
                 "right": sum(right[way].values()),
                 "right_of_peer": sum(right[peer].values()),
-                "right_where_peer_is_not": more,
-                "wrong_where_peer_is_right": less,
-                "p": round(sign_test(more, less), 4),
+                **paired(right[way], right[peer], name="peer"),
             }
 
 

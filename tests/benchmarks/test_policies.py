@@ -3,7 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from benchmarks.answers.policies import figures, sign_test, table
+from benchmarks.answers.policies import figures, table
+from benchmarks.paired import sign_test
 from memagent_batch.domain.scoring.intervals import wilson
 from memagent_batch.evaluation.scoring import score_answers
 from memagent_batch.evaluation.suites.schemas import ANSWER_COLUMNS, SUITE_QUESTIONS

@@ -18,9 +18,8 @@ FIRST_SHARE = 0.35
 """Part of the turns without anything noted that are the first ones of their document."""
 
 GATE_WEIGHT = 8.0
-"""Weight of the token that decides a turn: the first one where a word keeps the memory, else the one behind what is
-asked for. It alone needs the whole chunk looked through. At the weight of the others, three minutes of training did not
-teach it."""
+"""Weight of the token that keeps or begins a memory, where a word keeps it: the only one that needs the chunk looked
+through before anything is written. At the weight of the others, three minutes of training did not teach it."""
 
 MOST_SECTIONS = 200
 """Sections of a document whose notes are merged; their numbers stand above the notes."""
@@ -92,8 +91,7 @@ class TurnMaker:
             head, tail = (_fill(part, values) for part in _split_at(self._default.update, Slot.CHUNK))
             asides = self._told(scene, asked.story, place=len(head) - 1)
             prompt = [*head[1:], *scene.chunk, *tail]
-            weights = self._memory_weights(asked.story)
-            branch = self._branch(_kind("update", asked), prompt, _new_memory(asked), weights=weights, asides=asides)
+            branch = self._branch(_kind("update", asked), prompt, _new_memory(asked), asides=asides)
             yield Example(prefix=head[:1], branches=(branch,))
 
     def answers(self, rng: random.Random, *, num: int) -> Iterator[Example]:
@@ -121,7 +119,7 @@ class TurnMaker:
     def _section_turn(self, rng: random.Random, name: str, asked: Asked) -> Branch:
         prompts = self._prompts(name)
         _, tail = _split_at(prompts.update, Slot.CHUNK)
-        story, weights = asked.story, [GATE_WEIGHT]
+        story = asked.story
         if name == "parallel":
             if asked.met and rng.random() < 0.5:
                 asked = Asked(story=story, met=(), section=asked.section)
@@ -130,12 +128,11 @@ class TurnMaker:
             target = note or prompts.keep_word
         else:
             memory, target = self._memory(rng, asked), _new_memory(asked)
-            if name == "section-first":
-                weights = self._memory_weights(story)
-            else:
+            if name == "gated":
                 is_kept = not asked.cut and story.kept(asked.met) == story.kept(_joined(asked))
                 target = prompts.keep_word if is_kept and memory != self._first else target
         values = {Slot.QUESTION: self._encode(story.question), Slot.MEMORY: memory}
+        weights = () if name == "section-first" else (GATE_WEIGHT,)
         return self._branch(_kind(name, asked), _fill(tail, values), target, weights=weights)
 
     def _merge(self, rng: random.Random, story: Story, tail: Sequence[tuple[int, ...] | Slot]) -> Branch:
@@ -164,10 +161,6 @@ class TurnMaker:
         if asked.cut:
             return self._encode(asked.story.memory(asked.section).removesuffix(".")[: -asked.cut] + ".")
         return self._noted(rng, asked.story, asked.met)
-
-    def _memory_weights(self, story: Story) -> list[float]:
-        """What the tokens of a whole memory count, up to the one behind what is asked for."""
-        return [1.0] * len(self._encode(story.topic)) + [GATE_WEIGHT]
 
     def _noted(self, rng: random.Random, story: Story, met: Sequence[int]) -> list[int]:
         if story.kept(met) or rng.random() > FIRST_SHARE:
