@@ -38,7 +38,7 @@ class RowsOf:
 
     def __call__(self, name: str, data: bytes) -> list[ConvertedRow]:
         self._file.write_bytes(data)
-        rows = self._converter.rows(self._file, Source(name=name, hash="0"))
+        rows = [*self._converter.convert(self._file, Source(name=name, hash="0")).rows]
         assert rows_table(rows).num_rows == len(rows) > 0
         return rows
 
