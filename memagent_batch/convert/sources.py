@@ -12,14 +12,13 @@ from typing import Any
 from memagent_batch.convert.converter import PartStatus, ending_of
 from memagent_batch.convert.kinds import NoConverter, recognise
 from memagent_batch.convert.process.sandbox import Limits
+from memagent_batch.convert.process.server import MAX_DOCUMENTS
 from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.table import TEXT_STATUSES, Choice, ConvertedRow, ConvertedSource
 from memagent_batch.errors import ConversionError
 
 MAX_DEPTH = 8
 """How deep attachments inside attachments are converted."""
-MAX_DOCUMENTS = 1000
-"""Most documents from one file, attachments of attachments included."""
 WHOLE_TIMES = 10
 """A file with all its attachments may take this many times the limit of one process."""
 NAME_CHARACTERS = 100

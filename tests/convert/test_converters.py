@@ -189,6 +189,25 @@ def test_mailbox_has_a_part_for_each_message(rows_of: RowsOf) -> None:
     ]
 
 
+def test_mailbox_with_more_attachments_than_are_converted_loses_only_the_surplus(rows_of: RowsOf) -> None:
+    attached = [
+        [("x.bin", b"\x01")] * 400,
+        [("x.bin", b"\x01")] * 599 + [("y.txt", b"last")],
+        [("y.txt", b"beyond")] * 2,
+    ]
+    messages = [files.mail("s", f"text {number}", files=found) for number, found in enumerate(attached)]
+    rows = rows_of("box.mbox", files.mailbox_of(messages))
+    assert [row["status"] for row in rows[:3]] == ["ok", "ok", "ok"]
+    assert "text 2" in (rows[2]["text"] or "")
+    surplus = [row for row in rows if "more than 1,000 documents" in (row["reason"] or "")]
+    assert [(row["document_id"], row["status"]) for row in surplus] == [
+        ("box.mbox/2-600-y.txt", "skipped"),
+        ("box.mbox/3-1-y.txt", "skipped"),
+        ("box.mbox/3-2-y.txt", "skipped"),
+    ]
+    assert len(rows) == 3 + 1002
+
+
 def test_mails_in_mails_are_followed_to_a_bound(rows_of: RowsOf) -> None:
     rows = rows_of("m.eml", files.nested_mail(12))
     assert [row["status"] for row in rows] == ["ok"] * 9 + ["skipped"]
