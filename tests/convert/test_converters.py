@@ -162,6 +162,28 @@ def test_mail_without_plain_text_is_read_from_its_html(rows_of: RowsOf) -> None:
     assert "<p>" not in (row["text"] or "")
 
 
+def test_mail_in_html_keeps_its_signature_and_the_thread_that_it_quotes(rows_of: RowsOf) -> None:
+    (row,) = rows_of("t.eml", files.mail("Re: fee", "", html=files.quoted_thread()).as_bytes())
+    head, *quoted = (row["text"] or "").split("On day ")
+    assert head.endswith(
+        "Subject: Re: fee\n\nDear all,\nwe agree with most of it.\nItem Price\nPaper 12\ntwo\nlines\n"
+        "Bob Signer, Example Ltd\n"
+    )
+    assert [text.strip() for text in quoted] == [
+        f"{number}, Ann <a@example.org> wrote:\n\nPoint {number}: the fee is {number}00 euros." for number in range(9)
+    ]
+    assert row["reason"] is None
+
+
+def test_mail_whose_html_is_too_deep_to_be_read_to_its_end_fails(rows_of: RowsOf) -> None:
+    deep = f"<html><body>{'<div>' * 3000}at the bottom</body></html>"
+    (row,) = rows_of("d.eml", files.mail("deep", "", html=deep).as_bytes())
+    assert row["status"] == "failed"
+    assert "can't be read to the end" in (row["reason"] or "")
+    (row,) = rows_of("p.eml", files.mail("deep", "plain", html=deep).as_bytes())
+    assert (row["status"], row["reason"]) == ("ok", "it also has a text in HTML, with other words, which was not read")
+
+
 def test_mail_whose_html_says_more_than_its_plain_text_says_so(rows_of: RowsOf) -> None:
     (same,) = rows_of("s.eml", files.mail("s", "We pay", html="<html><body><p>We pay</p></body></html>").as_bytes())
     more = files.mail("s", "Hello", html="<html><body><p>We shall pay the bribe.</p></body></html>")
