@@ -12,8 +12,8 @@ FEW_SHARE = 0.25
 """Where the main text has less than this share of all visible characters, all of them are taken: a page without a clear
 main text, such as a list or a form, would lose most of it."""
 
-EDGE = "\v"
-"""Stands for the beginning or end of a block until the text is put together."""
+EDGE, CELL_END = "\v", "\f"
+"""Stand for the beginning or end of a block, and for the end of a cell, until the text is put together."""
 HIDDEN = frozenset({"head", "title", "script", "style", "template"})
 """Elements that a reader doesn't see."""
 SECTIONS = ("article", "aside", "body", "div", "fieldset", "footer", "form", "header", "main", "nav", "section")
@@ -21,7 +21,7 @@ PARAGRAPHS = ("address", "blockquote", "center", "h1", "h2", "h3", "h4", "h5", "
 LISTS = ("dd", "dl", "dt", "li", "ol", "table", "tr", "ul")
 BREAKS = {
     **dict.fromkeys((*SECTIONS, *PARAGRAPHS, *LISTS), (EDGE, EDGE)),
-    **dict.fromkeys(("td", "th"), (" ", " ")),
+    **dict.fromkeys(("td", "th"), ("", CELL_END)),
     "br": ("\n", ""),
 }
 """What stands for an element's beginning and end."""
@@ -61,7 +61,7 @@ def html_text(data: bytes | str) -> tuple[str, str | None]:
 
 
 def visible_text(page: str) -> str:
-    """All that a reader of the page sees, a line for each block. Nothing is left out as unimportant.
+    """All that a reader of the page sees, a line for each block or row. Nothing is left out as unimportant.
 
     Raises:
         ConversionError: its elements are nested so deep that not all of them can be read.
@@ -73,8 +73,9 @@ def visible_text(page: str) -> str:
     if any(error.level == etree.ErrorLevels.FATAL for error in parser.error_log):
         raise ConversionError(f"its HTML can't be read to the end: {parser.error_log.last_error.message}")
     pieces = "" if root is None else "".join(_pieces(etree.iterwalk(root, events=("start", "end"))))
-    blocks = "\n".join(block for block in pieces.split(EDGE) if block.strip(" "))
-    lines = "\n".join(" ".join(line.split()) for line in blocks.split("\n"))
+    blocks = "\n".join(block for block in pieces.split(EDGE) if block.strip(f" {CELL_END}"))
+    rows = ([" ".join(cell.split()) for cell in line.split(CELL_END)] for line in blocks.split("\n"))
+    lines = "\n".join(" | ".join(filter(None, cells)) for cells in rows)
     return re.sub(r"\n{3,}", "\n\n", lines).strip()
 
 

@@ -166,7 +166,7 @@ def test_mail_in_html_keeps_its_signature_and_the_thread_that_it_quotes(rows_of:
     (row,) = rows_of("t.eml", files.mail("Re: fee", "", html=files.quoted_thread()).as_bytes())
     head, *quoted = (row["text"] or "").split("On day ")
     assert head.endswith(
-        "Subject: Re: fee\n\nDear all,\nwe agree with most of it.\nItem Price\nPaper 12\ntwo\nlines\n"
+        "Subject: Re: fee\n\nDear all,\nwe agree with most of it.\nItem | Price\nPaper | 12\ntwo\nlines\n"
         "Bob Signer, Example Ltd\n"
     )
     assert [text.strip() for text in quoted] == [
