@@ -17,8 +17,9 @@ from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter, plain_row
 from memagent_batch.convert.table import (
     CONVERTED_FOLDER,
+    Choice,
     ConvertedFile,
-    ConvertedRow,
+    ConvertedSource,
     SourceReport,
     read_rows,
     report_of,
@@ -71,7 +72,7 @@ class _Held:
     place: HeldRows
 
 
-_Outcome = _Held | list[ConvertedRow]
+_Outcome = _Held | ConvertedSource
 
 
 def convert_batches(batch: Mapping[str, Iterable[Batch]], *, task: ConvertTask) -> Iterator[pa.Table]:
@@ -112,7 +113,7 @@ def _add_rows(file: ConvertedFile, outcome: _Outcome, *, output: Location) -> No
         place = outcome.place
         file.add(read_rows(output / place.file, place.row_group), place.report)
     else:
-        file.add(rows_table(outcome), report_of(outcome))
+        file.add(rows_table(outcome.rows), report_of(outcome))
 
 
 def _report_table(file: str, num_held: int, sources: list[SourceReport]) -> pa.Table:
@@ -125,7 +126,6 @@ class _Sources:
 
     def __init__(self, task: ConvertTask) -> None:
         self._task = task
-        self._versions = {each.name: each.version for each in task.converters.values()}
         self._ends = ExitStack()
         self._server = ConverterServer(search_path=task.search_path)
         self._converter = SourceConverter(self._server, converters=task.converters, limits=task.limits)
@@ -140,7 +140,7 @@ class _Sources:
     def outcome(self, work: Work) -> _Outcome:
         """The rows that the table holds of a file where it has not changed, else new ones."""
         if work.size_bytes > self._task.file_bytes:
-            return self._held(work, None) or [plain_row(Source(name=work.name, hash=None), self._too_large(work))]
+            return self._held(work, None) or self._not_opened(work, self._too_large(work))
         try:
             if work.places:
                 held = self._held(work, self._digest(work, copy=None))
@@ -149,11 +149,10 @@ class _Sources:
             file = self._server.folder() / f"source{ending_of(work.name)}"
             digest = self._digest(work, copy=file)
         except InputError as error:
-            not_read = NoConverter(status=PartStatus.NOT_READ, reason=str(error))
-            return [plain_row(Source(name=work.name, hash=None), not_read)]
-        rows = self._converter.rows(file, Source(name=work.name, hash=digest))
+            return self._not_opened(work, NoConverter(status=PartStatus.NOT_READ, reason=str(error)))
+        converted = self._converter.convert(file, Source(name=work.name, hash=digest))
         file.unlink(missing_ok=True)
-        return rows
+        return converted
 
     def _held(self, work: Work, digest: str | None) -> _Held | None:
         return next((_Held(place=place) for place in work.places if self._stays(place.report, digest)), None)
@@ -164,7 +163,16 @@ class _Sources:
             return False
         if self._task.retry_failed and report.parts.get(PartStatus.FAILED):
             return False
-        return all(self._versions.get(name) == version for name, version in report.versions.items())
+        if digest is None:
+            return True  # it is too large, whoever would convert it
+        return bool(report.choices) and all(map(self._is_same, report.choices))
+
+    def _is_same(self, choice: Choice) -> bool:
+        """Whether a kind of file has the same converter now, or none as before."""
+        converters = self._task.converters
+        chosen = converters.get(choice["ending"]) or converters.get(choice["kind"] or "")
+        now = (chosen.name, chosen.version) if chosen else (None, None)
+        return now == (choice["converter"], choice["version"])
 
     def _digest(self, work: Work, *, copy: Path | None) -> str:
         """SHA-256 of a file, which is copied meanwhile.
@@ -182,6 +190,9 @@ class _Sources:
                 if target is not None:
                     target.write(block)
         return digest.hexdigest()
+
+    def _not_opened(self, work: Work, outcome: NoConverter) -> ConvertedSource:
+        return ConvertedSource(rows=[plain_row(Source(name=work.name, hash=None), outcome)])
 
     def _too_large(self, work: Work) -> NoConverter:
         size, most = work.size_bytes >> 20, self._task.file_bytes >> 20

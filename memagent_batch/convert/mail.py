@@ -9,8 +9,9 @@ from email.message import EmailMessage
 from email.policy import default as policy
 from pathlib import Path
 
-from memagent_batch.convert import html
 from memagent_batch.convert.converter import Attachment, Part, package_version
+from memagent_batch.convert.html import visible_text
+from memagent_batch.errors import ConversionError
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 """Headers that stand before the text of a message."""
@@ -25,7 +26,7 @@ UNREAD_HTML = "it also has a text in HTML, with other words, which was not read"
 
 def warm_up() -> None:
     """Loads what messages in HTML need, for all processes of files."""
-    html.warm_up()
+    visible_text("<p>A short message.</p>")
 
 
 @dataclass(slots=True)
@@ -39,11 +40,14 @@ class _Content:
 
 
 class MailConverter:
-    """A message is a part: its headers, then its text; plain text before HTML where it has both."""
+    """A message is a part: its headers, then its text; plain text before HTML where it has both.
+
+    Of HTML all that a reader sees is taken: quoted messages and signatures are no boilerplate.
+    """
 
     def version(self) -> str:
-        """Its own number, and trafilatura's for messages in HTML."""
-        return package_version("trafilatura", own=2)
+        """Its own number, and lxml's for messages in HTML."""
+        return package_version("lxml", own=3)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each message, and the attachments."""
@@ -87,7 +91,7 @@ def _collect_parts(part: EmailMessage, content: _Content, *, with_text: bool = T
         text = _leaf_text(part)
         if REPLACED in text:
             content.remarks[REPLACED_BYTES] = None
-        content.texts.append(html.html_text(text)[0] if kind == "text/html" else text)
+        content.texts.append(visible_text(text) if kind == "text/html" else text)
 
 
 def _preferred_alternative(parts: list[EmailMessage]) -> list[EmailMessage]:
@@ -102,7 +106,10 @@ def _says_more(parts: list[EmailMessage], chosen: list[EmailMessage]) -> bool:
     """Whether an HTML alternative that is not read has words that the chosen text lacks."""
     read = {word for part in chosen for word in _leaf_text(part).split()}
     others = [part for part in parts if part.get_content_type() == "text/html" and part not in chosen]
-    return any(set(html.html_text(_leaf_text(part))[0].split()) - read for part in others)
+    try:
+        return any(set(visible_text(_leaf_text(part)).split()) - read for part in others)
+    except ConversionError:
+        return True
 
 
 def _leaf_text(part: EmailMessage) -> str:

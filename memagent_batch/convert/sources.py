@@ -9,17 +9,16 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from memagent_batch.convert.converter import PartStatus
+from memagent_batch.convert.converter import PartStatus, ending_of
 from memagent_batch.convert.kinds import NoConverter, recognise
 from memagent_batch.convert.process.sandbox import Limits
+from memagent_batch.convert.process.server import MAX_DOCUMENTS
 from memagent_batch.convert.process.worker import ConverterServer
-from memagent_batch.convert.table import TEXT_STATUSES, ConvertedRow
+from memagent_batch.convert.table import TEXT_STATUSES, Choice, ConvertedRow, ConvertedSource
 from memagent_batch.errors import ConversionError
 
 MAX_DEPTH = 8
 """How deep attachments inside attachments are converted."""
-MAX_DOCUMENTS = 1000
-"""Most documents from one file, attachments of attachments included."""
 WHOLE_TIMES = 10
 """A file with all its attachments may take this many times the limit of one process."""
 NAME_CHARACTERS = 100
@@ -73,10 +72,10 @@ class SourceConverter:
         self._limits = limits
         self._endings = frozenset(kind for kind in converters if kind.startswith("."))
 
-    def rows(self, file: Path, source: Source) -> list[ConvertedRow]:
-        """The rows of a file and of all that is attached to it; at least one. Never raises for what a file holds."""
+    def convert(self, file: Path, source: Source) -> ConvertedSource:
+        """Converts a file and all that is attached to it. Never raises for what a file holds."""
         waiting = deque([_Document(document_id=source.name, name=source.name, file=file)])
-        rows: list[ConvertedRow] = []
+        rows, choices = list[ConvertedRow](), dict[tuple[str, str | None], Choice]()
         num_documents, ends_at = 0, time.monotonic() + WHOLE_TIMES * self._limits.seconds
         while waiting:
             document = waiting.popleft()
@@ -85,17 +84,29 @@ class SourceConverter:
             if refusal is not None:
                 rows.append(plain_row(source, refusal, document=document))
                 continue
-            own, attached = self._document(document, source)
+            kind = recognise(document.file, name=document.name, own_endings=self._endings)
+            choice = self._choice(document, kind)
+            choices[choice["ending"], choice["kind"]] = choice
+            if isinstance(kind, NoConverter):
+                rows.append(plain_row(source, kind, document=document))
+                continue
+            own, attached = self._document(document, source, self._converters[kind])
             rows.extend(own)
             waiting.extendleft(reversed(attached))
-        return rows
+        return ConvertedSource(rows=rows, choices=[*choices.values()])
 
-    def _document(self, document: _Document, source: Source) -> tuple[list[ConvertedRow], list[_Document]]:
-        """The rows of one document, and its attachments."""
-        kind = recognise(document.file, name=document.name, own_endings=self._endings)
+    def _choice(self, document: _Document, kind: str | NoConverter) -> Choice:
+        """What is recorded of a document's converter, so that another one is noticed later."""
+        ending = ending_of(document.name)
         if isinstance(kind, NoConverter):
-            return [plain_row(source, kind, document=document)], []
+            return {"ending": ending, "kind": None, "converter": None, "version": None}
         converter = self._converters[kind]
+        return {"ending": ending, "kind": str(kind), "converter": converter.name, "version": converter.version}
+
+    def _document(
+        self, document: _Document, source: Source, converter: ChosenConverter
+    ) -> tuple[list[ConvertedRow], list[_Document]]:
+        """The rows of one document, and its attachments."""
         try:
             converted = self._server.convert(document.file, converter=converter.path, limits=self._limits)
             items = list(converted.items())

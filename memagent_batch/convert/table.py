@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -62,6 +62,29 @@ FILE_OUTCOMES = (PartStatus.NOT_READ, PartStatus.FAILED, PartStatus.NEEDS_OCR, P
 """How a whole file ended: the first of these that one of its rows has, else `empty`."""
 
 
+class Choice(TypedDict):
+    """Which converter a kind of file had, among the documents of a source."""
+
+    ending: str
+    """The ending of its name."""
+    kind: str | None
+    """What it was recognised as; None where it is of no kind that has a converter."""
+    converter: str | None
+    """Name of the converter; None where it had none."""
+    version: str | None
+    """Version of the converter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertedSource:
+    """What was made of one file of the input."""
+
+    rows: Sequence[ConvertedRow]
+    """Its rows; at least one."""
+    choices: Sequence[Choice] = ()
+    """The converters of its documents, each kind once; none where nothing looked at the file."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReport:
     """What the table says of one file of the input. The rows of a file are a row group."""
@@ -70,8 +93,8 @@ class SourceReport:
     """Its path below the folder that was asked for."""
     source_hash: str | None
     """SHA-256 of its content; None where it was not read."""
-    versions: Mapping[str, str]
-    """Versions of the converters that its rows come from, by name."""
+    choices: Sequence[Choice] = ()
+    """The converters of its documents, each kind once; none where nothing looked at the file."""
     documents: int
     """Its documents: itself and its attachments."""
     parts: Mapping[str, int]
@@ -82,14 +105,15 @@ class SourceReport:
     """The first reason of that."""
 
 
-def report_of(rows: Sequence[ConvertedRow]) -> SourceReport:
-    """What the rows of one file say of it."""
+def report_of(source: ConvertedSource) -> SourceReport:
+    """What the table says of one file."""
+    rows = source.rows
     statuses = [row["status"] for row in rows]
     ending = next((status for status in FILE_OUTCOMES if status in statuses), PartStatus.EMPTY)
     return SourceReport(
         source=rows[0]["source"],
         source_hash=rows[0]["source_hash"],
-        versions={row["converter"]: row["converter_version"] or "" for row in rows if row["converter"] is not None},
+        choices=source.choices,
         documents=len({row["document_id"] for row in rows}),
         parts={status.value: statuses.count(status) for status in PartStatus if status in statuses},
         status=ending.value,
@@ -134,7 +158,7 @@ def read_sources(place: Location) -> list[SourceReport]:
     remedy = "remove it; the files that it came from are converted again"
     with table_errors(place.uri, remedy=remedy), _opened(place) as file:
         text = (file.metadata.metadata or {})[SOURCES_KEY]
-    return [SourceReport(**source) for source in json.loads(text)]
+    return [_report(source) for source in json.loads(text)]
 
 
 def read_rows(place: Location, number: int) -> pa.Table:
@@ -145,6 +169,11 @@ def read_rows(place: Location, number: int) -> pa.Table:
     """
     with table_errors(place.uri, remedy="run the same command again"), _opened(place) as file:
         return file.read_row_group(number, use_threads=False)
+
+
+def _report(source: dict[str, Any]) -> SourceReport:
+    source.pop("versions", None)  # of tables that do not say which kinds were recognised: nothing of them stays
+    return SourceReport(**source)
 
 
 @contextmanager

@@ -95,12 +95,19 @@ class Completion:
     """Tokens of the prompt."""
     num_cached_prompt_tokens: int = 0
     """Prompt tokens that the engine's prefix cache held."""
+    num_billed_tokens: int | None = None
+    """Tokens of the completion by the count of an API, thoughts that it hides included; None where it gives none."""
     engine_seconds: float = 0.0
     """Seconds from asking the engine to its last token."""
     num_markers: int | None = None
     """Markers of chat templates in the prompt that were made harmless; None where the engine is sent token ids."""
     replayed: bool = False
     """True where the turn log, or another reading's shared turn, answered instead of the engine."""
+
+    @property
+    def num_completion_tokens(self) -> int:
+        """Tokens that the completion cost: `token_ids` may be fewer, where an API hides thoughts."""
+        return len(self.token_ids) if self.num_billed_tokens is None else self.num_billed_tokens
 
 
 def sum_counted(counts: Iterable[int | None]) -> int | None:

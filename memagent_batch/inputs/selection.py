@@ -68,7 +68,7 @@ def _condition(file: GroupedFile, selection: Selection, *, where: str) -> tuple[
         return None, ()
     fields, values = {}, {**selection.values}
     for column in selection.columns:
-        name = stored_name(file.schema, column)
+        name = stored_name(file.schema, column, where=where)
         if column.name in values:
             continue
         if name in file.schema.names:

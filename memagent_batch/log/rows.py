@@ -52,6 +52,7 @@ def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *,
         "menu_logprobs": completion.menu_logprobs,
         "held_from": None,
         "num_markers": completion.num_markers,
+        "num_billed_tokens": completion.num_billed_tokens,
     }
 
 

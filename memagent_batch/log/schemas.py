@@ -163,6 +163,13 @@ TURN_LOG = pa.schema(
             unit="markers",
             nullable=True,
         ),
+        column(
+            "num_billed_tokens",
+            pa.int64(),
+            "the completion by the count of an API, thoughts that it hides included; null where it gives none",
+            unit="tokens",
+            nullable=True,
+        ),
     ]
 )
 """One row for each finished turn."""
@@ -241,6 +248,7 @@ class TurnRow(AddressRow):
     menu_logprobs: Sequence[float] | None
     held_from: NotRequired[str | None]
     num_markers: NotRequired[int | None]
+    num_billed_tokens: NotRequired[int | None]
     num_tokens: NotRequired[int]
 
 

@@ -171,7 +171,7 @@ class BoundedEngine:
                 self._allowance.settle,
                 reserved,
                 prompt_tokens=completion.num_prompt_tokens,
-                completion_tokens=len(completion.token_ids),
+                completion_tokens=completion.num_completion_tokens,
                 seconds=time.monotonic() - began,
             )
         except (PromptTooLongError, EngineRequestError) as error:

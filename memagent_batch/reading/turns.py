@@ -54,7 +54,7 @@ class TurnCounts:
             num_replayed_turns=self.num_replayed_turns + completion.replayed,
             num_prompt_tokens=self.num_prompt_tokens + completion.num_prompt_tokens,
             num_cached_prompt_tokens=self.num_cached_prompt_tokens + completion.num_cached_prompt_tokens,
-            num_completion_tokens=self.num_completion_tokens + len(completion.token_ids),
+            num_completion_tokens=self.num_completion_tokens + completion.num_completion_tokens,
             num_markers=sum_counted((self.num_markers, completion.num_markers)),
             engine_seconds=self.engine_seconds + completion.engine_seconds,
         )
@@ -246,6 +246,7 @@ def completion_of(row: TurnRow) -> Completion:
         menu_logprobs=row["menu_logprobs"],
         num_prompt_tokens=row["num_prompt_tokens"],
         num_cached_prompt_tokens=row["num_cached_prompt_tokens"],
+        num_billed_tokens=row.get("num_billed_tokens"),
         engine_seconds=row["engine_seconds"],
         num_markers=row.get("num_markers"),
         replayed=True,

@@ -38,7 +38,7 @@ class RowsOf:
 
     def __call__(self, name: str, data: bytes) -> list[ConvertedRow]:
         self._file.write_bytes(data)
-        rows = self._converter.rows(self._file, Source(name=name, hash="0"))
+        rows = [*self._converter.convert(self._file, Source(name=name, hash="0")).rows]
         assert rows_table(rows).num_rows == len(rows) > 0
         return rows
 
@@ -162,6 +162,28 @@ def test_mail_without_plain_text_is_read_from_its_html(rows_of: RowsOf) -> None:
     assert "<p>" not in (row["text"] or "")
 
 
+def test_mail_in_html_keeps_its_signature_and_the_thread_that_it_quotes(rows_of: RowsOf) -> None:
+    (row,) = rows_of("t.eml", files.mail("Re: fee", "", html=files.quoted_thread()).as_bytes())
+    head, *quoted = (row["text"] or "").split("On day ")
+    assert head.endswith(
+        "Subject: Re: fee\n\nDear all,\nwe agree with most of it.\nItem | Price\nPaper | 12\ntwo\nlines\n"
+        "Bob Signer, Example Ltd\n"
+    )
+    assert [text.strip() for text in quoted] == [
+        f"{number}, Ann <a@example.org> wrote:\n\nPoint {number}: the fee is {number}00 euros." for number in range(9)
+    ]
+    assert row["reason"] is None
+
+
+def test_mail_whose_html_is_too_deep_to_be_read_to_its_end_fails(rows_of: RowsOf) -> None:
+    deep = f"<html><body>{'<div>' * 3000}at the bottom</body></html>"
+    (row,) = rows_of("d.eml", files.mail("deep", "", html=deep).as_bytes())
+    assert row["status"] == "failed"
+    assert "can't be read to the end" in (row["reason"] or "")
+    (row,) = rows_of("p.eml", files.mail("deep", "plain", html=deep).as_bytes())
+    assert (row["status"], row["reason"]) == ("ok", "it also has a text in HTML, with other words, which was not read")
+
+
 def test_mail_whose_html_says_more_than_its_plain_text_says_so(rows_of: RowsOf) -> None:
     (same,) = rows_of("s.eml", files.mail("s", "We pay", html="<html><body><p>We pay</p></body></html>").as_bytes())
     more = files.mail("s", "Hello", html="<html><body><p>We shall pay the bribe.</p></body></html>")
@@ -187,6 +209,25 @@ def test_mailbox_has_a_part_for_each_message(rows_of: RowsOf) -> None:
         ("box.mbox", 2, "message 2", "ok"),
         ("box.mbox/2-1-x.txt", 1, "message 2, attachment x.txt, text", "ok"),
     ]
+
+
+def test_mailbox_with_more_attachments_than_are_converted_loses_only_the_surplus(rows_of: RowsOf) -> None:
+    attached = [
+        [("x.bin", b"\x01")] * 400,
+        [("x.bin", b"\x01")] * 599 + [("y.txt", b"last")],
+        [("y.txt", b"beyond")] * 2,
+    ]
+    messages = [files.mail("s", f"text {number}", files=found) for number, found in enumerate(attached)]
+    rows = rows_of("box.mbox", files.mailbox_of(messages))
+    assert [row["status"] for row in rows[:3]] == ["ok", "ok", "ok"]
+    assert "text 2" in (rows[2]["text"] or "")
+    surplus = [row for row in rows if "more than 1,000 documents" in (row["reason"] or "")]
+    assert [(row["document_id"], row["status"]) for row in surplus] == [
+        ("box.mbox/2-600-y.txt", "skipped"),
+        ("box.mbox/3-1-y.txt", "skipped"),
+        ("box.mbox/3-2-y.txt", "skipped"),
+    ]
+    assert len(rows) == 3 + 1002
 
 
 def test_mails_in_mails_are_followed_to_a_bound(rows_of: RowsOf) -> None:

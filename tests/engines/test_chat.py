@@ -154,7 +154,7 @@ async def test_azure_address_query_and_header_are_sent_and_the_key_is_in_no_mess
     assert "2024-10-21" not in str(raised.value)
 
 
-async def test_usage_counts_prompt_and_cached_tokens_as_the_server_does(tiny_tokenizer: Tokenizer) -> None:
+async def test_usage_counts_tokens_as_the_server_does(tiny_tokenizer: Tokenizer) -> None:
     usage = {"prompt_tokens": 40, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 32}}
     with scripted_server(chat_reply("The number is 47.", usage=usage), chat_reply()) as script:
         async with started(script, tiny_tokenizer) as engine:
@@ -163,6 +163,7 @@ async def test_usage_counts_prompt_and_cached_tokens_as_the_server_does(tiny_tok
             untold = await engine.complete(prompt, seed=0)
     assert (told.num_prompt_tokens, told.num_cached_prompt_tokens) == (40, 32)
     assert (untold.num_prompt_tokens, untold.num_cached_prompt_tokens) == (len(prompt.token_ids), 0)
+    assert (told.num_completion_tokens, untold.num_completion_tokens) == (2, len(untold.token_ids))
     assert (told.token_ids, told.text) == (tiny_tokenizer.encode("The number is 47."), "The number is 47.")
 
 
@@ -500,7 +501,8 @@ def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_re
         content = body["messages"][0]["content"]
         assert "<|im" not in content
         fault = next((fault for name, fault in faults.items() if f"This is {name}." in content), None)
-        return fault or chat_reply("\\boxed{fine}", message={"reasoning": "Let me see."})
+        usage = {"prompt_tokens": 50, "completion_tokens": 900}
+        return fault or chat_reply("\\boxed{fine}", message={"reasoning": "Let me see."}, usage=usage)
 
     caplog.set_level("INFO")
     with scripted_server(chat_reply()) as script:
@@ -516,6 +518,7 @@ def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_re
                 openai={"api": "chat", "base_url": script.base_url, "max_retries": 1, "backoff_seconds": 0.01},
                 window_tokens=1000,
                 policy={"chunk_tokens": 100, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
+                price_per_million_completion_tokens=10.0,
             )
         )
     rows = {row["document_id"].removesuffix(".txt"): row for row in pq.read_table(tmp_path / "run/answers").to_pylist()}
@@ -534,3 +537,8 @@ def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_re
     assert "1 markers of chat templates in the prompts of 1 documents were made harmless" in caplog.text
     logged = pq.read_table(tmp_path / "run/log/turns").to_pylist()
     assert all(turn["text"].startswith("<think>Let me see.</think>") for turn in logged)
+    spent, cost = manifest["spent"], manifest["cost"]
+    assert [row["num_completion_tokens"] for row in (rows["fine"], rows["marked"], spent)] == [
+        900 * row["num_turns"] for row in (rows["fine"], rows["marked"], spent)
+    ]
+    assert cost["this_run"] == cost["without_log"] == pytest.approx(0.009 * len(logged))

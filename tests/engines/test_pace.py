@@ -100,6 +100,37 @@ async def test_limit_is_spent_by_the_requests_that_are_under_way() -> None:
             assert clock.now == 60
 
 
+@pytest.mark.parametrize(
+    ("quota", "began"),
+    [
+        ({}, [0, 0, 0, 0]),
+        ({"requests_per_minute": 12}, [0, 5, 10, 15]),
+        ({"tokens_per_minute": 600}, [0, 40, 50, 60]),
+        ({"requests_per_minute": 3, "tokens_per_minute": 600}, [0, 40, 60, 80]),
+    ],
+)
+async def test_stated_quota_spaces_requests_without_any_word_of_the_endpoint(
+    quota: dict[str, int], began: list[float]
+) -> None:
+    clock, times = Clock(), list[float]()
+    pace = Pace(clock=clock, sleep=clock.sleep, **quota)
+    for num_tokens in (400, 100, 100, 100):
+        async with pace.place(num_tokens=num_tokens):
+            times.append(clock.now)
+    assert times == began
+    clock.now += 1000
+    async with pace.place(num_tokens=1):
+        assert clock.now == began[-1] + 1000
+
+
+async def test_engine_keeps_to_its_quota_in_requests_that_are_asked_at_once(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(chat_reply()) as script:
+        async with started(script, tiny_tokenizer, requests_per_minute=600) as engine:
+            before = time.monotonic()
+            await asyncio.gather(*(engine.complete(prompt_of(tiny_tokenizer), seed=0) for _ in range(6)))
+            assert time.monotonic() - before >= 0.5
+
+
 class Counter:
     """An endpoint that turns away what is beyond two requests at a time."""
 

@@ -132,6 +132,7 @@ def completions(draw: st.DrawFn) -> Completion:
         num_cached_prompt_tokens=draw(st.integers(0, 2**40)),
         engine_seconds=draw(st.floats(0, 1e6)),
         num_markers=draw(st.none() | st.integers(0, 2**40)),
+        num_billed_tokens=draw(st.none() | st.integers(0, 2**40)),
     )
 
 

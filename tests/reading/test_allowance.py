@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -104,6 +105,19 @@ def test_a_bound_that_suffices_refuses_nothing_though_turns_wait_for_each_other(
         assert scripted.num_turns == 200
 
     asyncio.run(run())
+
+
+def test_hidden_thoughts_that_an_endpoint_bills_count() -> None:
+    class Thinking(Scripted):
+        async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+            return replace(await super().complete(prompt, seed=seed), num_billed_tokens=prompt.max_tokens)
+
+    async def run() -> int:
+        bounds = Bounds(meters=meters(10 * (15 + 50), 10**9))
+        engine = BoundedEngine(Thinking(), allowance(bounds, Ledger(bounds, actors=1, seconds_taken=0.0)))
+        return await read_all(engine, [(15, 50, 5)] * 12)
+
+    assert asyncio.run(run()) == 2
 
 
 def test_a_turn_that_failed_counts_as_the_most_and_one_that_was_not_begun_as_nothing() -> None:

@@ -166,6 +166,13 @@ def test_counts_of_any_reading_sum_what_its_turns_cost(num_held: int, num_fresh:
     }
 
 
+async def test_turn_whose_thoughts_were_hidden_counts_by_what_was_billed_also_when_it_is_replayed() -> None:
+    row: Any = {**row_of(prompt_of()), "num_billed_tokens": 900}
+    turns = replace(turns_of(FreshEngine()), held={reading_key(ADDRESS): {"update/0": row}})
+    completion = await turns(prompt_of())
+    assert (completion.token_ids, turns.counts.num_completion_tokens) == ([1], 900)
+
+
 async def test_turns_of_which_no_markers_were_counted_have_no_number_of_them() -> None:
     held, old = turns_of(FreshEngine(), prompt_of()), row_of(prompt_of())
     del old["num_markers"]

@@ -28,8 +28,8 @@ WHY_FILE = "why.json"
 """Why it ended before its end."""
 DONE, FAILED = 0, 1
 """Exit codes of a file's process."""
-MAX_ATTACHMENTS = 1000
-"""Most attachments of one file."""
+MAX_DOCUMENTS = 1000
+"""Most documents from one file, attachments of attachments included. Of further attachments only the names are kept."""
 
 
 class Request(TypedDict):
@@ -69,7 +69,7 @@ class AttachmentRecord(TypedDict):
     name: str
     locator: str
     file: str
-    """Name of its file in the folder."""
+    """Name of its file in the folder; none is there beyond `MAX_DOCUMENTS`."""
 
 
 def main() -> None:
@@ -153,13 +153,15 @@ def _write(converter: Converter, *, file: Path, folder: Path, limits: Limits) ->
         for item in converter.convert(file):
             if isinstance(item, Attachment):
                 num_attachments += 1
-                place = folder / f"attachment-{num_attachments}{ending_of(item.name)}"
-                record: AttachmentRecord | PartRecord = _attachment(item, place)
-                num_bytes += len(item.data)
+                name = f"attachment-{num_attachments}{ending_of(item.name)}"
+                record: AttachmentRecord | PartRecord = _attachment_record(item, file=name)
+                if num_attachments <= MAX_DOCUMENTS:
+                    (folder / name).write_bytes(item.data)
+                    num_bytes += len(item.data)
             else:
                 record = _part_record(item)
                 num_bytes += len(item.text)
-            if num_bytes > limits.output_bytes or num_attachments > MAX_ATTACHMENTS:
+            if num_bytes > limits.output_bytes:
                 raise OSError(errno.EFBIG, "more than is allowed")
             print(json.dumps(record), file=lines)
 
@@ -168,14 +170,8 @@ def _part_record(part: Part) -> PartRecord:
     return {"locator": part.locator, "text": part.text, "status": part.status, "reason": part.reason}
 
 
-def _attachment(attachment: Attachment, place: Path) -> AttachmentRecord:
-    place.write_bytes(attachment.data)
-    return {
-        "number": attachment.number,
-        "name": attachment.name,
-        "locator": attachment.locator,
-        "file": place.name,
-    }
+def _attachment_record(attachment: Attachment, *, file: str) -> AttachmentRecord:
+    return {"number": attachment.number, "name": attachment.name, "locator": attachment.locator, "file": file}
 
 
 def _leave_word(error: BaseException, *, folder: Path, limits: Limits) -> None:
@@ -185,7 +181,7 @@ def _leave_word(error: BaseException, *, folder: Path, limits: Limits) -> None:
     if isinstance(error, RecursionError):
         message = "it is nested deeper than its converter can follow"
     elif isinstance(error, OSError) and error.errno == errno.EFBIG:
-        message = f"it holds more than {limits.output_bytes >> 20:,} MiB of text, or {MAX_ATTACHMENTS:,} attachments"
+        message = f"it holds more than {limits.output_bytes >> 20:,} MiB of text and attachments"
     (folder / WHY_FILE).write_text(json.dumps({"error_type": kind, "message": message}), encoding="utf-8")
 
 

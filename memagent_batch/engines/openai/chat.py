@@ -156,6 +156,7 @@ class ChatApi:
             menu_logprobs=menu_logprobs(prompt.guide, _candidates(spans, text)) if spans else None,
             num_prompt_tokens=(usage.prompt_tokens if usage else None) or len(prompt.token_ids),
             num_cached_prompt_tokens=usage.num_cached_tokens if usage else 0,
+            num_billed_tokens=usage.completion_tokens or None if usage else None,
             engine_seconds=response.elapsed.total_seconds(),
             num_markers=self._message(prompt).num_markers,
         )

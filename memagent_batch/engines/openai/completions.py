@@ -104,6 +104,7 @@ class CompletionsApi:
             else None,
             num_prompt_tokens=len(prompt.token_ids),
             num_cached_prompt_tokens=usage.num_cached_tokens if usage else 0,
+            num_billed_tokens=usage.completion_tokens or None if usage and choice.token_ids is None else None,
             engine_seconds=response.elapsed.total_seconds(),
         )
 

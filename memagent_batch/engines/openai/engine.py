@@ -89,7 +89,9 @@ class OpenAIEngine:
             if settings.api is EndpointApi.CHAT
             else CompletionsApi(model=model, sampling=sampling, tokenizer=tokenizer)
         )
-        self._pace = Pace()
+        self._pace = Pace(
+            requests_per_minute=settings.requests_per_minute, tokens_per_minute=settings.tokens_per_minute
+        )
         self._client: OpenAIClient | None = None
         self._checking = asyncio.Lock()
         self._guide_forms = GuideForms(self._obeys, forms=self._api.forms)

@@ -3,6 +3,7 @@
 Without a refusal there is no bound: readings in flight are bounded elsewhere. When the endpoint turns a request away
 (429), half as many as were under way may be; each answer then adds a share of one place, so that a full round adds one.
 Where responses say what is left of a limit (`x-ratelimit-remaining-*`), a request that is more waits for its reset.
+Where the user states a quota a minute, requests are spaced evenly by it.
 """
 
 import asyncio
@@ -40,17 +41,24 @@ class Pace:
     def __init__(
         self,
         *,
+        requests_per_minute: int | None = None,
+        tokens_per_minute: int | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Nothing is known of the endpoint's limits.
+        """Nothing is known of the endpoint's limits but what is stated.
 
         Args:
+            requests_per_minute: most requests; None for no quota.
+            tokens_per_minute: most tokens; None for no quota.
             clock: seconds that only grow.
             sleep: waits for so many seconds.
         """
         self._clock = clock
         self._sleep = sleep
+        self._request_seconds = 60 / requests_per_minute if requests_per_minute else 0.0
+        self._token_seconds = 60 / tokens_per_minute if tokens_per_minute else 0.0
+        self._next_at = 0.0
         self._most: float | None = None
         self._under_way = 0
         self._cut_at = -1.0
@@ -102,11 +110,12 @@ class Pace:
         now = self._clock()
         self._quotas = {name: quota for name, quota in self._quotas.items() if quota.renewed_at > now}
         needs = {"requests": 1, "tokens": num_tokens}
-        return max(
-            (quota.renewed_at - now for name, quota in self._quotas.items() if quota.left < needs[name]), default=0.0
-        )
+        resets = (quota.renewed_at for name, quota in self._quotas.items() if quota.left < needs[name])
+        return max([self._next_at, *resets]) - now
 
     def _spend(self, num_tokens: int) -> None:
+        now = self._clock()
+        self._next_at = max(now, self._next_at) + max(self._request_seconds, self._token_seconds * num_tokens)
         spent = {"requests": 1, "tokens": num_tokens}
         self._quotas = {
             name: Quota(left=quota.left - spent[name], renewed_at=quota.renewed_at)

@@ -83,7 +83,7 @@ def present_columns(schema: pa.Schema, *, columns: Sequence[Column], where: str)
 
 
 def _present_column(schema: pa.Schema, column: Column, *, where: str) -> Column:
-    name = stored_name(schema, column)
+    name = stored_name(schema, column, where=where)
     count = schema.names.count(name)
     if count > 1:
         raise InputError(f"{where} has {count} columns {name!r}; rename all but one")
@@ -97,13 +97,34 @@ def _present_column(schema: pa.Schema, column: Column, *, where: str) -> Column:
     return replace(column, stored_as=name)
 
 
-def stored_name(schema: pa.Schema, column: Column) -> str:
-    """The name of a column in a file: of the field with its id, where the file has ids."""
-    if column.field_id is not None:
-        ids: dict[bytes | None, str] = {(field.metadata or {}).get(_FIELD_ID): field.name for field in schema}
-        if ids.keys() - {None}:
-            return ids.get(str(column.field_id).encode(), "")
-    return column.stored_as or column.name
+def stored_name(schema: pa.Schema, column: Column, *, where: str) -> str:
+    """The name of a column in a file; empty where the file lacks it. A column with an id is found by that alone.
+
+    Raises:
+        InputError: it has an id, and it is not known which column of the file has that.
+    """
+    if column.field_id is None:
+        return column.stored_as or column.name
+    ids: dict[bytes | None, str] = {(field.metadata or {}).get(_FIELD_ID): field.name for field in schema}
+    if ids.keys() - {None}:
+        return ids.get(str(column.field_id).encode(), "")
+    return _mapped_name(schema, column, where=where)
+
+
+def _mapped_name(schema: pa.Schema, column: Column, *, where: str) -> str:
+    """The name of a column in a file without ids, by what its table says of such files."""
+    if column.mapped_names is None:
+        raise InputError(
+            f"{where} has no field ids, and its table maps no names to them, so that its columns can't be told: set "
+            "the table's property schema.name-mapping.default, or write the file again"
+        )
+    names = [name for name in column.mapped_names if name in schema.names]
+    if len(names) > 1:
+        raise InputError(
+            f"{where} has no field ids, and by the table's name mapping {' and '.join(map(repr, names))} both are "
+            f"column {column.name!r}; write the file again, or mend the table's property schema.name-mapping.default"
+        )
+    return names[0] if names else ""
 
 
 def _stored_names(columns: Sequence[Column]) -> tuple[str, ...]:

@@ -67,6 +67,8 @@ class Column:
     """Name in the files of a table, where it is another one."""
     field_id: int | None = None
     """Id of the column in a table; in a file with such ids it goes before the name."""
+    mapped_names: tuple[str, ...] | None = None
+    """What the table says that a column with an id is named in files without ids; None where it says nothing."""
     absent: Absent | None = None
     """What a file without the column has instead; by default `presence` decides."""
 

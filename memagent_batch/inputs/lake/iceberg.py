@@ -37,6 +37,8 @@ class OpenedIceberg:
     """The snapshot; None where nothing was written yet."""
     is_newest: bool
     """Whether it was asked for as the newest one: then columns count as they are now, not as when it was written."""
+    mapped_names: Mapping[int, tuple[str, ...]] | None
+    """Names of columns in files without field ids, by id; None where the table maps none."""
 
     def schema(self) -> "Schema":
         """Its columns."""
@@ -56,7 +58,12 @@ def open_iceberg(name: TableName) -> OpenedIceberg:
     catalog, identifier = name.place.split("/")
     with input_errors(name.uri), _iceberg_errors(name):
         table = load_catalog(catalog).load_table(identifier)
-        return OpenedIceberg(table=table, snapshot_id=_snapshot_id(table, name.version), is_newest=name.version is None)
+        return OpenedIceberg(
+            table=table,
+            snapshot_id=_snapshot_id(table, name.version),
+            is_newest=name.version is None,
+            mapped_names=_mapped_names(table),
+        )
 
 
 def iceberg_place(name: TableName, opened: OpenedIceberg, options: Options) -> Location:
@@ -92,11 +99,24 @@ def list_iceberg(name: TableName, opened: OpenedIceberg, location: Location) -> 
 
 
 def iceberg_columns(opened: OpenedIceberg) -> TableColumns:
-    """The columns of a snapshot, found in its files by their ids."""
+    """The columns of a snapshot, found in its files by their ids, or by the names that the table maps to these."""
+    mapped = opened.mapped_names
     return {
-        field.name: TableColumn(field_id=field.field_id, default=getattr(field, "initial_default", None))
+        field.name: TableColumn(
+            field_id=field.field_id,
+            mapped_names=None if mapped is None else mapped.get(field.field_id, ()),
+            default=getattr(field, "initial_default", None),
+        )
         for field in opened.schema().fields
     }
+
+
+def _mapped_names(table: "IcebergTable") -> dict[int, tuple[str, ...]] | None:
+    """What the table's property `schema.name-mapping.default` says of its columns."""
+    mapping = table.name_mapping()
+    if mapping is None:
+        return None
+    return {field.field_id: tuple(field.names) for field in mapping if field.field_id is not None}
 
 
 def _snapshot_id(table: "IcebergTable", version: str | None) -> int | None:

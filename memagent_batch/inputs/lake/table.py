@@ -50,6 +50,8 @@ class TableColumn:
     """Name in the files, where it is not the table's."""
     field_id: int | None = None
     """Its id, which stays when it gets another name."""
+    mapped_names: tuple[str, ...] | None = None
+    """Its names in files without ids; None where the table maps no names."""
     default: str | int | None = None
     """Its value in files that were written before it was added."""
 
@@ -96,6 +98,12 @@ def stored_columns(
         if described is not None:
             value = values.get(column.name)
             absent = Absent(value=described.default if value is None else plain_value(value))
-            column = replace(column, stored_as=described.stored_as, field_id=described.field_id, absent=absent)
+            column = replace(
+                column,
+                stored_as=described.stored_as,
+                field_id=described.field_id,
+                mapped_names=described.mapped_names,
+                absent=absent,
+            )
         stored.append(column)
     return stored

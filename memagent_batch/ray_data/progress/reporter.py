@@ -93,7 +93,7 @@ class Reporter:
         self._counts["turns"] += 1
         self._counts["prompt_tokens"] += completion.num_prompt_tokens
         self._counts["cached_tokens"] += completion.num_cached_prompt_tokens
-        self._counts["completion_tokens"] += len(completion.token_ids)
+        self._counts["completion_tokens"] += completion.num_completion_tokens
         self._counts["memory_truncations"] += prompt.writes is not None and cut
         self._turn_histogram.observe(completion.engine_seconds)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +15,9 @@ from memagent_batch.inputs.lake.names import table_name
 from memagent_batch.inputs.lake.tables import documents_place
 from memagent_batch.inputs.shards import find_shards
 from tests.inputs.lake.forms import DAYS, TEXTS, iceberg_uri, indexed, new_iceberg, read, rows_table, write_iceberg
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 
 def test_read_table_at_a_snapshot_has_its_rows_and_columns(tmp_path: Path) -> None:
@@ -52,6 +55,39 @@ def test_read_partitions_are_filtered_by_file_and_rows_by_value() -> None:
     assert len(index["path"].unique()) == 1
     found = find_shards(place, settings=settings)
     assert sum(len(shard.paths) for shard in found.shards) == 2
+
+
+def test_read_renamed_column_of_files_without_ids_is_found_by_the_name_mapping(tmp_path: Path) -> None:
+    """pyiceberg's `add_files` takes files as they are, and keeps their names in the mapping."""
+    table = _of_added_files(tmp_path)
+    with table.update_schema() as update:
+        update.rename_column("day", "date").rename_column("text", "body")
+    settings = InputConfig(text_column="body", carry_columns=("date",), where="date >= '2026-01-02' and date < 'x'")
+    place = documents_place(iceberg_uri(table), {})
+    index = indexed(place, settings=settings)
+    assert dict(zip(index["document_id"].to_pylist(), index["carry:date"].to_pylist(), strict=True)) == {"c": DAYS["c"]}
+    assert read(iceberg_uri(table), settings) == {"c": TEXTS["c"]}
+
+
+def test_read_file_whose_columns_no_mapping_tells_apart_is_refused_by_name(tmp_path: Path) -> None:
+    table = _of_added_files(tmp_path)
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("text")
+    with table.update_schema() as update:
+        update.rename_column("day", "text")
+    with pytest.raises(InputError, match=r"added\.parquet has no .* 'day' and 'text' both are column 'text'"):
+        read(iceberg_uri(table))
+    with table.transaction() as transaction:
+        transaction.remove_properties("schema.name-mapping.default")
+    with pytest.raises(InputError, match=r"added\.parquet has no field ids, and its table maps no names"):
+        read(iceberg_uri(table))
+
+
+def _of_added_files(folder: Path) -> "Table":
+    pq.write_table(rows_table(), folder / "added.parquet")
+    table = new_iceberg(rows_table().schema)
+    table.add_files([f"file://{folder}/added.parquet"])
+    return table
 
 
 Deletes = Callable[[str, list[int], Path], Any]
