@@ -239,6 +239,8 @@ def test_person_looks_where_a_threshold_of_labels_says_so_and_no_reader_is_left(
     manifest = answer(settings)
     assert manifest["changes"]["readings"]["read"] == 0
     assert manifest["second_look"]["counts"] == {**NONE, "escalated": 3, "needs_review": 3}
+    learnt_by = {"recall": 0.9, "delta": 0.05, "up_to": {"signed": 0.2, "risk": 0.2}}
+    assert manifest["second_look"]["target"] == learnt_by
     assert manifest["second_look"]["reader_fingerprint"] is None
     for (document, question), row in by_id(rows_of(tmp_path / "scan", manifest)).items():
         is_doubtful = question == "risk" and document != "none"

@@ -16,7 +16,7 @@ from memagent_batch.domain.reasons import Reason
 from memagent_batch.domain.texts.markdown import escaped
 from memagent_batch.masking import DIGEST, printable, shown
 from memagent_batch.runs.history.history import PastRun
-from memagent_batch.runs.manifest import Manifest, SecondLookSummary
+from memagent_batch.runs.manifest import LearntTarget, Manifest, SecondLookSummary
 from memagent_batch.runs.record.estimates import ReviewEstimates
 from memagent_batch.runs.record.evaluations import (
     ReaderEvaluation,
@@ -119,11 +119,23 @@ def _second_look(look: SecondLookSummary) -> Iterator[str]:
     counts = look["counts"]
     yield ""
     yield f"{counts['escalated']:,} readings were doubtful. {counts['needs_review']:,} of them are left to people."
+    if "target" in look:
+        yield _target(look["target"])
     if look["reader"]:
         yield f"A second reader read them again, and {counts['answered']:,} of the answers are its own:"
         yield ""
         yield from _parts_of_reader(look["reader"])
         yield f"- reader_fingerprint: {look['reader_fingerprint']}"
+
+
+def _target(target: LearntTarget) -> str:
+    """What labels taught, and the run went by."""
+    shown_thresholds = [f"{up_to:.4g} ({_text(name)})" for name, up_to in target["up_to"].items()][:SHOWN_QUESTIONS]
+    more = ", …" if len(target["up_to"]) > SHOWN_QUESTIONS else ""
+    return (
+        f"The target was a recall of {target['recall']}, missed with probability {target['delta']} at most. By labels, "
+        f"a no was looked at again up to a confidence of {', '.join(shown_thresholds)}{more}."
+    )
 
 
 def _counts(manifest: Manifest) -> Iterator[str]:

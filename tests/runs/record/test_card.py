@@ -58,6 +58,11 @@ def test_card_names_the_second_reader_and_what_is_left_to_people(tmp_path: Path)
     assert "and 4 of the answers are its own" in text
     assert "- model: larger" in text
     assert f"- reader_fingerprint: {'f' * 64}" in text
+    assert "The target" not in text
+    look["target"] = {"recall": 0.95, "delta": 0.05, "up_to": {"risk|y": 0.87654}}
+    text = card(replace(past, manifest={**past.manifest, "second_look": look}), estimates=[])
+    assert "The target was a recall of 0.95, missed with probability 0.05 at most" in text
+    assert "up to a confidence of 0.8765 (risk\\|y)." in text
     limits = text.partition("## Limits")[2].partition("## How")[0]
     assert "- Of the 4 answers of the second reader:" in limits
     assert "  - The model was shown a part of each long document" in limits
