@@ -12,19 +12,17 @@ from memagent_batch.review.estimates.estimation import EvidenceEstimate, estimat
 from memagent_batch.review.estimates.markdown import estimate_page
 from memagent_batch.review.estimates.standing_labels import CountedLabels, count_labels, sentence_labels
 from memagent_batch.review.labelling.folder import chosen_evidence, write_labelling
-from memagent_batch.review.labels.label import LabelKey, Purpose
+from memagent_batch.review.labels.label import NO, NONE_OF_THESE, YES, Label, LabelKey, Purpose
 from memagent_batch.review.labels.sheet import parse_sheet
 from memagent_batch.review.labels.table import append_labels, as_labels, read_label_rows
 from memagent_batch.review.sample.draw import draw, seed_text, shuffled
 from memagent_batch.review.sample.plan import PlanRow, plan_rows
 from memagent_batch.review.sample.population import Population, StratumRule, read_population
 from memagent_batch.review.sample.record import (
-    NO,
-    NONE_OF_THESE,
     REVIEW_FORMAT,
-    YES,
     Review,
     find_reviews,
+    read_decision,
     read_review,
     review_id,
     write_review,
@@ -178,6 +176,7 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
         "unclear": counted.num_unclear,
         "only_seen": counted.num_seen,
         "develop": counted.num_develop,
+        "other_decision": counted.num_other,
     }
     values = {**record, "labels": counts, "with_seen": with_seen, **_plain(asdict(result))}
     write_json(review.folder / ESTIMATE_FILE, values)
@@ -221,8 +220,18 @@ def _population(output: Location, asked: Asked) -> tuple[Manifest, Population]:
 
 def counted_labels(output: Location, review: Review, *, with_seen: bool) -> CountedLabels:
     """The labels that count for a review."""
-    labels = as_labels(read_label_rows(output))
-    return count_labels(review.sample, labels, purpose=review.purpose, with_seen=with_seen)
+    return count_labels(
+        review.sample, _labels(output), purpose=review.purpose, decision=review.decision, with_seen=with_seen
+    )
+
+
+def _labels(output: Location) -> list[Label]:
+    """All labels; what those of older versions decided stands in the records of their reviews alone."""
+    rows = read_label_rows(output)
+    names = {row["review_id"] for row in rows if row["decision"] is None}
+    with output_errors(output.uri):
+        found = {name: read_decision(output / f"{REVIEWS_FOLDER}/{name}") for name in names}
+    return as_labels(rows, decisions={name: decision for name, decision in found.items() if decision is not None})
 
 
 def _grown(output: Location, name: str, *, drawn: dict[str, int]) -> list[Any]:
@@ -252,7 +261,7 @@ def _evidence(output: Location, review: Review) -> EvidenceEstimate | None:
         manifest = require_manifest(output)
     if manifest["run_id"] != review.record["run_id"]:
         return None
-    said = sentence_labels(as_labels(read_label_rows(output)))
+    said = sentence_labels(_labels(output))
     sentences: dict[str, list[bool]] = {}
     for document_id, rows in chosen_evidence(output, manifest, review).items():
         spans = ("document_hash", "question_hash", "char_start", "char_end")

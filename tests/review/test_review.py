@@ -1,6 +1,7 @@
 """`memagent review` from end to end: a run with a known truth, people who label it, and what is said of it."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,29 @@ def test_sample_that_grew_after_a_look_has_wider_intervals_for_good(tmp_path: Pa
     assert values["is_sequence"]
     assert "size of the sample was changed after an estimate" in page
     assert [growth["is_after_look"] for growth in values["grown"]] == [True]
+
+
+def test_labels_serve_the_condition_that_they_were_given_by_alone(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, replace(MADE, num_documents=300))
+    location = Location(uri=str(output))
+    red, same, either = (
+        replace(ASKED, labels="120", second_share=0.0, rule=rule_of(text, by=None, unsure_below=None))
+        for text in ("value_label = 'red'", " value_label='red'", "value_label in ('red', 'green')")
+    )
+    first = label_all(output, truth, asked=red)
+    assert make_review(location, same)["left"]["first"] == 0
+    assert make_review(location, either)["left"]["first"] == 120, "a no to red is none to both"
+    by_value = replace(red, rule=rule_of(None, by="value_label", unsure_below=None))
+    assert make_review(location, by_value)["left"]["first"] == 120, "a yes is no value"
+    for file in (output / "review" / "labels").iterdir():
+        pq.write_table(pq.read_table(file).drop_columns(["decision", "choices"]), file)
+    assert make_review(location, same)["left"]["first"] == 0, "as the record of the first review says"
+    shutil.rmtree(first)
+    left = make_review(location, same)
+    assert left["left"]["first"] == 120
+    _, page = estimate(location, left["review"], so_far=True, with_seen=False)
+    assert "120 readings have only labels of another decision" in page
 
 
 def test_estimate_refuses_labels_to_develop_by(tmp_path: Path) -> None:

@@ -42,19 +42,25 @@ def _remarks(review: Review, counted: CountedLabels, estimate: ReviewEstimate) -
     """What limits the estimates."""
     if review.is_changed_after_look:
         yield "- **The size of the sample was changed after an estimate from it**: the intervals are wider for that."
-    if counted.num_left:
-        yield f"- **{counted.num_left:,} readings are not labelled yet**; the intervals hold however often you look."
     if estimate.is_sequence:
         yield "- The intervals are confidence sequences of 95 %: they hold at all times at once."
-    if counted.num_unclear:
-        yield f"- {counted.num_unclear:,} readings left people without an answer (`unclear`); they are left out."
-    if counted.num_seen:
-        yield f"- {counted.num_seen:,} readings have only labels that were given with the scan's answer in view."
-    if counted.num_develop:
-        yield f"- {counted.num_develop:,} readings of the sample were also used to develop by."
+    yield from _remarks_on_labels(counted)
     if review.record["num_unreadable"]:
         number = review.record["num_unreadable"]
         yield f"- {number:,} documents have no text that anyone can read. They are outside of all figures but this one."
+
+
+def _remarks_on_labels(counted: CountedLabels) -> Iterator[str]:
+    """Which labels count, and which don't."""
+    remarks = {
+        "are not labelled yet; the intervals hold however often you look.": counted.num_left,
+        "left people without an answer (`unclear`); they are left out.": counted.num_unclear,
+        "have only labels that were given with the scan's answer in view; these are left out.": counted.num_seen,
+        "have only labels of another decision (another condition or other choices), or of an older version in a "
+        "review that is gone; these are left out.": counted.num_other,
+        "of the sample were also used to develop by.": counted.num_develop,
+    }
+    yield from (f"- {number:,} readings {what}" for what, number in remarks.items() if number)
 
 
 def _value_lines(estimate: ValueEstimate, *, is_sequence: bool) -> Iterator[str]:

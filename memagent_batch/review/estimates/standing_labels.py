@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from memagent_batch.review.labels.label import UNCLEAR, Label, LabelKey, Purpose, standing, verdict
+from memagent_batch.review.labels.label import UNCLEAR, Decision, Label, LabelKey, Purpose, standing, verdict
 from memagent_batch.review.sample.draw import DrawnUnit
 
 
@@ -35,6 +35,8 @@ class CountedLabels:
     """Readings of the sample with labels made to develop by."""
     num_seen: int
     """Readings whose labels were given with the answer in view, and don't count for that."""
+    num_other: int
+    """Readings whose labels are of another decision, or of one that is not known, and don't count for that."""
 
     @property
     def num_left(self) -> int:
@@ -54,7 +56,7 @@ class CountedLabels:
 
 
 def count_labels(
-    sample: Sequence[DrawnUnit], labels: Iterable[Label], *, purpose: Purpose, with_seen: bool
+    sample: Sequence[DrawnUnit], labels: Iterable[Label], *, purpose: Purpose, decision: Decision, with_seen: bool
 ) -> CountedLabels:
     """The labels of each reading of a sample, whatever review they were made in.
 
@@ -62,19 +64,20 @@ def count_labels(
         sample: The sample.
         labels: All labels of the output.
         purpose: What the labels must have been made for.
+        decision: What they must have decided.
         with_seen: Whether labels count that were given with the answer in view.
     """
     of_key: dict[LabelKey, list[Label]] = defaultdict(list)
     for label in labels:
         of_key[label.key].append(label)
     found = {each: of_key.get(label_key(each), []) for each in sample}
+    made_for = {each: [label for label in of_unit if label.purpose is purpose] for each, of_unit in found.items()}
+    fitting = {each: [label for label in of_unit if _fits(label, decision)] for each, of_unit in made_for.items()}
     return CountedLabels(
-        units=[_labelled_unit(each, of_unit, purpose=purpose, with_seen=with_seen) for each, of_unit in found.items()],
+        units=[_labelled_unit(each, of_unit, with_seen=with_seen) for each, of_unit in fitting.items()],
         num_develop=sum(any(label.purpose is Purpose.DEVELOP for label in of_unit) for of_unit in found.values()),
-        num_seen=sum(
-            bool(of_unit) and not any(label.blind for label in of_unit if label.purpose is purpose)
-            for of_unit in found.values()
-        ),
+        num_seen=sum(bool(of_unit) and not any(label.blind for label in of_unit) for of_unit in fitting.values()),
+        num_other=sum(bool(made_for[each]) and not of_unit for each, of_unit in fitting.items()),
     )
 
 
@@ -91,7 +94,11 @@ def sentence_labels(labels: Iterable[Label]) -> Mapping[LabelKey, str]:
     return {key: verdict(of_sentence) for key, of_sentence in of_key.items()}
 
 
-def _labelled_unit(drawn: DrawnUnit, labels: Sequence[Label], *, purpose: Purpose, with_seen: bool) -> LabelledUnit:
-    counted = standing(label for label in labels if label.purpose is purpose and (label.blind or with_seen))
+def _fits(label: Label, decision: Decision) -> bool:
+    return label.decision is not None and label.decision.answers(decision, label.value)
+
+
+def _labelled_unit(drawn: DrawnUnit, labels: Sequence[Label], *, with_seen: bool) -> LabelledUnit:
+    counted = standing(label for label in labels if label.blind or with_seen)
     clear = [label for label in counted if label.value != UNCLEAR]
     return LabelledUnit(drawn=drawn, labels=clear, is_unclear=bool(counted) and not clear)

@@ -14,7 +14,7 @@ from memagent_batch.files.errors import table_errors
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
-from memagent_batch.review.labels.label import UNCLEAR, Purpose
+from memagent_batch.review.labels.label import UNCLEAR, Decision, Purpose
 from memagent_batch.review.sample.conditions import parse_condition
 from memagent_batch.review.sample.draw import DrawnUnit, Unit
 from memagent_batch.review.sample.population import StratumRule
@@ -25,8 +25,8 @@ REVIEW_FORMAT = "memagent-review/1"
 """Changes with every change of layout that an older version can't read."""
 RECORD_FILE = "review.json"
 SAMPLE_FILE = "sample.parquet"
-YES, NO, NONE_OF_THESE = "yes", "no", "none of these"
-"""Labels of a review by a condition, and of one by values where none of them is right."""
+ANSWERED_BY_YES = "value_bool = true"
+"""The condition of which a label says what the question asks."""
 
 REVIEW_SAMPLE = pa.schema(
     [
@@ -106,6 +106,19 @@ class Review:
         return [*self.record["choices"], UNCLEAR]
 
     @property
+    def decision(self) -> Decision:
+        """What people decide."""
+        return _decision(self.record)
+
+    @property
+    def instruction(self) -> str:
+        """What people decide, in words."""
+        about = self.decision.about
+        if self.record["by"]:
+            return f"choose the right {about}: {', '.join(self.record['choices'])}"
+        return f"yes: the right answer {'is yes' if about == ANSWERED_BY_YES else f'fulfils {about}'}"
+
+    @property
     def is_changed_after_look(self) -> bool:
         """Whether its size was changed after an estimate had been made from it."""
         return any(growth["is_after_look"] for growth in self.record["grown"])
@@ -182,11 +195,22 @@ def read_review(folder: Location) -> Review:
     return Review(folder=folder, record=record, sample=[_drawn(row) for row in table.to_pylist()])
 
 
+def read_decision(folder: Location) -> Decision | None:
+    """What people decide in a review; None where the review is gone."""
+    record = cast("ReviewRecord | None", read_json(folder / RECORD_FILE))
+    return _decision(record) if record is not None and record["format"] == REVIEW_FORMAT else None
+
+
 def find_reviews(output: Location) -> list[str]:
     """Ids of the reviews below an output, sorted."""
     suffix = f"/{RECORD_FILE}"
     places = (output / REVIEWS_FOLDER).files()
     return sorted(place.removesuffix(suffix).rpartition("/")[2] for place in places if place.endswith(suffix))
+
+
+def _decision(record: ReviewRecord) -> Decision:
+    rule = rule_of(record["flagged"], by=record["by"], unsure_below=record["unsure_below"])
+    return Decision(about=rule.about, choices=tuple(record["choices"]))
 
 
 def _drawn(row: Mapping[str, Any]) -> DrawnUnit:
