@@ -175,6 +175,7 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
         "left": counted.num_left,
         "unclear": counted.num_unclear,
         "only_seen": counted.num_seen,
+        "judged_seen": counted.num_judged_seen,
         "develop": counted.num_develop,
         "other_decision": counted.num_other,
     }

@@ -163,6 +163,28 @@ def test_estimate_refuses_what_is_not_labelled_yet_or_says_that_it_looked(tmp_pa
     assert "80 readings are not labelled yet" in page
 
 
+def test_estimate_by_labels_with_the_answer_in_view_says_so(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, replace(MADE, num_documents=300))
+    location = Location(uri=str(output))
+    asked = replace(ASKED, labels="120", second_share=0.0)
+    folder = Path(make_review(location, asked)["folder"])
+    sheet = fill_sheet(folder / "labels.csv", truth, reviewer="ada")
+    lines = sheet.decode().splitlines(keepends=True)
+    place = lines[0].strip().split(",").index("blind")
+    rows = [line.split(",") for line in lines]
+    for row in rows[1:31]:
+        row[place] = "false"
+    data = "".join(",".join(row) for row in rows).encode()
+    import_labels(location, [take_in(output, data)], reviewer=None)
+    with pytest.raises(OutputError, match=r"30 of 120 .* not labelled \(30 with labels given with the answer in view"):
+        estimate(location, None, so_far=False, with_seen=False)
+    values, page = estimate(location, None, so_far=False, with_seen=True)
+    assert "**30 readings count by labels that were given with the scan's answer in view**" in page
+    assert "these are left out" not in page
+    assert (values["with_seen"], values["labels"]["judged_seen"]) == (True, 30)
+
+
 def test_sample_that_grew_after_a_look_has_wider_intervals_for_good(tmp_path: Path) -> None:
     output = tmp_path / "out"
     truth = write_run(output, replace(MADE, num_documents=1000))

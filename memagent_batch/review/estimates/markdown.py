@@ -52,6 +52,11 @@ def _remarks(review: Review, counted: CountedLabels, estimate: ReviewEstimate) -
 
 def _remarks_on_labels(counted: CountedLabels) -> Iterator[str]:
     """Which labels count, and which don't."""
+    if num_seen := counted.num_judged_seen:
+        yield (
+            f"- **{num_seen:,} readings count by labels that were given with the scan's answer in view** "
+            "(`--with-seen`): who has seen an answer agrees with it more often, and the scan looks better than it is."
+        )
     remarks = {
         "are not labelled yet; the intervals hold however often you look.": counted.num_left,
         "left people without an answer (`unclear`); they are left out.": counted.num_unclear,

@@ -49,6 +49,11 @@ class CountedLabels:
         return sum(unit.is_unclear for unit in self.units)
 
     @property
+    def num_judged_seen(self) -> int:
+        """Readings for which a label counts that was given with the answer in view."""
+        return sum(not all(label.blind for label in unit.labels) for unit in self.units)
+
+    @property
     def pairs(self) -> list[tuple[str, str]]:
         """First and second label of the readings that a second person reads by lot; not of those that contradict."""
         both = [unit.labels for unit in self.units if unit.drawn.is_second and len(unit.labels) > 1]
@@ -76,7 +81,9 @@ def count_labels(
     return CountedLabels(
         units=[_labelled_unit(each, of_unit, with_seen=with_seen) for each, of_unit in fitting.items()],
         num_develop=sum(any(label.purpose is Purpose.DEVELOP for label in of_unit) for of_unit in found.values()),
-        num_seen=sum(bool(of_unit) and not any(label.blind for label in of_unit) for of_unit in fitting.values()),
+        num_seen=0
+        if with_seen
+        else sum(bool(of_unit) and not any(label.blind for label in of_unit) for of_unit in fitting.values()),
         num_other=sum(bool(made_for[each]) and not of_unit for each, of_unit in fitting.items()),
     )
 
