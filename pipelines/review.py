@@ -16,6 +16,7 @@ from memagent_batch.review.labels.label import NO, NONE_OF_THESE, YES, Label, La
 from memagent_batch.review.labels.sheet import parse_sheet
 from memagent_batch.review.labels.table import append_labels, as_labels, read_label_rows
 from memagent_batch.review.sample.draw import draw, seed_text, shuffled
+from memagent_batch.review.sample.looks import find_growth
 from memagent_batch.review.sample.plan import PlanRow, plan_rows
 from memagent_batch.review.sample.population import Population, StratumRule, read_population
 from memagent_batch.review.sample.record import (
@@ -96,14 +97,14 @@ def make_review(output: Location, asked: Asked) -> dict[str, Any]:
     folder = output / f"{REVIEWS_FOLDER}/{name}"
     seed = seed_text(asked.seed, asked.purpose)
     sample = shuffled(draw(population.units, drawn, seed=seed, second_share=asked.second_share), seed=seed)
-    record = {
+    record: Any = {
         "review_id": name,
         "run_id": manifest["run_id"],
         "readings": sizes,
         "drawn": drawn,
-        "grown": _grown(output, name, drawn=drawn),
         **_asked_record(asked, population),
     }
+    record["grown"] = find_growth(output, record, population.units)
     review = write_review(folder, record, sample)
     written = write_labelling(
         output, manifest, review, counted_labels(output, review, with_seen=False), with_page=asked.with_page
@@ -208,6 +209,7 @@ def _asked_record(asked: Asked, population: Population) -> dict[str, Any]:
         "seed": asked.seed,
         "purpose": asked.purpose.value,
         "second_share": asked.second_share,
+        "asked_labels": asked.labels,
         "choices": [*population.values, NONE_OF_THESE] if asked.rule.by else [YES, NO],
         "num_unreadable": population.num_unreadable,
     }
@@ -233,18 +235,6 @@ def _labels(output: Location) -> list[Label]:
     with output_errors(output.uri):
         found = {name: read_decision(output / f"{REVIEWS_FOLDER}/{name}") for name in names}
     return as_labels(rows, decisions={name: decision for name, decision in found.items() if decision is not None})
-
-
-def _grown(output: Location, name: str, *, drawn: dict[str, int]) -> list[Any]:
-    """The sizes that this review had before."""
-    if name not in find_reviews(output):
-        return []
-    folder = output / f"{REVIEWS_FOLDER}/{name}"
-    record = read_review(folder).record
-    if record["drawn"] == drawn:
-        return record["grown"]
-    is_after_look = (folder / ESTIMATE_FILE).exists()
-    return [*record["grown"], {"drawn": record["drawn"], "is_after_look": is_after_look}]
 
 
 def _only_review(output: Location) -> str:

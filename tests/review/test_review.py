@@ -163,6 +163,36 @@ def test_estimate_refuses_what_is_not_labelled_yet_or_says_that_it_looked(tmp_pa
     assert "80 readings are not labelled yet" in page
 
 
+def test_look_before_another_run_or_seed_widens_the_intervals_as_one_before_a_larger_sample(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    location = Location(uri=str(output))
+    made_run = replace(MADE, num_documents=500)
+    truth = write_run(output, made_run)
+    small, large = (replace(ASKED, labels=number, second_share=0.0) for number in ("100", "160"))
+    label_all(output, truth, asked=small)
+    looked = make_review(location, small)["review"]
+    assert not estimate(location, looked, so_far=False, with_seen=False)[0]["is_sequence"]
+    write_run(output, replace(made_run, run_id="20261124T010000.000Z"))
+    assert record_of(make_review(location, small))["grown"] == [], "each night's sample of one size is no growth"
+    grown = make_review(location, large)
+    assert [each["review_id"] for each in record_of(grown)["grown"] if each["is_after_look"]] == [looked]
+    label_all(output, truth, asked=large, seed=1)
+    values, page = estimate(location, grown["review"], so_far=False, with_seen=False)
+    assert values["is_sequence"]
+    assert f"Other samples of these readings were estimated before ({looked})" in page
+    another_seed = record_of(make_review(location, replace(small, seed=1)))["grown"]
+    assert {each["review_id"] for each in another_seed} == {looked, grown["review"]}
+    other_condition = replace(large, rule=rule_of("value_label = 'red'", by=None, unsure_below=None))
+    assert record_of(make_review(location, other_condition))["grown"] == []
+    write_run(output, replace(made_run, run_id="20261125T010000.000Z", hostile="!"))
+    assert record_of(make_review(location, large))["grown"] == [], "other documents, that nobody has looked at"
+
+
+def record_of(made: dict[str, Any]) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((Path(made["folder"]) / "review.json").read_text())
+    return record
+
+
 def test_estimate_by_labels_with_the_answer_in_view_says_so(tmp_path: Path) -> None:
     output = tmp_path / "out"
     truth = write_run(output, replace(MADE, num_documents=300))

@@ -40,8 +40,14 @@ def estimate_page(review: Review, counted: CountedLabels, estimate: ReviewEstima
 
 def _remarks(review: Review, counted: CountedLabels, estimate: ReviewEstimate) -> Iterator[str]:
     """What limits the estimates."""
-    if review.is_changed_after_look:
+    looks = [growth for growth in review.record["grown"] if growth["is_after_look"]]
+    if any("review_id" not in growth for growth in looks):
         yield "- **The size of the sample was changed after an estimate from it**: the intervals are wider for that."
+    if others := dict.fromkeys(growth["review_id"] for growth in looks if "review_id" in growth):
+        yield (
+            f"- **Other samples of these readings were estimated before ({', '.join(others)})**: the intervals are "
+            "wider for that."
+        )
     if estimate.is_sequence:
         yield "- The intervals are confidence sequences of 95 %: they hold at all times at once."
     yield from _remarks_on_labels(counted)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 import pyarrow as pa
 
@@ -51,6 +51,8 @@ class Growth(TypedDict):
     """Readings of each stratum that were drawn."""
     is_after_look: bool
     """Whether an estimate had been made from it."""
+    review_id: NotRequired[str]
+    """Of a sample of another review of the same readings."""
 
 
 class ReviewRecord(TypedDict):
@@ -67,6 +69,8 @@ class ReviewRecord(TypedDict):
     seed: int
     purpose: str
     second_share: float
+    asked_labels: NotRequired[str]
+    """How many labels were asked for, as the user wrote it; not in records of older versions."""
     choices: list[str]
     """Labels that may be given, but for unclear."""
     readings: dict[str, int]
@@ -75,7 +79,7 @@ class ReviewRecord(TypedDict):
     """Readings of each stratum in the sample."""
     num_unreadable: int
     grown: list[Growth]
-    """Sizes that the sample had before, the first in front."""
+    """Sizes that the sample had before, and samples of the same readings that had been estimated."""
     sample_sha256: str
 
 
@@ -108,7 +112,7 @@ class Review:
     @property
     def decision(self) -> Decision:
         """What people decide."""
-        return _decision(self.record)
+        return decision_of(self.record)
 
     @property
     def instruction(self) -> str:
@@ -120,7 +124,7 @@ class Review:
 
     @property
     def is_changed_after_look(self) -> bool:
-        """Whether its size was changed after an estimate had been made from it."""
+        """Whether it was drawn after an estimate from another sample of the same readings."""
         return any(growth["is_after_look"] for growth in self.record["grown"])
 
 
@@ -195,10 +199,16 @@ def read_review(folder: Location) -> Review:
     return Review(folder=folder, record=record, sample=[_drawn(row) for row in table.to_pylist()])
 
 
+def decision_of(record: ReviewRecord) -> Decision:
+    """What people decide, as a record says."""
+    rule = rule_of(record["flagged"], by=record["by"], unsure_below=record["unsure_below"])
+    return Decision(about=rule.about, choices=tuple(record["choices"]))
+
+
 def read_decision(folder: Location) -> Decision | None:
     """What people decide in a review; None where the review is gone."""
     record = cast("ReviewRecord | None", read_json(folder / RECORD_FILE))
-    return _decision(record) if record is not None and record["format"] == REVIEW_FORMAT else None
+    return decision_of(record) if record is not None and record["format"] == REVIEW_FORMAT else None
 
 
 def find_reviews(output: Location) -> list[str]:
@@ -206,11 +216,6 @@ def find_reviews(output: Location) -> list[str]:
     suffix = f"/{RECORD_FILE}"
     places = (output / REVIEWS_FOLDER).files()
     return sorted(place.removesuffix(suffix).rpartition("/")[2] for place in places if place.endswith(suffix))
-
-
-def _decision(record: ReviewRecord) -> Decision:
-    rule = rule_of(record["flagged"], by=record["by"], unsure_below=record["unsure_below"])
-    return Decision(about=rule.about, choices=tuple(record["choices"]))
 
 
 def _drawn(row: Mapping[str, Any]) -> DrawnUnit:
