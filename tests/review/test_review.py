@@ -253,6 +253,19 @@ def test_labels_serve_the_condition_that_they_were_given_by_alone(tmp_path: Path
     assert "120 readings have only labels of another decision" in page
 
 
+def test_measures_that_rest_on_a_stratum_without_labels_are_not_known(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, replace(MADE, num_documents=400))
+    asked = replace(ASKED, labels="flagged=60,failed=9,invalid=9", second_share=0.0)
+    label_all(output, truth, asked=asked)
+    values, page = estimate(Location(uri=str(output)), None, so_far=False, with_seen=False)
+    assert "| recall | not known |" in page
+    assert "Error rate: not known" in page
+    assert "**Nothing is known of not\\_flagged**: none of its" in page
+    measures = values["values"][0]["measures"]
+    assert [name for name, each in measures.items() if each["value"] is not None] == ["precision"]
+
+
 def test_estimate_refuses_labels_to_develop_by(tmp_path: Path) -> None:
     output = tmp_path / "out"
     truth = write_run(output, replace(MADE, num_documents=500))

@@ -51,6 +51,12 @@ def _remarks(review: Review, counted: CountedLabels, estimate: ReviewEstimate) -
     if estimate.is_sequence:
         yield "- The intervals are confidence sequences of 95 %: they hold at all times at once."
     yield from _remarks_on_labels(counted)
+    for each in estimate.values[0].strata:
+        if each.is_unknown:
+            yield (
+                f"- **Nothing is known of {escaped(each.name)}**: none of its {each.num_readings:,} readings has a "
+                "label that counts and says something. Measures that rest on it are not known; draw and label some."
+            )
     if review.record["num_unreadable"]:
         number = review.record["num_unreadable"]
         yield f"- {number:,} documents have no text that anyone can read. They are outside of all figures but this one."
@@ -126,9 +132,9 @@ def _all_lines(estimate: ReviewEstimate) -> Sequence[str]:
 
 
 def share_text(share: float | None) -> str:
-    """A share as per cent; a dash where there is none."""
+    """A share as per cent."""
     if share is None:
-        return "–"
+        return "not known"
     return f"{100 * share:.{2 if 0 < share < 0.01 else 1}f} %"
 
 
