@@ -1,5 +1,6 @@
 """How good a scan is, by people's labels of a sample: plan, make, import, estimate. No Ray, no engine."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,7 +9,8 @@ from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.files.errors import input_errors, output_errors
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
-from memagent_batch.review.estimates.estimation import EvidenceEstimate, estimate_evidence, estimate_review
+from memagent_batch.review.estimates.estimation import estimate_review
+from memagent_batch.review.estimates.evidence import EvidenceEstimate, StratumSentences, estimate_evidence
 from memagent_batch.review.estimates.markdown import estimate_page
 from memagent_batch.review.estimates.standing_labels import CountedLabels, count_labels, sentence_labels
 from memagent_batch.review.labelling.folder import chosen_evidence, write_labelling
@@ -167,6 +169,7 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
     result = estimate_review(
         counted,
         record["readings"],
+        num_unreadable=record["num_unreadable"],
         values=[choice for choice in record["choices"] if choice != NONE_OF_THESE] if record["by"] else [],
         evidence=_evidence(output, review),
         is_sequence=so_far or review.is_changed_after_look,
@@ -252,15 +255,24 @@ def _evidence(output: Location, review: Review) -> EvidenceEstimate | None:
         manifest = require_manifest(output)
     if manifest["run_id"] != review.record["run_id"]:
         return None
-    said = sentence_labels(_labels(output))
-    sentences: dict[str, list[bool]] = {}
+    strata = {each.unit.document_id: each.unit.stratum for each in review.sample}
+    said = sentence_labels(_labels(output), purpose=review.purpose)
+    spans = ("document_hash", "question_hash", "char_start", "char_end")
+    judged: dict[str, list[list[bool]]] = defaultdict(list)
     for document_id, rows in chosen_evidence(output, manifest, review).items():
-        spans = ("document_hash", "question_hash", "char_start", "char_end")
         keys = [LabelKey(**{name: row[name] for name in spans}) for row in rows]
-        bears = [said[key] == YES for key in keys if key in said]
-        if bears:
-            sentences[document_id] = bears
-    return estimate_evidence(sentences)
+        judged[strata[document_id]].append([said[key] == YES for key in keys if key in said])
+    return estimate_evidence(
+        {
+            name: StratumSentences(
+                num_readings=review.record["readings"][name],
+                num_drawn=review.record["drawn"][name],
+                num_with_sentences=len(readings),
+                labelled=[bears for bears in readings if bears],
+            )
+            for name, readings in judged.items()
+        }
+    )
 
 
 def _plain(value: Any) -> Any:

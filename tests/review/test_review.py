@@ -278,6 +278,31 @@ def test_estimate_refuses_labels_to_develop_by(tmp_path: Path) -> None:
     assert made["left"]["first"] == 100
 
 
+@pytest.mark.parametrize("so_far", [False, True])
+def test_documents_that_nobody_can_read_are_wrong_and_bound_recall(tmp_path: Path, so_far: bool) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, replace(MADE, num_documents=100, num_parts=1))
+    name = json.loads((output / "manifest.json").read_text())["files"]["answers"][0]
+    table = pq.read_table(output / name)
+    rows: list[dict[str, Any]] = table.to_pylist()
+    for row in rows[:20]:
+        row |= {"document_hash": None, "status": "failed", "answer": None, "value_bool": None}
+    pq.write_table(type(table).from_pylist(rows, schema=table.schema), output / name)
+    asked = replace(ASKED, labels="100")
+    folder = label_all(output, truth, asked=asked)
+    assert json.loads((folder / "review.json").read_text())["num_unreadable"] == 20
+    values, page = estimate(Location(uri=str(output)), None, so_far=so_far, with_seen=False)
+    assert sum(values["readings"].values()) == 80
+    found = [truth[row["document_id"]] for row in rows if row["value_bool"]]
+    right = [truth[row["document_id"]] == row["value_bool"] for row in rows if row["value_bool"] is not None]
+    looked_for = sum(truth[row["document_id"]] for row in rows[20:])
+    assert values["error_rate"]["value"] == pytest.approx(1 - sum(right) / 100)
+    worst = values["values"][0]["recall_at_worst"]
+    assert worst["value"] == pytest.approx(sum(found) / (looked_for + 20))
+    assert worst["high"] < values["values"][0]["measures"]["recall"]["low"]
+    assert "If all documents that nobody can read are what is looked for, and were missed, recall is" in page
+
+
 def test_documents_that_nobody_can_read_are_counted_and_not_drawn(tmp_path: Path) -> None:
     output = tmp_path / "out"
     write_run(output, replace(MADE, num_documents=100))

@@ -59,7 +59,10 @@ def _remarks(review: Review, counted: CountedLabels, estimate: ReviewEstimate) -
             )
     if review.record["num_unreadable"]:
         number = review.record["num_unreadable"]
-        yield f"- {number:,} documents have no text that anyone can read. They are outside of all figures but this one."
+        yield (
+            f"- {number:,} documents have no text that anyone can read. The error rate counts them as wrong; all other "
+            "measures are of the readings that can be read."
+        )
 
 
 def _remarks_on_labels(counted: CountedLabels) -> Iterator[str]:
@@ -90,6 +93,13 @@ def _value_lines(estimate: ValueEstimate, *, is_sequence: bool) -> Iterator[str]
     for measure, meaning in MEANINGS.items():
         yield _measure_line(measure, meaning, estimate.measures, corrected)
     yield ""
+    if worst := estimate.recall_at_worst:
+        what = "are what is looked for" if estimate.value is None else f"are {escaped(estimate.value)}"
+        yield (
+            f"If all documents that nobody can read {what}, and were missed, recall is {share_text(worst.value)} "
+            f"({_interval(worst)})."
+        )
+        yield ""
     yield "| stratum | readings | labelled | positive |"
     yield "|---|---|---|---|"
     for each in estimate.strata:
@@ -126,9 +136,14 @@ def _all_lines(estimate: ReviewEstimate) -> Sequence[str]:
         lines.append(
             f"- Evidence: {share_text(evidence.share)} ({share_text(evidence.interval.low)} to "
             f"{share_text(evidence.interval.high)}) of the sentences bear the answer; {evidence.num_sentences:,} "
-            f"sentences of {evidence.num_readings:,} readings."
+            f"sentences of {evidence.num_readings:,} readings, each stratum by its size "
+            f"({', '.join(map(escaped, evidence.strata))}).{_left_text(evidence.strata_left)}"
         )
     return lines
+
+
+def _left_text(strata: Sequence[str]) -> str:
+    return f" Nothing is known of the sentences of {', '.join(map(escaped, strata))}: label some." if strata else ""
 
 
 def share_text(share: float | None) -> str:

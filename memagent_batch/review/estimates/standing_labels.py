@@ -93,10 +93,11 @@ def label_key(drawn: DrawnUnit) -> LabelKey:
     return LabelKey(document_hash=drawn.unit.document_hash, question_hash=drawn.unit.question_hash)
 
 
-def sentence_labels(labels: Iterable[Label]) -> Mapping[LabelKey, str]:
-    """What counts of each sentence: whether it bears the answer."""
+def sentence_labels(labels: Iterable[Label], *, purpose: Purpose) -> Mapping[LabelKey, str]:
+    """What counts of each sentence: whether it bears the answer, by labels made for a purpose."""
     of_key: dict[LabelKey, list[Label]] = defaultdict(list)
-    for label in standing(label for label in labels if label.key.char_start is not None):
+    of_sentences = (label for label in labels if label.key.char_start is not None and label.purpose is purpose)
+    for label in standing(of_sentences):
         of_key[label.key].append(label)
     return {key: verdict(of_sentence) for key, of_sentence in of_key.items()}
 
