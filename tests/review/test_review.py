@@ -18,6 +18,7 @@ from memagent_batch.review.sample.draw import Unit, draw, seed_text
 from memagent_batch.review.sample.population import read_population
 from memagent_batch.review.sample.record import rule_of
 from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.record.estimates import latest_estimates
 from pipelines.review import Asked, estimate, import_labels, make_review, plan_review
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
 from tests.runs.history.written_documents import Form
@@ -264,6 +265,29 @@ def test_measures_that_rest_on_a_stratum_without_labels_are_not_known(tmp_path: 
     assert "**Nothing is known of not\\_flagged**: none of its" in page
     measures = values["values"][0]["measures"]
     assert [name for name, each in measures.items() if each["value"] is not None] == ["precision"]
+
+
+def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, replace(MADE, num_documents=400))
+    location = Location(uri=str(output))
+    red = rule_of("value_label = 'red'", by=None, unsure_below=None)
+    drawn = replace(ASKED, labels="flagged=40,not_flagged=90,failed=5", second_share=0.3)
+    for asked in (drawn, replace(drawn, rule=red, second_share=0.0)):
+        label_all(output, truth, asked=asked, error_rate=0.05)
+        estimate(location, make_review(location, asked)["review"], so_far=asked is not drawn, with_seen=False)
+    (of_bool, of_red) = latest_estimates(location)
+    assert (of_bool.looked_for, of_red.looked_for) == ("value_bool = true", "value_label = 'red'")
+    values = json.loads((output / "review" / of_bool.review_id / "estimate.json").read_text())["values"]
+    recall = of_bool.shares["recall"]
+    assert recall is not None
+    assert recall.low == values[0]["allowing_for_errors"]["recall"]["low"] != values[0]["measures"]["recall"]["low"]
+    assert of_bool.remarks[0] == "errors of reviewers are allowed for, but in error rate and evidence"
+    assert of_red.remarks[:2] == [
+        "errors of reviewers are not allowed for",
+        "intervals are confidence sequences, which hold however often one looks",
+    ]
+    assert all(each.remarks[-1].endswith("readings invalid") for each in (of_bool, of_red))
 
 
 def test_estimate_refuses_labels_to_develop_by(tmp_path: Path) -> None:

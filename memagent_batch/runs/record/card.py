@@ -157,9 +157,9 @@ def _estimates(manifest: Manifest, estimates: Sequence[ReviewEstimates]) -> Iter
     yield ""
     for each in estimates[:SHOWN_ESTIMATES]:
         of = "this run" if each.run_id == manifest["run_id"] else f"run {_text(each.run_id)}"
-        value = f" = {_text(each.value)}" if each.value is not None else ""
-        shares = "; ".join(f"{name.replace('_', ' ')} {share}" for name, share in each.shares.items())
-        yield f"- {_text(each.question_id)}{value}, of {of}, {each.num_labels:,} labels: {shares}"
+        shares = "; ".join(f"{name.replace('_', ' ')} {share}" for name, share in each.shares.items() if share)
+        yield f"- {_text(each.question_id)}, {_text(each.looked_for)}, of {of}, {each.num_labels:,} labels: {shares}"
+        yield from (f"  - {_text(remark)}" for remark in each.remarks)
     if len(estimates) > SHOWN_ESTIMATES:
         yield f"- and {len(estimates) - SHOWN_ESTIMATES:,} more"
 

@@ -107,7 +107,14 @@ def test_card_has_the_latest_estimates_first(tmp_path: Path) -> None:
     nights.run({"a": "one"}, {"q": "Why?"})
     share = Share(value=0.93, low=0.88, high=0.97)
     told = ReviewEstimates(
-        review_id="q-1", run_id="x", question_id="q", value=None, num_labels=750, shares={"recall": share}
+        review_id="q-1",
+        run_id="x",
+        question_id="q",
+        looked_for="value_bool = true",
+        num_labels=750,
+        shares={"recall": share, "evidence": None},
+        remarks=["80 readings of the sample are not labelled"],
     )
     text = card(nights.last(), estimates=[told])
-    assert "- q, of run x, 750 labels: recall 93.0 % (88.0 to 97.0)" in text
+    assert "- q, value\\_bool = true, of run x, 750 labels: recall 93.0 % (88.0 to 97.0)\n" in text
+    assert "  - 80 readings of the sample are not labelled\n" in text
