@@ -163,12 +163,13 @@ def _drift(
 
 
 def _confidence(judged: Sequence[JudgedAnswer]) -> dict[str, Any] | None:
-    """Calibrated confidence, with the error of what the scan says and of what was fitted."""
+    """Calibrated confidence, with the error of what the scan says and of what was fitted, where labels are enough."""
     if not judged:
         return None
+    fitted = cross_fitted(judged)
     return {
         "num_labels": len(judged),
         "error": asdict(error_of(judged)),
-        "error_calibrated": asdict(error_of(cross_fitted(judged))),
+        "error_calibrated": asdict(error_of(fitted)) if fitted else None,
         "steps": [asdict(step) for step in fit(judged)],
     }

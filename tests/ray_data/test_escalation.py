@@ -234,8 +234,8 @@ def test_person_looks_where_a_threshold_of_labels_says_so_and_no_reader_is_left(
     write_threshold(output, learnt)
     with pytest.raises(SettingsError, match=r"question 'signed': no threshold was learnt"):
         check(settings)
-    write_threshold(output, {**learnt, "question_id": "signed", "question_hash": text_hash("Is it signed?")})
-    write_threshold(output, {**learnt, "question_hash": "gone", "reader_fingerprint": "of a question not asked"})
+    write_threshold(output, learnt | {"question_id": "signed", "question_hash": text_hash("Is it signed?")})
+    write_threshold(output, learnt | {"question_hash": "gone", "reader_fingerprint": "of a question not asked"})
     manifest = answer(settings)
     assert manifest["changes"]["readings"]["read"] == 0
     assert manifest["second_look"]["counts"] == {**NONE, "escalated": 3, "needs_review": 3}

@@ -136,6 +136,10 @@ def test_labels_that_are_too_few_or_of_another_purpose_teach_no_threshold(
     shown = json.loads(capsys.readouterr().out)
     assert shown["threshold"]["up_to"] == ALL
     assert shown["threshold"]["num_positives"] < shown["fewest_positives"] == 36
+    fewest = replace(DEVELOP, seed=2, labels="flagged=1,not_flagged=2,invalid=1,failed=1")
+    confidence: Any = calibrate(location, label(output, truth, asked=fewest), target=TARGET)["threshold"]["confidence"]
+    assert confidence["num_labels"] < 5
+    assert confidence["error_calibrated"] is None
     validate = make_review(location, ASKED)["review"]
     with pytest.raises(OutputError, match="made to validate by"):
         calibrate(location, validate, target=TARGET)
