@@ -19,6 +19,7 @@ from memagent_batch.runs.escalation.thresholds import THRESHOLDS_FOLDER
 from memagent_batch.runs.history.history import RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
 from memagent_batch.runs.record.card import CARD_FILE, card
+from memagent_batch.runs.record.confidences import read_confidences
 from memagent_batch.runs.record.estimates import REVIEWS_FOLDER, read_estimates
 from memagent_batch.runs.record.evaluations import read_evaluations
 from memagent_batch.runs.record.hashes import READ_BYTES, file_hash
@@ -68,7 +69,9 @@ def write_bundle(past: PastRun, target: Location, *, with_tables: bool) -> Packe
         file = Path(folder) / "bundle.zip"
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             hashes = {name: _pack(archive, name, output / name) for name in names}
-            text = card(past, estimates=read_estimates(output), evaluations=[*evaluations.values()])
+            confidences = read_confidences(output, past.manifest, questions=past.questions)
+            estimates = read_estimates(output)
+            text = card(past, estimates=estimates, evaluations=[*evaluations.values()], confidences=confidences)
             data = text.encode()
             archive.writestr(_entry(CARD_FILE), data)
             hashes[CARD_FILE] = sha256(data).hexdigest()

@@ -13,9 +13,12 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.questions import given_questions
+from memagent_batch.log.question_list import with_hashes
 from memagent_batch.review.calibration.threshold import ALL, Target
 from memagent_batch.review.labels.label import Purpose
 from memagent_batch.runs.escalation.thresholds import THRESHOLD_FORMAT, Thresholds, read_thresholds
+from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.record.confidences import read_confidences
 from pipelines.calibrate import calibrate
 from pipelines.review import Asked, import_labels, make_review
 from tests.review.labelled_run import FINGERPRINT, QUESTION, MadeRun, fill_sheet, take_in, write_run
@@ -77,6 +80,30 @@ def test_threshold_is_learnt_from_the_uniform_part_of_a_sample_and_finds_its_sha
         with pytest.raises(SettingsError, match=f"question 'clause': its threshold was learnt for {message}"):
             read_thresholds(output_, **{**known, **other}).require(asked)
         assert not read_thresholds(output_, **{**known, **other}).up_to
+
+
+def test_worth_of_a_confidence_is_shown_for_the_questions_and_the_reader_that_it_was_learnt_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    output, location = tmp_path / "out", Location(uri=str(tmp_path / "out"))
+    truth = write_run(output, MADE)
+    label(output, truth)
+    confidence: Any = calibrate(location, None, target=TARGET)["threshold"]["confidence"]
+    assert [each["confidence"] for each in confidence["worth"]] == [0.5, 0.75, 0.9, 0.99]
+    asked = with_hashes(given_questions([{"question_id": "clause", "question": QUESTION}]), as_lists=False)
+    reworded = with_hashes(given_questions([{"question_id": "clause", "question": "Has it?"}]), as_lists=False)
+    manifest = require_manifest(location)
+    (text,) = read_confidences(location, manifest, questions=asked)
+    share = confidence["worth"][2]["share_right"]
+    assert text.startswith(f"clause, by {confidence['num_labels']:,} labels: share of answers that are right")
+    assert f"{100 * share:.1f} % at 90 %" in text
+    assert read_confidences(location, manifest, questions=reworded) == []
+    other: Any = {**manifest, "reader_fingerprint": "another"}
+    assert read_confidences(location, other, questions=asked) == []
+    assert caplog.text == ""
+    (output / "review/thresholds/damaged.json").write_text("[")
+    assert read_confidences(location, manifest, questions=asked) == []
+    assert "their confidences are not shown" in caplog.text
 
 
 def test_target_is_refused_for_a_question_without_a_threshold_and_not_for_one_that_is_not_asked() -> None:

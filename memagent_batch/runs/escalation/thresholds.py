@@ -118,13 +118,19 @@ def read_thresholds(output: Location, *, recall: float, delta: float, reader_fin
     Raises:
         OutputError: a file can't be read.
     """
+    learnt = read_learnt(output)
+    return Thresholds(
+        place=str(output), recall=recall, delta=delta, reader_fingerprint=reader_fingerprint, learnt=learnt
+    )
+
+
+def read_learnt(output: Location) -> dict[str, LearntThreshold]:
+    """All thresholds of an output, by question hash.
+
+    Raises:
+        OutputError: a file can't be read.
+    """
     with output_errors(output.uri):
         files = sorted((output / THRESHOLDS_FOLDER).files())
         found = [cast("LearntThreshold", read_json(output.at(path))) for path in files]
-    return Thresholds(
-        place=str(output),
-        recall=recall,
-        delta=delta,
-        reader_fingerprint=reader_fingerprint,
-        learnt={each["question_hash"]: each for each in found},
-    )
+    return {each["question_hash"]: each for each in found}

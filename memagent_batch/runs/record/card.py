@@ -44,13 +44,20 @@ OF_PLACES = frozenset({"output", "documents", "questions", "ask"})
 """Knobs that the command to repeat a run shows whatever they are."""
 
 
-def card(past: PastRun, *, estimates: Sequence[ReviewEstimates], evaluations: Sequence[ReaderEvaluation] = ()) -> str:
+def card(
+    past: PastRun,
+    *,
+    estimates: Sequence[ReviewEstimates],
+    evaluations: Sequence[ReaderEvaluation] = (),
+    confidences: Sequence[str] = (),
+) -> str:
     """The card of a finished run, Markdown.
 
     Args:
         past: The run.
         estimates: What reviews of the output say, the latest first.
         evaluations: What evaluations found of its readers, the latest first.
+        confidences: What labels say that its confidences are worth.
     """
     manifest = past.manifest
     sections: dict[str, Iterator[str]] = {
@@ -60,7 +67,7 @@ def card(past: PastRun, *, estimates: Sequence[ReviewEstimates], evaluations: Se
         "What came out": _counts(manifest),
         "How good it is": chain(_estimates(manifest, estimates), _evaluations(manifest, evaluations)),
         "Where it fails": _failures(past),
-        "Limits": _limits(manifest),
+        "Limits": _limits(manifest, confidences),
         "How to repeat it": _command(manifest),
     }
     lines = [f"# Scan {_text(manifest['run_id'])}", "", f"{manifest['started_at']} to {manifest['finished_at']}."]
@@ -235,7 +242,7 @@ def _reasons(rows: Sequence[ReasonRow]) -> str:
     return f" ({'; '.join(texts)})" if texts else ""
 
 
-def _limits(manifest: Manifest) -> Iterator[str]:
+def _limits(manifest: Manifest, confidences: Sequence[str]) -> Iterator[str]:
     yield from _limits_of_reader(manifest["reader"])
     look = manifest.get("second_look")
     if look is not None and look["reader"]:
@@ -243,6 +250,7 @@ def _limits(manifest: Manifest) -> Iterator[str]:
         yield f"- Of the {look['counts']['answered']:,} answers of the second reader:"
         yield from (f"  {line}" for line in _limits_of_reader(look["reader"]))
     yield "- A confidence is a probability given the notes, not given the document."
+    yield from (f"  - {_text(each)}" for each in confidences)
 
 
 def _limits_of_reader(reader: Mapping[str, Any]) -> Iterator[str]:
