@@ -8,7 +8,7 @@ from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
 from memagent_batch.review.calibration.betting import fewest_draws
-from memagent_batch.review.calibration.isotonic import JudgedAnswer, cross_fitted, error_of, fit
+from memagent_batch.review.calibration.isotonic import JudgedAnswer, calibrated, cross_fitted, error_of, fit
 from memagent_batch.review.calibration.sample import (
     FirstAnswer,
     LabelledReading,
@@ -30,6 +30,8 @@ from memagent_batch.runs.escalation.thresholds import (
 from memagent_batch.runs.manifest import Manifest, require_manifest
 from pipelines.review import counted_labels, open_review
 
+SHOWN_CONFIDENCES = (0.5, 0.75, 0.9, 0.99)
+"""Confidences whose worth pages and cards name."""
 FLAGGED = "value_bool = true"
 """The condition of reviews that a threshold is learnt from: what a run can tell of each answer by itself."""
 
@@ -163,12 +165,18 @@ def _drift(
 
 
 def _confidence(judged: Sequence[JudgedAnswer]) -> dict[str, Any] | None:
-    """Calibrated confidence, with the error of what the scan says and of what was fitted."""
+    """Calibrated confidence, with the error of what the scan says and of what was fitted, where labels are enough."""
     if not judged:
         return None
+    fitted, steps = cross_fitted(judged), fit(judged)
     return {
         "num_labels": len(judged),
         "error": asdict(error_of(judged)),
-        "error_calibrated": asdict(error_of(cross_fitted(judged))),
-        "steps": [asdict(step) for step in fit(judged)],
+        "error_calibrated": asdict(error_of(fitted)) if fitted else None,
+        "worth": [
+            {"confidence": each, "share_right": calibrated(each, steps)}
+            for each in SHOWN_CONFIDENCES
+            if each >= steps[0].from_confidence
+        ],
+        "steps": [asdict(step) for step in steps],
     }

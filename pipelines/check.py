@@ -64,6 +64,8 @@ def check(job: JobConfig) -> Checked:
     escalation = checked_escalation(
         job.escalate, job.agent, first=reader, closing=job.closing, types=types, output=make_output(job)
     )
+    if escalation is not None and escalation.thresholds is not None:
+        escalation.thresholds.require(inputs.questions)
     if escalation is not None and escalation.reader is not None:
         require_rows(escalation.reader.agent, order_columns=job.input.order_columns)
     return Checked(job=job.with_agent(agent), inputs=inputs, reader=reader, closing=closing, escalation=escalation)

@@ -32,7 +32,7 @@ from memagent_batch.ray_data.session import ray_session
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.escalation.doubtful import doubtful_readings, open_readings
-from memagent_batch.runs.escalation.second_reader import Escalation, SecondReader, require_questions_fit_again
+from memagent_batch.runs.escalation.second_reader import Escalation, SecondReader, require_second_looks
 from memagent_batch.runs.history.history import PastRun, last_hashes, last_run, read_kept_index
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.planning.question_lists import QuestionLists, compare_ways
@@ -197,7 +197,7 @@ def make_plan(
         job: All knobs.
         inputs: What `read_inputs` found, where that is known.
         closing: What is asked after each answer; None for nothing, whatever types the questions have.
-        escalation: What reads doubtful readings again, so that questions must fit it too; None where nothing does.
+        escalation: What reads doubtful readings again, so that questions must suit it too; None where nothing does.
 
     Raises:
         InputError: a file, column or row can't be used; names it.
@@ -220,7 +220,7 @@ def make_plan(
     if not plan.asked.table.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")
     require_questions_fit(plan.asked.table, job.agent)
-    require_questions_fit_again(plan.asked.table, escalation)
+    require_second_looks(plan.asked.table, escalation)
     if closing is not None:
         result_questions(plan.asked.table)
     log_documents(index, inputs.found)

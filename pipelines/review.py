@@ -1,5 +1,6 @@
 """How good a scan is, by people's labels of a sample: plan, make, import, estimate. No Ray, no engine."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,23 +9,23 @@ from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.files.errors import input_errors, output_errors
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
-from memagent_batch.review.estimates.estimation import EvidenceEstimate, estimate_evidence, estimate_review
+from memagent_batch.review.estimates.estimation import estimate_review
+from memagent_batch.review.estimates.evidence import EvidenceEstimate, StratumSentences, estimate_evidence
 from memagent_batch.review.estimates.markdown import estimate_page
 from memagent_batch.review.estimates.standing_labels import CountedLabels, count_labels, sentence_labels
 from memagent_batch.review.labelling.folder import chosen_evidence, write_labelling
-from memagent_batch.review.labels.label import LabelKey, Purpose
+from memagent_batch.review.labels.label import NO, NONE_OF_THESE, YES, Label, LabelKey, Purpose
 from memagent_batch.review.labels.sheet import parse_sheet
 from memagent_batch.review.labels.table import append_labels, as_labels, read_label_rows
 from memagent_batch.review.sample.draw import draw, seed_text, shuffled
+from memagent_batch.review.sample.looks import find_growth
 from memagent_batch.review.sample.plan import PlanRow, plan_rows
 from memagent_batch.review.sample.population import Population, StratumRule, read_population
 from memagent_batch.review.sample.record import (
-    NO,
-    NONE_OF_THESE,
     REVIEW_FORMAT,
-    YES,
     Review,
     find_reviews,
+    read_decision,
     read_review,
     review_id,
     write_review,
@@ -98,14 +99,14 @@ def make_review(output: Location, asked: Asked) -> dict[str, Any]:
     folder = output / f"{REVIEWS_FOLDER}/{name}"
     seed = seed_text(asked.seed, asked.purpose)
     sample = shuffled(draw(population.units, drawn, seed=seed, second_share=asked.second_share), seed=seed)
-    record = {
+    record: Any = {
         "review_id": name,
         "run_id": manifest["run_id"],
         "readings": sizes,
         "drawn": drawn,
-        "grown": _grown(output, name, drawn=drawn),
         **_asked_record(asked, population),
     }
+    record["grown"] = find_growth(output, record, population.units)
     review = write_review(folder, record, sample)
     written = write_labelling(
         output, manifest, review, counted_labels(output, review, with_seen=False), with_page=asked.with_page
@@ -168,6 +169,7 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
     result = estimate_review(
         counted,
         record["readings"],
+        num_unreadable=record["num_unreadable"],
         values=[choice for choice in record["choices"] if choice != NONE_OF_THESE] if record["by"] else [],
         evidence=_evidence(output, review),
         is_sequence=so_far or review.is_changed_after_look,
@@ -177,7 +179,9 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
         "left": counted.num_left,
         "unclear": counted.num_unclear,
         "only_seen": counted.num_seen,
+        "judged_seen": counted.num_judged_seen,
         "develop": counted.num_develop,
+        "other_decision": counted.num_other,
     }
     values = {**record, "labels": counts, "with_seen": with_seen, **_plain(asdict(result))}
     write_json(review.folder / ESTIMATE_FILE, values)
@@ -208,6 +212,7 @@ def _asked_record(asked: Asked, population: Population) -> dict[str, Any]:
         "seed": asked.seed,
         "purpose": asked.purpose.value,
         "second_share": asked.second_share,
+        "asked_labels": asked.labels,
         "choices": [*population.values, NONE_OF_THESE] if asked.rule.by else [YES, NO],
         "num_unreadable": population.num_unreadable,
     }
@@ -221,20 +226,18 @@ def _population(output: Location, asked: Asked) -> tuple[Manifest, Population]:
 
 def counted_labels(output: Location, review: Review, *, with_seen: bool) -> CountedLabels:
     """The labels that count for a review."""
-    labels = as_labels(read_label_rows(output))
-    return count_labels(review.sample, labels, purpose=review.purpose, with_seen=with_seen)
+    return count_labels(
+        review.sample, _labels(output), purpose=review.purpose, decision=review.decision, with_seen=with_seen
+    )
 
 
-def _grown(output: Location, name: str, *, drawn: dict[str, int]) -> list[Any]:
-    """The sizes that this review had before."""
-    if name not in find_reviews(output):
-        return []
-    folder = output / f"{REVIEWS_FOLDER}/{name}"
-    record = read_review(folder).record
-    if record["drawn"] == drawn:
-        return record["grown"]
-    is_after_look = (folder / ESTIMATE_FILE).exists()
-    return [*record["grown"], {"drawn": record["drawn"], "is_after_look": is_after_look}]
+def _labels(output: Location) -> list[Label]:
+    """All labels; what those of older versions decided stands in the records of their reviews alone."""
+    rows = read_label_rows(output)
+    names = {row["review_id"] for row in rows if row["decision"] is None}
+    with output_errors(output.uri):
+        found = {name: read_decision(output / f"{REVIEWS_FOLDER}/{name}") for name in names}
+    return as_labels(rows, decisions={name: decision for name, decision in found.items() if decision is not None})
 
 
 def _only_review(output: Location) -> str:
@@ -252,15 +255,24 @@ def _evidence(output: Location, review: Review) -> EvidenceEstimate | None:
         manifest = require_manifest(output)
     if manifest["run_id"] != review.record["run_id"]:
         return None
-    said = sentence_labels(as_labels(read_label_rows(output)))
-    sentences: dict[str, list[bool]] = {}
+    strata = {each.unit.document_id: each.unit.stratum for each in review.sample}
+    said = sentence_labels(_labels(output), purpose=review.purpose)
+    spans = ("document_hash", "question_hash", "char_start", "char_end")
+    judged: dict[str, list[list[bool]]] = defaultdict(list)
     for document_id, rows in chosen_evidence(output, manifest, review).items():
-        spans = ("document_hash", "question_hash", "char_start", "char_end")
         keys = [LabelKey(**{name: row[name] for name in spans}) for row in rows]
-        bears = [said[key] == YES for key in keys if key in said]
-        if bears:
-            sentences[document_id] = bears
-    return estimate_evidence(sentences)
+        judged[strata[document_id]].append([said[key] == YES for key in keys if key in said])
+    return estimate_evidence(
+        {
+            name: StratumSentences(
+                num_readings=review.record["readings"][name],
+                num_drawn=review.record["drawn"][name],
+                num_with_sentences=len(readings),
+                labelled=[bears for bears in readings if bears],
+            )
+            for name, readings in judged.items()
+        }
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -25,10 +25,10 @@ from benchmarks.tiny_job import CONFIG
 from memagent_batch.evaluation.needles.facts import Needle, Split, make_needle, make_rival
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.files.location import Location
+from memagent_batch.review.labels.label import NO, YES
 from memagent_batch.review.labels.sheet import unquoted
 from memagent_batch.review.sample.conditions import parse_condition
 from memagent_batch.review.sample.population import StratumRule
-from memagent_batch.review.sample.record import NO, YES
 from pipelines.review import Asked, estimate, import_labels, make_review, plan_review
 
 QUESTION_ID = "code"

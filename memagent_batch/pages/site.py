@@ -28,6 +28,7 @@ from memagent_batch.pages.values import OUTCOMES
 from memagent_batch.pages.windows import Window, windows
 from memagent_batch.runs.history.document_texts import DocumentTexts
 from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.record.confidences import read_confidences
 from memagent_batch.runs.record.estimates import latest_estimates
 
 ROWS_PER_FILE = 1_000
@@ -233,6 +234,7 @@ def _index(
             **(dict.fromkeys(("changed", "new"), 0) | dict(counted) if changes.is_known else {}),
         },
         "estimates": latest_estimates(output),
+        "confidences": read_confidences(output, manifest),
         "build": files.build,
         "site": {"files": rows.files, "readings": rows.num_readings},
     }

@@ -62,6 +62,17 @@ class SecondLookCounts(TypedDict):
     """Those that a person must look at, since no reader is left."""
 
 
+class LearntTarget(TypedDict):
+    """The target of a run, and the thresholds that it went by."""
+
+    recall: float
+    """Share of what is looked for that is answered by yes or looked at again, at least."""
+    delta: float
+    """How often a threshold that was learnt may miss that."""
+    up_to: dict[str, float]
+    """By question_id: a "no" that is as sure as this, or less, was looked at again."""
+
+
 class SecondLookSummary(TypedDict):
     """What a manifest says of the readings that were looked at again."""
 
@@ -76,6 +87,8 @@ class SecondLookSummary(TypedDict):
     """Doubtful readings of all that were asked for, 0 to 1."""
     because: dict[str, int]
     """Doubtful readings by reason."""
+    target: NotRequired[LearntTarget]
+    """Of a run with `escalate.target`."""
 
 
 class MarkerCounts(TypedDict):

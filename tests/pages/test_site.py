@@ -54,12 +54,24 @@ def test_site_shows_the_sentences_of_the_document_itself(scan: Location, tmp_pat
         assert row["text"] in unescape(re.sub("<[^>]+>", "", pages[row["document_id"]].partition("<figure")[2]))
 
 
-def estimate_of(run_id: str, question_id: str, *, recall: float) -> dict[str, Any]:
+def estimate_of(run_id: str, question_id: str, *, recall: float, flagged: str = "value_bool = true") -> dict[str, Any]:
     """What `memagent review estimate` writes, as far as a site shows it."""
     share = {"value": recall, "low": recall - 0.05, "high": recall + 0.05}
     measures = dict.fromkeys(("recall", "precision", "f1", "elusion", "richness"), share)
-    values = [{"value": None, "strata": [{"num_labelled": 750}], "measures": measures}]
-    return {"review_id": run_id, "run_id": run_id, "question_id": question_id, "values": values, "error_rate": share}
+    strata = [{"name": "flagged", "num_readings": 900, "num_labelled": 750}]
+    value = {"value": None, "strata": strata, "measures": measures, "allowing_for_errors": None}
+    return {
+        "review_id": run_id,
+        "run_id": run_id,
+        "question_id": question_id,
+        "flagged": flagged,
+        "by": None,
+        "values": [{**value, "recall_at_worst": None}],
+        "error_rate": share,
+        "evidence": None,
+        "is_sequence": True,
+        "labels": {"left": 80, "judged_seen": 0},
+    }
 
 
 def test_site_shows_the_latest_estimates_of_reviews(scan: Location) -> None:
@@ -68,12 +80,18 @@ def test_site_shows_the_latest_estimates_of_reviews(scan: Location) -> None:
     write_json(scan / "review/old/estimate.json", estimate_of("20260101T000000.000Z.0000", hostile, recall=0.5))
     write_json(scan / "review/new/estimate.json", estimate_of(run_id, hostile, recall=0.93))
     write_json(scan / "review/other/estimate.json", estimate_of("20260101T000000.000Z.0000", "b", recall=0.8))
+    wider = estimate_of(run_id, "b", recall=0.7, flagged="value_label in ('red')")
+    write_json(scan / "review/wider/estimate.json", wider)
     panel = written_index(scan).partition('<section class="estimates"')[2].partition("</section>")[0]
     assert "<script>" not in panel
     assert unescape(panel).count(hostile) == 1
     assert "93.0 % (88.0 to 98.0)" in panel
     assert "50.0 %" not in panel
-    assert panel.count("this one") == 1
+    assert "70.0 % (65.0 to 75.0)" in panel
+    assert "80.0 % (75.0 to 85.0)" in panel, "another condition is another estimate"
+    assert "<bdi>value_label in (&#39;red&#39;)</bdi>" in panel
+    assert panel.count("80 readings of the sample are not labelled") == 3
+    assert panel.count("this one") == 2
     assert "2026-01-01 00:00 UTC" in panel
 
 

@@ -232,9 +232,15 @@ def test_person_looks_where_a_threshold_of_labels_says_so_and_no_reader_is_left(
     learnt: Any = {"question_id": "risk", "question_hash": text_hash("Which risk?"), "up_to": 0.2}
     learnt |= {"format": THRESHOLD_FORMAT, "recall": 0.9, "delta": 0.05, "reader_fingerprint": reader}
     write_threshold(output, learnt)
+    with pytest.raises(SettingsError, match=r"question 'signed': no threshold was learnt"):
+        check(settings)
+    write_threshold(output, learnt | {"question_id": "signed", "question_hash": text_hash("Is it signed?")})
+    write_threshold(output, learnt | {"question_hash": "gone", "reader_fingerprint": "of a question not asked"})
     manifest = answer(settings)
     assert manifest["changes"]["readings"]["read"] == 0
     assert manifest["second_look"]["counts"] == {**NONE, "escalated": 3, "needs_review": 3}
+    learnt_by = {"recall": 0.9, "delta": 0.05, "up_to": {"signed": 0.2, "risk": 0.2}}
+    assert manifest["second_look"]["target"] == learnt_by
     assert manifest["second_look"]["reader_fingerprint"] is None
     for (document, question), row in by_id(rows_of(tmp_path / "scan", manifest)).items():
         is_doubtful = question == "risk" and document != "none"

@@ -12,9 +12,13 @@ from jobs.cli import main
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.questions import given_questions
+from memagent_batch.log.question_list import with_hashes
 from memagent_batch.review.calibration.threshold import ALL, Target
 from memagent_batch.review.labels.label import Purpose
-from memagent_batch.runs.escalation.thresholds import read_thresholds
+from memagent_batch.runs.escalation.thresholds import THRESHOLD_FORMAT, Thresholds, read_thresholds
+from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.record.confidences import read_confidences
 from pipelines.calibrate import calibrate
 from pipelines.review import Asked, import_labels, make_review
 from tests.review.labelled_run import FINGERPRINT, QUESTION, MadeRun, fill_sheet, take_in, write_run
@@ -65,13 +69,58 @@ def test_threshold_is_learnt_from_the_uniform_part_of_a_sample_and_finds_its_sha
     assert confidence["error"]["gap"] > 2 * confidence["error_calibrated"]["gap"], "it was drawn by lot"
     output_ = Location(uri=str(output))
     known: Any = {"recall": 0.9, "delta": 0.05, "reader_fingerprint": FINGERPRINT}
-    assert read_thresholds(output_, **known) == {text_hash(QUESTION): threshold["up_to"]}
+    asked = given_questions([{"question_id": "clause", "question": QUESTION, "answer_type": "bool"}])
+    thresholds = read_thresholds(output_, **known)
+    thresholds.require(asked)
+    assert thresholds.up_to == {text_hash(QUESTION): threshold["up_to"]}
     for other, message in (
         ({"reader_fingerprint": "g"}, "another reader"),
         ({"recall": 0.95}, "recall 0.9, delta 0.05"),
     ):
-        with pytest.raises(SettingsError, match=message):
-            read_thresholds(output_, **{**known, **other})
+        with pytest.raises(SettingsError, match=f"question 'clause': its threshold was learnt for {message}"):
+            read_thresholds(output_, **{**known, **other}).require(asked)
+        assert not read_thresholds(output_, **{**known, **other}).up_to
+
+
+def test_worth_of_a_confidence_is_shown_for_the_questions_and_the_reader_that_it_was_learnt_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    output, location = tmp_path / "out", Location(uri=str(tmp_path / "out"))
+    truth = write_run(output, MADE)
+    label(output, truth)
+    confidence: Any = calibrate(location, None, target=TARGET)["threshold"]["confidence"]
+    assert [each["confidence"] for each in confidence["worth"]] == [0.5, 0.75, 0.9, 0.99]
+    asked = with_hashes(given_questions([{"question_id": "clause", "question": QUESTION}]), as_lists=False)
+    reworded = with_hashes(given_questions([{"question_id": "clause", "question": "Has it?"}]), as_lists=False)
+    manifest = require_manifest(location)
+    (text,) = read_confidences(location, manifest, questions=asked)
+    share = confidence["worth"][2]["share_right"]
+    assert text.startswith(f"clause, by {confidence['num_labels']:,} labels: share of answers that are right")
+    assert f"{100 * share:.1f} % at 90 %" in text
+    assert read_confidences(location, manifest, questions=reworded) == []
+    other: Any = {**manifest, "reader_fingerprint": "another"}
+    assert read_confidences(location, other, questions=asked) == []
+    assert caplog.text == ""
+    (output / "review/thresholds/damaged.json").write_text("[")
+    assert read_confidences(location, manifest, questions=asked) == []
+    assert "their confidences are not shown" in caplog.text
+
+
+def test_target_is_refused_for_a_question_without_a_threshold_and_not_for_one_that_is_not_asked() -> None:
+    learnt: Any = {"format": THRESHOLD_FORMAT, "recall": 0.9, "delta": 0.05, "reader_fingerprint": "r", "up_to": 0.7}
+    gone: Any = {**learnt, "reader_fingerprint": "another"}
+    thresholds = Thresholds(
+        place="out", recall=0.9, delta=0.05, reader_fingerprint="r", learnt={text_hash("A?"): learnt, "gone": gone}
+    )
+    first, second, free = (
+        {"question_id": "a", "question": "A?", "answer_type": "bool"},
+        {"question_id": "b", "question": "A, in other words?", "answer_type": "bool"},
+        {"question_id": "c", "question": "Who?", "answer_type": "text"},
+    )
+    thresholds.require(given_questions([first, free]))
+    assert thresholds.up_to == {text_hash("A?"): 0.7}
+    with pytest.raises(SettingsError, match=r"question 'b': no threshold was learnt for its wording at out.*calibrate"):
+        thresholds.require(given_questions([first, second]))
 
 
 def test_next_night_learns_on_old_labels_and_says_where_the_reader_has_drifted(tmp_path: Path) -> None:
@@ -104,8 +153,6 @@ def test_labels_that_are_too_few_or_of_another_purpose_teach_no_threshold(
 ) -> None:
     output, location = tmp_path / "out", Location(uri=str(tmp_path / "out"))
     truth = write_run(output, MADE)
-    with pytest.raises(SettingsError, match="no threshold was learnt at"):
-        read_thresholds(location, recall=0.9, delta=0.05, reader_fingerprint=FINGERPRINT)
     name = label(output, truth, most=60)
     with pytest.raises(OutputError, match="readings that a threshold is learnt from are not labelled"):
         calibrate(location, name, target=TARGET)
@@ -116,6 +163,10 @@ def test_labels_that_are_too_few_or_of_another_purpose_teach_no_threshold(
     shown = json.loads(capsys.readouterr().out)
     assert shown["threshold"]["up_to"] == ALL
     assert shown["threshold"]["num_positives"] < shown["fewest_positives"] == 36
+    fewest = replace(DEVELOP, seed=2, labels="flagged=1,not_flagged=2,invalid=1,failed=1")
+    confidence: Any = calibrate(location, label(output, truth, asked=fewest), target=TARGET)["threshold"]["confidence"]
+    assert confidence["num_labels"] < 5
+    assert confidence["error_calibrated"] is None
     validate = make_review(location, ASKED)["review"]
     with pytest.raises(OutputError, match="made to validate by"):
         calibrate(location, validate, target=TARGET)

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memagent_batch.review.calibration.betting import capital, fewest_draws
-from memagent_batch.review.calibration.isotonic import JudgedAnswer, calibrated, cross_fitted, error_of, fit
+from memagent_batch.review.calibration.isotonic import FOLDS, JudgedAnswer, calibrated, cross_fitted, error_of, fit
 from memagent_batch.review.calibration.threshold import ALL, NONE, Target, has_drifted, is_found, learn_threshold
 
 TARGET = Target(recall=0.9, delta=0.05)
@@ -116,6 +116,7 @@ def test_error_shown_is_that_of_labels_that_nothing_was_fitted_to() -> None:
     assert before.gap > 0.2
     assert after.gap < 0.05
     assert after.brier < before.brier
+    assert cross_fitted(boasting[: FOLDS - 1]) == [], "nothing else was left to fit to"
     noise = [JudgedAnswer(confidence=each, is_right=rng.random() < 0.5) for each in confidences[:60]]
     fitted = [
         JudgedAnswer(confidence=calibrated(each.confidence, fit(noise)), is_right=each.is_right) for each in noise

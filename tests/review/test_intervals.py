@@ -83,6 +83,24 @@ def test_scan_that_found_nothing_has_no_precision() -> None:
     assert measures[Measure.RECALL].value == 0.0
 
 
+def test_measure_that_rests_on_a_stratum_without_labels_is_not_known() -> None:
+    strata = [stratum(500, 150, 120, found=True), stratum(9500, 0, 0)]
+    right = [stratum(500, 150, 120), stratum(9500, 0, 0)]
+    estimates = [
+        estimate_measures(strata, draw_totals(strata)),
+        estimate_measures(strata, draw_true_totals(strata), is_point_of_draws=True),
+        sequence_measures(strata),
+    ]
+    for measures in estimates:
+        known = {name for name, estimate in measures.items() if estimate.value is not None}
+        assert known == {Measure.PRECISION}
+        assert measures[Measure.PRECISION].value == pytest.approx(0.8, abs=0.1), "one label each leaves room for errors"
+        assert measures[Measure.RECALL].high - measures[Measure.RECALL].low > 0.9
+    assert estimate_error_rate(right, draw_totals(right), num_unanswered=0).value is None
+    empty = [stratum(500, 150, 120, found=True), stratum(0, 0, 0)]
+    assert estimate_measures(empty, draw_totals(empty))[Measure.RECALL].value == 1.0
+
+
 def test_failed_readings_count_as_missed_and_as_wrong() -> None:
     failed = StratumCounts(name="failed", num_readings=10, num_labelled=10, num_positive=10)
     strata = [stratum(10, 10, 10, found=True), stratum(10, 10, 0), failed]

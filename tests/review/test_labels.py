@@ -4,6 +4,7 @@ import csv
 import io
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,15 @@ import pytest
 
 from memagent_batch.errors import InputError, StorageError
 from memagent_batch.files.location import Location
-from memagent_batch.review.estimates.standing_labels import count_labels
-from memagent_batch.review.labels.label import Label, LabelKey, Purpose, standing, verdict
+from memagent_batch.review.estimates.standing_labels import CountedLabels, count_labels
+from memagent_batch.review.labels.label import Decision, Label, LabelKey, Purpose, standing, verdict
 from memagent_batch.review.labels.sheet import SHEET_COLUMNS, parse_sheet, quoted, sheet_bytes, unquoted
 from memagent_batch.review.labels.table import LABELS_FOLDER, append_labels, as_labels, read_label_rows
 from memagent_batch.review.sample.draw import DrawnUnit, Unit
 from memagent_batch.review.sample.record import Review
 
 NOW = datetime(2026, 11, 23, 9, tzinfo=UTC)
+DECISION = Decision(about="value_number >= 1000", choices=("yes", "no"))
 
 
 def row(document: str, value: str, **others: Any) -> dict[str, Any]:
@@ -34,6 +36,8 @@ def row(document: str, value: str, **others: Any) -> dict[str, Any]:
         "blind": True,
         "purpose": "validate",
         "comment": None,
+        "decision": DECISION.about,
+        "choices": [*DECISION.choices],
         "review_id": "r",
         "document_id": document,
         "question_id": "clause",
@@ -52,6 +56,7 @@ def drawn(name: str) -> DrawnUnit:
 def review(tmp_path: Path) -> Review:
     """A review of three readings, one with an id that is a formula."""
     record: Any = {"review_id": "r", "question_id": "clause", "choices": ["yes", "no"], "purpose": "validate"}
+    record |= {"flagged": "value_number >= 1000", "by": None, "unsure_below": None}
     sample = [drawn("a"), drawn("=1+1"), drawn("'quoted'")]
     return Review(folder=Location(uri=str(tmp_path)), record=record, sample=sample)
 
@@ -94,7 +99,8 @@ def test_labels_without_a_time_are_new_only_where_they_say_something_else(output
     assert append_labels(output, [untimed], now=NOW) == 1
     assert append_labels(output, [untimed], now=NOW + timedelta(1)) == 0
     assert append_labels(output, [{**untimed, "value": "no"}], now=NOW + timedelta(2)) == 1
-    assert [label.value for label in standing(as_labels(read_label_rows(output)))] == ["no"]
+    assert [label.value for label in standing(as_labels(read_label_rows(output), decisions={}))] == ["no"]
+    assert append_labels(output, [{**untimed, "value": "no", "review_id": "s"}], now=NOW) == 1, "another decision"
 
 
 def test_imports_at_the_same_time_both_count(output: Location) -> None:
@@ -136,6 +142,7 @@ def test_sheet_of_a_spreadsheet_is_taken_with_its_hostile_cells(review: Review, 
         ("'quoted'", "yes", None, True),
     ]
     assert rows[0]["comment"] == 'a, "b"; c\nd'
+    assert as_labels(rows, decisions={})[0].decision == DECISION
 
 
 def test_sheet_has_no_cell_that_is_a_formula(review: Review) -> None:
@@ -143,6 +150,7 @@ def test_sheet_has_no_cell_that_is_a_formula(review: Review) -> None:
     cells = [cell for line in csv.reader(io.StringIO(text, newline="")) for cell in line]
     assert "'=1+1" in cells
     assert "'=Who?" in cells
+    assert "yes: the right answer fulfils value_number >= 1000" in cells
     assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t"))]
     for text in ("=1", "'=1", "''", "-", "plain", "it's", "@x", "\tx", " =1", "\n=1", "＝1", "-5"):
         assert unquoted(quoted(text)) == text
@@ -175,12 +183,15 @@ def test_sheet_without_its_columns_is_refused(review: Review) -> None:
             parse_sheet(data, name="sheet", reviews={"r": review}, reviewer="ada")
 
 
-def label(
-    value: str, reviewer: str = "ada", *, minute: int = 0, blind: bool = True, purpose: str = "validate"
-) -> Label:
+def label(value: str, reviewer: str = "ada", *, minute: int = 0, blind: bool = True, **others: Any) -> Label:
     key = LabelKey(document_hash="hash of a", question_hash="q")
     at = NOW + timedelta(minutes=minute)
-    return Label(key=key, value=value, reviewer=reviewer, labelled_at=at, blind=blind, purpose=Purpose(purpose))
+    fields: dict[str, Any] = {"purpose": Purpose.VALIDATE, "decision": DECISION, **others}
+    return Label(key=key, value=value, reviewer=reviewer, labelled_at=at, blind=blind, **fields)
+
+
+def count(labels: list[Label], *, with_seen: bool = False, decision: Decision = DECISION) -> CountedLabels:
+    return count_labels([drawn("a")], labels, purpose=Purpose.VALIDATE, decision=decision, with_seen=with_seen)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +201,7 @@ def label(
         ([label("yes"), label("no", minute=1)], "no"),
         ([label("yes"), label("no", minute=1, blind=False)], "yes"),
         ([label("no", blind=False)], None),
-        ([label("yes", purpose="develop")], None),
+        ([label("yes", purpose=Purpose.DEVELOP)], None),
         ([label("yes"), label("no", "bo", minute=1)], "yes"),
         ([label("yes"), label("no", "bo", minute=1), label("no", "cy", minute=2)], "no"),
         ([label("unclear"), label("no", "bo", minute=1)], "no"),
@@ -198,15 +209,35 @@ def label(
     ],
 )
 def test_label_that_counts(labels: list[Label], value: str | None) -> None:
-    counted = count_labels([drawn("a")], labels, purpose=Purpose.VALIDATE, with_seen=False)
+    counted = count(labels)
     assert counted.units[0].value == value
     assert counted.num_unclear == ({each.value for each in labels} == {"unclear"})
 
 
 def test_label_given_with_the_answer_in_view_counts_where_the_estimate_says_so() -> None:
     labels = [label("no", blind=False)]
-    assert count_labels([drawn("a")], labels, purpose=Purpose.VALIDATE, with_seen=False).num_seen == 1
-    assert count_labels([drawn("a")], labels, purpose=Purpose.VALIDATE, with_seen=True).units[0].value == "no"
+    assert count(labels).num_seen == 1
+    assert count(labels, with_seen=True).units[0].value == "no"
+
+
+@pytest.mark.parametrize(
+    ("asked", "value", "counts"),
+    [
+        ({}, "no", True),
+        ({"about": "value_number >= 2000"}, "no", False),
+        ({"about": "value_number >= 2000"}, "unclear", False),
+        ({"choices": ("red", "none of these")}, "red", True),
+        ({"choices": ("green", "none of these")}, "red", True),
+        ({"choices": ("no", "yes")}, "none of these", True),
+        ({"choices": ("red", "no")}, "none of these", False),
+    ],
+)
+def test_label_counts_for_the_decision_that_it_was_given_by(asked: dict[str, Any], value: str, counts: bool) -> None:
+    decision = replace(DECISION, **asked)
+    counted = count([label(value)], decision=decision)
+    assert counted.num_left == (not counts)
+    assert counted.num_other == (not counts)
+    assert count([label(value, decision=None)], decision=decision).num_other == 1
 
 
 def test_verdict_is_the_majority_else_who_came_first() -> None:

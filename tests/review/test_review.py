@@ -1,6 +1,7 @@
 """`memagent review` from end to end: a run with a known truth, people who label it, and what is said of it."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from memagent_batch.review.sample.draw import Unit, draw, seed_text
 from memagent_batch.review.sample.population import read_population
 from memagent_batch.review.sample.record import rule_of
 from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.record.estimates import latest_estimates
 from pipelines.review import Asked, estimate, import_labels, make_review, plan_review
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
 from tests.runs.history.written_documents import Form
@@ -162,6 +164,58 @@ def test_estimate_refuses_what_is_not_labelled_yet_or_says_that_it_looked(tmp_pa
     assert "80 readings are not labelled yet" in page
 
 
+def test_look_before_another_run_or_seed_widens_the_intervals_as_one_before_a_larger_sample(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    location = Location(uri=str(output))
+    made_run = replace(MADE, num_documents=500)
+    truth = write_run(output, made_run)
+    small, large = (replace(ASKED, labels=number, second_share=0.0) for number in ("100", "160"))
+    label_all(output, truth, asked=small)
+    looked = make_review(location, small)["review"]
+    assert not estimate(location, looked, so_far=False, with_seen=False)[0]["is_sequence"]
+    write_run(output, replace(made_run, run_id="20261124T010000.000Z"))
+    assert record_of(make_review(location, small))["grown"] == [], "each night's sample of one size is no growth"
+    grown = make_review(location, large)
+    assert [each["review_id"] for each in record_of(grown)["grown"] if each["is_after_look"]] == [looked]
+    label_all(output, truth, asked=large, seed=1)
+    values, page = estimate(location, grown["review"], so_far=False, with_seen=False)
+    assert values["is_sequence"]
+    assert f"Other samples of these readings were estimated before ({looked})" in page
+    another_seed = record_of(make_review(location, replace(small, seed=1)))["grown"]
+    assert {each["review_id"] for each in another_seed} == {looked, grown["review"]}
+    other_condition = replace(large, rule=rule_of("value_label = 'red'", by=None, unsure_below=None))
+    assert record_of(make_review(location, other_condition))["grown"] == []
+    write_run(output, replace(made_run, run_id="20261125T010000.000Z", hostile="!"))
+    assert record_of(make_review(location, large))["grown"] == [], "other documents, that nobody has looked at"
+
+
+def record_of(made: dict[str, Any]) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((Path(made["folder"]) / "review.json").read_text())
+    return record
+
+
+def test_estimate_by_labels_with_the_answer_in_view_says_so(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, replace(MADE, num_documents=300))
+    location = Location(uri=str(output))
+    asked = replace(ASKED, labels="120", second_share=0.0)
+    folder = Path(make_review(location, asked)["folder"])
+    sheet = fill_sheet(folder / "labels.csv", truth, reviewer="ada")
+    lines = sheet.decode().splitlines(keepends=True)
+    place = lines[0].strip().split(",").index("blind")
+    rows = [line.split(",") for line in lines]
+    for row in rows[1:31]:
+        row[place] = "false"
+    data = "".join(",".join(row) for row in rows).encode()
+    import_labels(location, [take_in(output, data)], reviewer=None)
+    with pytest.raises(OutputError, match=r"30 of 120 .* not labelled \(30 with labels given with the answer in view"):
+        estimate(location, None, so_far=False, with_seen=False)
+    values, page = estimate(location, None, so_far=False, with_seen=True)
+    assert "**30 readings count by labels that were given with the scan's answer in view**" in page
+    assert "these are left out" not in page
+    assert (values["with_seen"], values["labels"]["judged_seen"]) == (True, 30)
+
+
 def test_sample_that_grew_after_a_look_has_wider_intervals_for_good(tmp_path: Path) -> None:
     output = tmp_path / "out"
     truth = write_run(output, replace(MADE, num_documents=1000))
@@ -177,6 +231,65 @@ def test_sample_that_grew_after_a_look_has_wider_intervals_for_good(tmp_path: Pa
     assert [growth["is_after_look"] for growth in values["grown"]] == [True]
 
 
+def test_labels_serve_the_condition_that_they_were_given_by_alone(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, replace(MADE, num_documents=300))
+    location = Location(uri=str(output))
+    red, same, either = (
+        replace(ASKED, labels="120", second_share=0.0, rule=rule_of(text, by=None, unsure_below=None))
+        for text in ("value_label = 'red'", " value_label='red'", "value_label in ('red', 'green')")
+    )
+    first = label_all(output, truth, asked=red)
+    assert make_review(location, same)["left"]["first"] == 0
+    assert make_review(location, either)["left"]["first"] == 120, "a no to red is none to both"
+    by_value = replace(red, rule=rule_of(None, by="value_label", unsure_below=None))
+    assert make_review(location, by_value)["left"]["first"] == 120, "a yes is no value"
+    for file in (output / "review" / "labels").iterdir():
+        pq.write_table(pq.read_table(file).drop_columns(["decision", "choices"]), file)
+    assert make_review(location, same)["left"]["first"] == 0, "as the record of the first review says"
+    shutil.rmtree(first)
+    left = make_review(location, same)
+    assert left["left"]["first"] == 120
+    _, page = estimate(location, left["review"], so_far=True, with_seen=False)
+    assert "120 readings have only labels of another decision" in page
+
+
+def test_measures_that_rest_on_a_stratum_without_labels_are_not_known(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, replace(MADE, num_documents=400))
+    asked = replace(ASKED, labels="flagged=60,failed=9,invalid=9", second_share=0.0)
+    label_all(output, truth, asked=asked)
+    values, page = estimate(Location(uri=str(output)), None, so_far=False, with_seen=False)
+    assert "| recall | not known |" in page
+    assert "Error rate: not known" in page
+    assert "**Nothing is known of not\\_flagged**: none of its" in page
+    measures = values["values"][0]["measures"]
+    assert [name for name, each in measures.items() if each["value"] is not None] == ["precision"]
+
+
+def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, replace(MADE, num_documents=400))
+    location = Location(uri=str(output))
+    red = rule_of("value_label = 'red'", by=None, unsure_below=None)
+    drawn = replace(ASKED, labels="flagged=40,not_flagged=90,failed=5", second_share=0.3)
+    for asked in (drawn, replace(drawn, rule=red, second_share=0.0)):
+        label_all(output, truth, asked=asked, error_rate=0.05)
+        estimate(location, make_review(location, asked)["review"], so_far=asked is not drawn, with_seen=False)
+    (of_bool, of_red) = latest_estimates(location)
+    assert (of_bool.looked_for, of_red.looked_for) == ("value_bool = true", "value_label = 'red'")
+    values = json.loads((output / "review" / of_bool.review_id / "estimate.json").read_text())["values"]
+    recall = of_bool.shares["recall"]
+    assert recall is not None
+    assert recall.low == values[0]["allowing_for_errors"]["recall"]["low"] != values[0]["measures"]["recall"]["low"]
+    assert of_bool.remarks[0] == "errors of reviewers are allowed for, but in error rate and evidence"
+    assert of_red.remarks[:2] == [
+        "errors of reviewers are not allowed for",
+        "intervals are confidence sequences, which hold however often one looks",
+    ]
+    assert all(each.remarks[-1].endswith("readings invalid") for each in (of_bool, of_red))
+
+
 def test_estimate_refuses_labels_to_develop_by(tmp_path: Path) -> None:
     output = tmp_path / "out"
     truth = write_run(output, replace(MADE, num_documents=500))
@@ -187,6 +300,31 @@ def test_estimate_refuses_labels_to_develop_by(tmp_path: Path) -> None:
         estimate(location, None, so_far=False, with_seen=False)
     made = make_review(location, replace(ASKED, labels="100"))
     assert made["left"]["first"] == 100
+
+
+@pytest.mark.parametrize("so_far", [False, True])
+def test_documents_that_nobody_can_read_are_wrong_and_bound_recall(tmp_path: Path, so_far: bool) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, replace(MADE, num_documents=100, num_parts=1))
+    name = json.loads((output / "manifest.json").read_text())["files"]["answers"][0]
+    table = pq.read_table(output / name)
+    rows: list[dict[str, Any]] = table.to_pylist()
+    for row in rows[:20]:
+        row |= {"document_hash": None, "status": "failed", "answer": None, "value_bool": None}
+    pq.write_table(type(table).from_pylist(rows, schema=table.schema), output / name)
+    asked = replace(ASKED, labels="100")
+    folder = label_all(output, truth, asked=asked)
+    assert json.loads((folder / "review.json").read_text())["num_unreadable"] == 20
+    values, page = estimate(Location(uri=str(output)), None, so_far=so_far, with_seen=False)
+    assert sum(values["readings"].values()) == 80
+    found = [truth[row["document_id"]] for row in rows if row["value_bool"]]
+    right = [truth[row["document_id"]] == row["value_bool"] for row in rows if row["value_bool"] is not None]
+    looked_for = sum(truth[row["document_id"]] for row in rows[20:])
+    assert values["error_rate"]["value"] == pytest.approx(1 - sum(right) / 100)
+    worst = values["values"][0]["recall_at_worst"]
+    assert worst["value"] == pytest.approx(sum(found) / (looked_for + 20))
+    assert worst["high"] < values["values"][0]["measures"]["recall"]["low"]
+    assert "If all documents that nobody can read are what is looked for, and were missed, recall is" in page
 
 
 def test_documents_that_nobody_can_read_are_counted_and_not_drawn(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from memagent_batch.errors import SettingsError
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.review.sample.record import rule_of
+from memagent_batch.runs.escalation.thresholds import THRESHOLDS_FOLDER
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.record.evaluations import EVALUATIONS_FOLDER, readers_of
 from pipelines.bundle import bundle
@@ -40,12 +41,16 @@ def reviewed(copy: Copy) -> Copy:
 
 
 def test_bundle_holds_record_and_reviews_without_texts(copied: Callable[[], Copy], tmp_path: Path) -> None:
-    folder = unpacked(reviewed(copied()), tmp_path)
+    copy = reviewed(copied())
+    write_json(Location(uri=str(copy.folder)) / THRESHOLDS_FOLDER / "hash.json", {"up_to": 0.7})
+    folder = unpacked(copy, tmp_path)
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     roots = {name.split("/")[0] for name in names}
     assert roots == {"bundle.json", "card.md", "manifest.json", "run.json", "runs", "review", "log"}
     assert not any(name.startswith(("log/turns", "log/outcomes", "log/closings")) for name in names)
-    of_review = {Path(name).name for name in names if name.startswith("review/") and "/labels/" not in name}
+    assert f"{THRESHOLDS_FOLDER}/hash.json" in names
+    learnt = ("review/labels/", "review/thresholds/")
+    of_review = {Path(name).name for name in names if name.startswith("review/") and not name.startswith(learnt)}
     assert of_review == {"review.json", "sample.parquet", "estimate.json", "estimate.md"}
     assert any(name.startswith("review/labels/") for name in names)
     assert "recall" in (folder / "card.md").read_text()

@@ -65,12 +65,12 @@ def calibrated(confidence: float, steps: Sequence[Step]) -> float:
 
 
 def cross_fitted(answers: Sequence[JudgedAnswer], *, folds: int = FOLDS) -> list[JudgedAnswer]:
-    """The answers with confidences that were fitted to the other folds; fewer answers than folds stay as they are.
+    """The answers with confidences that were fitted to the other folds; none where there are fewer answers than folds.
 
     Folds are taken in turn, so that the order of the answers must say nothing of them.
     """
     if len(answers) < folds:
-        return list(answers)
+        return []
     found = []
     for fold in range(folds):
         steps = fit([each for number, each in enumerate(answers) if number % folds != fold])

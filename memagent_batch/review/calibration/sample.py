@@ -13,8 +13,9 @@ from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.review.calibration.isotonic import JudgedAnswer
 from memagent_batch.review.estimates.standing_labels import CountedLabels, LabelledUnit
+from memagent_batch.review.labels.label import NO, YES
 from memagent_batch.review.sample.population import answer_tables
-from memagent_batch.review.sample.record import NO, YES, Review
+from memagent_batch.review.sample.record import Review
 from memagent_batch.runs.manifest import Manifest
 
 COLUMNS = ("document_id", "question_id", "question_hash", "sample", "status", "value_status", "value", "confidence")

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from memagent_batch.review.estimates.standing_labels import LabelledUnit
-from memagent_batch.review.sample.record import NO, NONE_OF_THESE, YES
+from memagent_batch.review.labels.label import NO, NONE_OF_THESE, YES
 from memagent_batch.review.sample.strata import UNANSWERED, VALUE_PREFIX, Stratum, is_found
 from memagent_batch.review.statistics.counts import StratumCounts
 

@@ -3,32 +3,25 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from memagent_batch.domain.scoring.intervals import Interval, mean_interval
+import numpy as np
+
 from memagent_batch.review.estimates.counting import counts_of, right_counts
-from memagent_batch.review.estimates.standing_labels import CountedLabels, LabelledUnit
+from memagent_batch.review.estimates.evidence import EvidenceEstimate
+from memagent_batch.review.estimates.standing_labels import CountedLabels
 from memagent_batch.review.sample.strata import UNANSWERED
 from memagent_batch.review.statistics.agreement import Agreement, agreement_of
 from memagent_batch.review.statistics.counts import StratumCounts
-from memagent_batch.review.statistics.measures import Measure, MeasureEstimate, estimate_error_rate, estimate_measures
+from memagent_batch.review.statistics.measures import (
+    Measure,
+    MeasureEstimate,
+    estimate_error_rate,
+    estimate_measures,
+)
 from memagent_batch.review.statistics.reviewers import draw_true_totals
 from memagent_batch.review.statistics.sequences import sequence_measures
 from memagent_batch.review.statistics.totals import draw_totals
 
 MeasureEstimates = Mapping[Measure, MeasureEstimate]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvidenceEstimate:
-    """How many of the sentences that the scan points at bear the answer, as people see it."""
-
-    num_sentences: int
-    """Sentences of the sample that were labelled."""
-    num_readings: int
-    """Readings that they belong to."""
-    share: float
-    """Share of its labelled sentences that bear the answer, mean over readings."""
-    interval: Interval
-    """Its 95 % interval, over readings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +36,8 @@ class ValueEstimate:
     """Where the labels are taken for the truth."""
     allowing_for_errors: MeasureEstimates | None
     """Where people's errors are allowed for, as second labels show them; None without second labels."""
+    recall_at_worst: MeasureEstimate | None
+    """Recall if all readings of documents that nobody can read were looked for, and missed; None without such."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +47,7 @@ class ReviewEstimate:
     values: Sequence[ValueEstimate]
     """One in a review by a condition, else one for each value."""
     error_rate: MeasureEstimate
-    """Wrong or missing answers, of all readings."""
+    """Wrong or missing answers, of all readings, those of documents that nobody can read included."""
     agreement: Agreement
     """Of the people who labelled the same readings."""
     evidence: EvidenceEstimate | None
@@ -65,6 +60,7 @@ def estimate_review(
     counted: CountedLabels,
     sizes: Mapping[str, int],
     *,
+    num_unreadable: int,
     values: Sequence[str],
     evidence: EvidenceEstimate | None,
     is_sequence: bool,
@@ -74,15 +70,24 @@ def estimate_review(
     Args:
         counted: The labels that count.
         sizes: Readings of each stratum.
+        num_unreadable: Further readings, of documents whose text nobody can read: none of them has an answer.
         values: Values that the scan gave; empty in a review by a condition.
         evidence: What the labels of sentences say.
         is_sequence: Whether the intervals must hold however often one looks.
     """
     right = right_counts(counted.units, sizes)
-    num_unanswered = sum(size for name, size in sizes.items() if name in UNANSWERED)
+    num_unanswered = num_unreadable + sum(size for name, size in sizes.items() if name in UNANSWERED)
     looked_for: list[str | None] = [*values] if values else [None]
     return ReviewEstimate(
-        values=[_value_estimate(counted.units, sizes, value=value, is_sequence=is_sequence) for value in looked_for],
+        values=[
+            _value_estimate(
+                counts_of(counted.units, sizes, value=value),
+                value=value,
+                num_unreadable=num_unreadable,
+                is_sequence=is_sequence,
+            )
+            for value in looked_for
+        ],
         error_rate=_sequence_error(right, num_unanswered=num_unanswered)
         if is_sequence
         else estimate_error_rate(right, draw_totals(right), num_unanswered=num_unanswered),
@@ -92,27 +97,9 @@ def estimate_review(
     )
 
 
-def estimate_evidence(sentences: Mapping[str, Sequence[bool]]) -> EvidenceEstimate | None:
-    """The share of sentences that bear the answer; None where none was labelled.
-
-    Args:
-        sentences: Whether each labelled sentence does, by reading.
-    """
-    shares = [sum(bears) / len(bears) for bears in sentences.values() if bears]
-    if not shares:
-        return None
-    return EvidenceEstimate(
-        num_sentences=sum(map(len, sentences.values())),
-        num_readings=len(shares),
-        share=sum(shares) / len(shares),
-        interval=mean_interval(shares),
-    )
-
-
 def _value_estimate(
-    units: Sequence[LabelledUnit], sizes: Mapping[str, int], *, value: str | None, is_sequence: bool
+    strata: Sequence[StratumCounts], *, value: str | None, num_unreadable: int, is_sequence: bool
 ) -> ValueEstimate:
-    strata = counts_of(units, sizes, value=value)
     has_seconds = any(labels > 1 for stratum in strata for _, labels in stratum.votes)
     corrected = has_seconds and not is_sequence
     return ValueEstimate(
@@ -120,12 +107,30 @@ def _value_estimate(
         strata=strata,
         measures=sequence_measures(strata) if is_sequence else estimate_measures(strata, draw_totals(strata)),
         allowing_for_errors=_allowing_for_errors(strata) if corrected else None,
+        recall_at_worst=_recall_at_worst(strata, num_unreadable, is_sequence=is_sequence, corrected=corrected)
+        if num_unreadable
+        else None,
     )
 
 
 def _allowing_for_errors(strata: Sequence[StratumCounts]) -> MeasureEstimates:
     """The labels' own estimates are not those of the model: its draws' middle is."""
     return estimate_measures(strata, draw_true_totals(strata), is_point_of_draws=True)
+
+
+def _recall_at_worst(
+    strata: Sequence[StratumCounts], num_unreadable: int, *, is_sequence: bool, corrected: bool
+) -> MeasureEstimate:
+    """Recall where a stratum more is known to be positive, and was not found."""
+    missed = StratumCounts(
+        name="unreadable", num_readings=num_unreadable, num_labelled=num_unreadable, num_positive=num_unreadable
+    )
+    whole = [*strata, missed]
+    if is_sequence:
+        return sequence_measures(whole)[Measure.RECALL]
+    draws = draw_true_totals(strata) if corrected else draw_totals(strata)
+    draws = np.vstack([draws, np.full(draws.shape[1], num_unreadable)])
+    return estimate_measures(whole, draws, is_point_of_draws=corrected)[Measure.RECALL]
 
 
 def _sequence_error(right: Sequence[StratumCounts], *, num_unanswered: int) -> MeasureEstimate:

@@ -40,21 +40,47 @@ def estimate_page(review: Review, counted: CountedLabels, estimate: ReviewEstima
 
 def _remarks(review: Review, counted: CountedLabels, estimate: ReviewEstimate) -> Iterator[str]:
     """What limits the estimates."""
-    if review.is_changed_after_look:
+    looks = [growth for growth in review.record["grown"] if growth["is_after_look"]]
+    if any("review_id" not in growth for growth in looks):
         yield "- **The size of the sample was changed after an estimate from it**: the intervals are wider for that."
-    if counted.num_left:
-        yield f"- **{counted.num_left:,} readings are not labelled yet**; the intervals hold however often you look."
+    if others := dict.fromkeys(growth["review_id"] for growth in looks if "review_id" in growth):
+        yield (
+            f"- **Other samples of these readings were estimated before ({', '.join(others)})**: the intervals are "
+            "wider for that."
+        )
     if estimate.is_sequence:
         yield "- The intervals are confidence sequences of 95 %: they hold at all times at once."
-    if counted.num_unclear:
-        yield f"- {counted.num_unclear:,} readings left people without an answer (`unclear`); they are left out."
-    if counted.num_seen:
-        yield f"- {counted.num_seen:,} readings have only labels that were given with the scan's answer in view."
-    if counted.num_develop:
-        yield f"- {counted.num_develop:,} readings of the sample were also used to develop by."
+    yield from _remarks_on_labels(counted)
+    for each in estimate.values[0].strata:
+        if each.is_unknown:
+            yield (
+                f"- **Nothing is known of {escaped(each.name)}**: none of its {each.num_readings:,} readings has a "
+                "label that counts and says something. Measures that rest on it are not known; draw and label some."
+            )
     if review.record["num_unreadable"]:
         number = review.record["num_unreadable"]
-        yield f"- {number:,} documents have no text that anyone can read. They are outside of all figures but this one."
+        yield (
+            f"- {number:,} documents have no text that anyone can read. The error rate counts them as wrong; all other "
+            "measures are of the readings that can be read."
+        )
+
+
+def _remarks_on_labels(counted: CountedLabels) -> Iterator[str]:
+    """Which labels count, and which don't."""
+    if num_seen := counted.num_judged_seen:
+        yield (
+            f"- **{num_seen:,} readings count by labels that were given with the scan's answer in view** "
+            "(`--with-seen`): who has seen an answer agrees with it more often, and the scan looks better than it is."
+        )
+    remarks = {
+        "are not labelled yet; the intervals hold however often you look.": counted.num_left,
+        "left people without an answer (`unclear`); they are left out.": counted.num_unclear,
+        "have only labels that were given with the scan's answer in view; these are left out.": counted.num_seen,
+        "have only labels of another decision (another condition or other choices), or of an older version in a "
+        "review that is gone; these are left out.": counted.num_other,
+        "of the sample were also used to develop by.": counted.num_develop,
+    }
+    yield from (f"- {number:,} readings {what}" for what, number in remarks.items() if number)
 
 
 def _value_lines(estimate: ValueEstimate, *, is_sequence: bool) -> Iterator[str]:
@@ -67,6 +93,13 @@ def _value_lines(estimate: ValueEstimate, *, is_sequence: bool) -> Iterator[str]
     for measure, meaning in MEANINGS.items():
         yield _measure_line(measure, meaning, estimate.measures, corrected)
     yield ""
+    if worst := estimate.recall_at_worst:
+        what = "are what is looked for" if estimate.value is None else f"are {escaped(estimate.value)}"
+        yield (
+            f"If all documents that nobody can read {what}, and were missed, recall is {share_text(worst.value)} "
+            f"({_interval(worst)})."
+        )
+        yield ""
     yield "| stratum | readings | labelled | positive |"
     yield "|---|---|---|---|"
     for each in estimate.strata:
@@ -103,15 +136,20 @@ def _all_lines(estimate: ReviewEstimate) -> Sequence[str]:
         lines.append(
             f"- Evidence: {share_text(evidence.share)} ({share_text(evidence.interval.low)} to "
             f"{share_text(evidence.interval.high)}) of the sentences bear the answer; {evidence.num_sentences:,} "
-            f"sentences of {evidence.num_readings:,} readings."
+            f"sentences of {evidence.num_readings:,} readings, each stratum by its size "
+            f"({', '.join(map(escaped, evidence.strata))}).{_left_text(evidence.strata_left)}"
         )
     return lines
 
 
+def _left_text(strata: Sequence[str]) -> str:
+    return f" Nothing is known of the sentences of {', '.join(map(escaped, strata))}: label some." if strata else ""
+
+
 def share_text(share: float | None) -> str:
-    """A share as per cent; a dash where there is none."""
+    """A share as per cent."""
     if share is None:
-        return "–"
+        return "not known"
     return f"{100 * share:.{2 if 0 < share < 0.01 else 1}f} %"
 
 

@@ -220,7 +220,7 @@ function sheet() {
   for (const each of review.items) {
     const entry = kept(each);
     const common = {
-      document_id: each.document_id, question: each.question, reviewer: reviewer(), review_id: review.review_id,
+      document_id: each.document_id, question: each.question, decision: review.instruction, reviewer: reviewer(), review_id: review.review_id,
       document_hash: each.document_hash, question_hash: each.question_hash,
     };
     const rows = entry.records.map((record, number) => ({

@@ -48,6 +48,7 @@ def label_page(review: Review, units: Sequence[DrawnUnit], *, role: str) -> byte
     values = {
         "review_id": record["review_id"],
         "choices": record["choices"],
+        "instruction": visible(review.instruction),
         "role": role,
         "columns": list(SHEET_COLUMNS),
         "items": items,

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+YES, NO, NONE_OF_THESE = "yes", "no", "none of these"
+"""Labels of a review by a condition, and of one by values where none of them is right."""
 UNCLEAR = "unclear"
 """Label of a document that does not let a person say."""
 
@@ -33,6 +35,21 @@ class LabelKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a review has people decide: "no" to one condition says little of another one."""
+
+    about: str
+    """The condition that the right answer fulfils where a person says `yes`, or the column of the value to choose."""
+    choices: tuple[str, ...]
+    """Labels that may be given, but for unclear."""
+
+    def answers(self, other: "Decision", value: str) -> bool:
+        """Whether a label that was given by this decision says what another one asks."""
+        is_of_choices = value == NONE_OF_THESE
+        return self.about == other.about and (not is_of_choices or set(other.choices) <= set(self.choices))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
     """One person's word on one document and question, or on one sentence."""
 
@@ -48,6 +65,8 @@ class Label:
     """Whether the person had not seen the scan's answer."""
     purpose: Purpose
     """What it was made for."""
+    decision: Decision | None
+    """What was decided; None where that is not known any more."""
 
 
 def standing(labels: Iterable[Label]) -> list[Label]:

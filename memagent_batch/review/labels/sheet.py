@@ -8,13 +8,14 @@ from typing import Any
 
 from memagent_batch.domain.texts.spreadsheet_cells import is_formula
 from memagent_batch.errors import InputError
+from memagent_batch.review.labels.label import NO, YES
 from memagent_batch.review.labels.table import LabelRow
 from memagent_batch.review.sample.draw import DrawnUnit
-from memagent_batch.review.sample.record import NO, YES, Review
+from memagent_batch.review.sample.record import Review
 
 SHEET_COLUMNS = (
-    *("document_id", "label", "comment", "question", "reviewer", "labelled_at", "blind", "char_start", "char_end"),
-    *("review_id", "document_hash", "question_hash"),
+    *("document_id", "label", "comment", "question", "decision", "reviewer", "labelled_at", "blind"),
+    *("char_start", "char_end", "review_id", "document_hash", "question_hash"),
 )
 """What a person fills in stands in front, next to the document's id."""
 REQUIRED_CELLS = ("label", "review_id", "document_hash", "question_hash")
@@ -32,6 +33,7 @@ def sheet_bytes(units: Sequence[DrawnUnit], *, review: Review) -> bytes:
         cells = {
             "document_id": each.unit.document_id,
             "question": each.unit.question,
+            "decision": review.instruction,
             "review_id": review.record["review_id"],
             "document_hash": each.unit.document_hash,
             "question_hash": each.unit.question_hash,
@@ -129,6 +131,8 @@ def _label_row(values: Mapping[str, str], *, where: str, review: Review) -> Labe
         "blind": _blind(values.get("blind", ""), where=where),
         "purpose": review.purpose.value,
         "comment": values.get("comment") or None,
+        "decision": review.decision.about,
+        "choices": list(review.decision.choices),
         "review_id": review.record["review_id"],
         "question_id": review.record["question_id"],
     }

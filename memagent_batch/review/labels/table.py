@@ -4,7 +4,7 @@ Each import is one immutable file, named after the hash of its rows, that appear
 the same time write two files; the same import twice writes one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -15,7 +15,7 @@ from memagent_batch.files.columns import TIMESTAMP, column
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
-from memagent_batch.review.labels.label import Label, LabelKey, Purpose
+from memagent_batch.review.labels.label import Decision, Label, LabelKey, Purpose
 
 LABELS_FOLDER = "review/labels"
 """Where the table lies below an output."""
@@ -43,6 +43,19 @@ LABELS = pa.schema(
         column("blind", pa.bool_(), "whether the person had not seen the scan's answer to it"),
         column("purpose", pa.string(), "develop: to improve the scan by; validate: to measure it"),
         column("comment", pa.string(), "the person's remark", nullable=True),
+        column(
+            "decision",
+            pa.string(),
+            "what was decided: the condition that the right answer fulfils where the value is yes, or the column whose "
+            "right value was chosen; null in rows of older versions, where `review.json` of `review_id` says it",
+            nullable=True,
+        ),
+        column(
+            "choices",
+            pa.list_(pa.string()),
+            "what could be chosen, but for unclear; null in rows of older versions",
+            nullable=True,
+        ),
         column("review_id", pa.string(), "the review that it was made in"),
         column("document_id", pa.string(), "id that the document had then"),
         column("question_id", pa.string(), "id that the question had then"),
@@ -53,14 +66,17 @@ LABELS = pa.schema(
 
 LabelRow = dict[str, Any]
 """A row of `LABELS`."""
-SAID = tuple(name for name in LABELS.names if name != "imported_at")
-"""Columns that the person decides."""
+NO_DECISION: LabelRow = {"decision": None, "choices": None}
+"""Of a row of an older version."""
+SAID = tuple(name for name in LABELS.names if name not in {"decision", "choices", "imported_at"})
+"""Columns that tell labels apart: what the person says, and where; the review says what was decided."""
 
 
 def append_labels(output: Location, rows: Sequence[LabelRow], *, now: datetime | None = None) -> int:
     """Adds rows that the table does not have yet, in one file, whole or not at all; returns how many.
 
-    A row without a time is new only where it says something else than the person's last label of the same key.
+    A row without a time is new only where it says something else than the person's last label of the same key in the
+    same review.
 
     Raises:
         StorageError: nothing was added.
@@ -98,14 +114,19 @@ def read_label_rows(output: Location) -> list[LabelRow]:
     for path in folder.files():
         place = folder.at(path)
         with table_errors(place.uri, remedy="restore it: it holds people's work, and no command makes it again"):
-            table = read_parquet(place, columns=LABELS.names)
-        for row in table.to_pylist():
+            table = read_parquet(place)
+        for row in ({**NO_DECISION, **each} for each in table.to_pylist()):
             rows.setdefault(_label_content(row), row)
     return list(rows.values())
 
 
-def as_labels(rows: Iterable[LabelRow]) -> list[Label]:
-    """The rows as values."""
+def as_labels(rows: Iterable[LabelRow], *, decisions: Mapping[str, Decision]) -> list[Label]:
+    """The rows as values.
+
+    Args:
+        rows: Rows of the table.
+        decisions: What was decided in the reviews that rows without a decision name, by id, as far as it is known.
+    """
     return [
         Label(
             key=LabelKey(
@@ -119,9 +140,14 @@ def as_labels(rows: Iterable[LabelRow]) -> list[Label]:
             labelled_at=row["labelled_at"],
             blind=row["blind"],
             purpose=Purpose(row["purpose"]),
+            decision=_decision(row) or decisions.get(row["review_id"]),
         )
         for row in rows
     ]
+
+
+def _decision(row: LabelRow) -> Decision | None:
+    return Decision(about=row["decision"], choices=tuple(row["choices"])) if row["decision"] else None
 
 
 def _label_content(row: LabelRow) -> tuple[Any, ...]:
@@ -129,7 +155,7 @@ def _label_content(row: LabelRow) -> tuple[Any, ...]:
 
 
 def _person(row: LabelRow) -> tuple[Any, ...]:
-    names = ("document_hash", "question_hash", "char_start", "char_end", "reviewer", "purpose")
+    names = ("document_hash", "question_hash", "char_start", "char_end", "reviewer", "purpose", "review_id")
     return tuple(row[name] for name in names)
 
 

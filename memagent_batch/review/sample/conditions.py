@@ -40,6 +40,13 @@ class ColumnCondition:
     value: Any
     """What the column is compared with; of `in` a list of texts."""
 
+    @property
+    def canonical(self) -> str:
+        """The same text for each way to write the condition: labels to one are labels to all."""
+        if self.operator == "in":
+            return f"{self.column} in ({', '.join(map(_written, sorted(set(self.value))))})"
+        return f"{self.column} {self.operator} {_written(self.value)}"
+
     def holds(self, answers: pa.Table) -> pa.ChunkedArray:
         """Whether each row fulfils it; false where the column is null.
 
@@ -79,6 +86,13 @@ def parse_condition(text: str) -> ColumnCondition:
     return ColumnCondition(
         text=text.strip(), column=column, operator=operator, value=_compared_value(written, operator, text=text)
     )
+
+
+def _written(value: Any) -> str:
+    """A value as conditions have it."""
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return str(value).lower()
 
 
 def _compared_value(written: str, operator: str, *, text: str) -> Any:

@@ -41,6 +41,11 @@ class StratumRule:
     """Confidence below which what is not flagged is unsure; None for no such stratum."""
 
     @property
+    def about(self) -> str:
+        """What people decide by it; see `Decision`."""
+        return self.by or (self.flagged.canonical if self.flagged else "")
+
+    @property
     def column(self) -> str:
         """The column that decides."""
         return self.by or (self.flagged.column if self.flagged else "")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from memagent_batch.files.errors import table_errors
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
-from memagent_batch.review.labels.label import UNCLEAR, Purpose
+from memagent_batch.review.labels.label import UNCLEAR, Decision, Purpose
 from memagent_batch.review.sample.conditions import parse_condition
 from memagent_batch.review.sample.draw import DrawnUnit, Unit
 from memagent_batch.review.sample.population import StratumRule
@@ -25,8 +25,8 @@ REVIEW_FORMAT = "memagent-review/1"
 """Changes with every change of layout that an older version can't read."""
 RECORD_FILE = "review.json"
 SAMPLE_FILE = "sample.parquet"
-YES, NO, NONE_OF_THESE = "yes", "no", "none of these"
-"""Labels of a review by a condition, and of one by values where none of them is right."""
+ANSWERED_BY_YES = "value_bool = true"
+"""The condition of which a label says what the question asks."""
 
 REVIEW_SAMPLE = pa.schema(
     [
@@ -51,6 +51,8 @@ class Growth(TypedDict):
     """Readings of each stratum that were drawn."""
     is_after_look: bool
     """Whether an estimate had been made from it."""
+    review_id: NotRequired[str]
+    """Of a sample of another review of the same readings."""
 
 
 class ReviewRecord(TypedDict):
@@ -67,6 +69,8 @@ class ReviewRecord(TypedDict):
     seed: int
     purpose: str
     second_share: float
+    asked_labels: NotRequired[str]
+    """How many labels were asked for, as the user wrote it; not in records of older versions."""
     choices: list[str]
     """Labels that may be given, but for unclear."""
     readings: dict[str, int]
@@ -75,7 +79,7 @@ class ReviewRecord(TypedDict):
     """Readings of each stratum in the sample."""
     num_unreadable: int
     grown: list[Growth]
-    """Sizes that the sample had before, the first in front."""
+    """Sizes that the sample had before, and samples of the same readings that had been estimated."""
     sample_sha256: str
 
 
@@ -106,8 +110,21 @@ class Review:
         return [*self.record["choices"], UNCLEAR]
 
     @property
+    def decision(self) -> Decision:
+        """What people decide."""
+        return decision_of(self.record)
+
+    @property
+    def instruction(self) -> str:
+        """What people decide, in words."""
+        about = self.decision.about
+        if self.record["by"]:
+            return f"choose the right {about}: {', '.join(self.record['choices'])}"
+        return f"yes: the right answer {'is yes' if about == ANSWERED_BY_YES else f'fulfils {about}'}"
+
+    @property
     def is_changed_after_look(self) -> bool:
-        """Whether its size was changed after an estimate had been made from it."""
+        """Whether it was drawn after an estimate from another sample of the same readings."""
         return any(growth["is_after_look"] for growth in self.record["grown"])
 
 
@@ -180,6 +197,18 @@ def read_review(folder: Location) -> Review:
     if sha256(data).hexdigest() != record["sample_sha256"]:
         raise OutputError(f"{place} is not the sample that {RECORD_FILE} names; say memagent review make again")
     return Review(folder=folder, record=record, sample=[_drawn(row) for row in table.to_pylist()])
+
+
+def decision_of(record: ReviewRecord) -> Decision:
+    """What people decide, as a record says."""
+    rule = rule_of(record["flagged"], by=record["by"], unsure_below=record["unsure_below"])
+    return Decision(about=rule.about, choices=tuple(record["choices"]))
+
+
+def read_decision(folder: Location) -> Decision | None:
+    """What people decide in a review; None where the review is gone."""
+    record = cast("ReviewRecord | None", read_json(folder / RECORD_FILE))
+    return decision_of(record) if record is not None and record["format"] == REVIEW_FORMAT else None
 
 
 def find_reviews(output: Location) -> list[str]:

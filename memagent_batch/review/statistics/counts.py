@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +23,13 @@ class StratumCounts:
     """Labelled readings by (positive labels, labels) of the one, two or more people who read them."""
 
     @property
-    def share(self) -> float:
-        """Share of positives among the labelled; one half where none is labelled."""
-        return self.num_positive / self.num_labelled if self.num_labelled else 0.5
+    def is_unknown(self) -> bool:
+        """Whether it has readings, and no label says anything of them."""
+        return self.num_readings > 0 and self.num_labelled == 0
 
     @property
     def total(self) -> float:
-        """Estimated positives of the whole stratum."""
-        return self.num_readings * self.share
+        """Estimated positives of the whole stratum; NaN where nothing is known of it."""
+        if self.is_unknown:
+            return nan
+        return self.num_readings * self.num_positive / max(1, self.num_labelled)

@@ -35,7 +35,8 @@ class MeasureEstimate:
     """A measure with its interval."""
 
     value: float | None
-    """The estimate; None where nothing bears on it, as the precision of a scan that found nothing."""
+    """The estimate; None where nothing bears on it, as the precision of a scan that found nothing, or where it rests
+    on a stratum of which nothing is labelled."""
     low: float
     """Lower end of the 95 % interval, from 0 to 1."""
     high: float
@@ -64,7 +65,11 @@ def estimate_measures(
     }
     totals = draws.astype(float)
     if is_point_of_draws:
-        return {name: _of_draws(formula(totals)) for name, formula in formulas.items()}
+        known = np.where(np.isnan(points), np.nan, 1.0)
+        return {
+            name: _of_draws(formula(totals), is_known=not np.isnan(formula(known)[0]))
+            for name, formula in formulas.items()
+        }
     return {name: _estimate_of_draws(formula(points), formula(totals)) for name, formula in formulas.items()}
 
 
@@ -83,7 +88,7 @@ def estimate_error_rate(strata: Sequence[StratumCounts], draws: Totals, *, num_u
 
 
 def _ratio(upper: Numbers, lower: Numbers | float) -> Numbers:
-    """The quotient; NaN where nothing bears on it."""
+    """The quotient; NaN where nothing bears on it, or nothing is known of a part."""
     lower = np.broadcast_to(np.asarray(lower, float), upper.shape)
     quotient: Numbers = np.divide(upper, lower, out=np.full(upper.shape, np.nan), where=lower > 0)
     return quotient
@@ -101,9 +106,9 @@ def _estimate_of_draws(point: Numbers, draws: Numbers) -> MeasureEstimate:
     return MeasureEstimate(value=value, low=min(low, value), high=max(high, value))
 
 
-def _of_draws(draws: Numbers) -> MeasureEstimate:
+def _of_draws(draws: Numbers, *, is_known: bool) -> MeasureEstimate:
     draws = draws[~np.isnan(draws)]
     if not len(draws):
         return MeasureEstimate(value=None, low=0.0, high=1.0)
     low, middle, high = (float(end) for end in np.quantile(draws, (INTERVAL_ENDS[0], 0.5, INTERVAL_ENDS[1])))
-    return MeasureEstimate(value=middle, low=low, high=high)
+    return MeasureEstimate(value=middle if is_known else None, low=low, high=high)

@@ -58,7 +58,7 @@ def total_bounds(stratum: StratumCounts, *, alpha: float) -> TotalBounds:
     def is_possible(total: int) -> bool:
         return _log_hypergeometric(size, total, num_labelled, num_positive) > threshold
 
-    middle = min(max(round(stratum.total), lowest), highest)
+    middle = lowest if stratum.is_unknown else min(max(round(stratum.total), lowest), highest)
     return TotalBounds(
         low=_first(lowest, middle, is_possible=is_possible),
         high=-_first(-highest, -middle, is_possible=lambda total: is_possible(-total)),
@@ -107,7 +107,7 @@ def _measures_of_total(found: float, missed: float, *, sizes: Mapping[bool, int]
 
 
 def _ratio_or_none(upper: float, lower: float) -> float | None:
-    return upper / lower if lower else None
+    return upper / lower if lower > 0 and not math.isnan(upper) else None
 
 
 def _end(ends: Sequence[Mapping[Measure, float | None]], name: Measure, *, is_upper: bool) -> float:

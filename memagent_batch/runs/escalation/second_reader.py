@@ -10,7 +10,7 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.config.escalation import EscalateConfig
-from memagent_batch.domain.closing.answer_types import ValueType
+from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
 from memagent_batch.domain.escalation import Doubt, Doubts
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.location import Location
@@ -18,7 +18,7 @@ from memagent_batch.plugins import make_policy, problem_message
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.closing_checks import checked_closing
 from memagent_batch.reading.question_lengths import require_questions_fit
-from memagent_batch.runs.escalation.thresholds import read_thresholds
+from memagent_batch.runs.escalation.thresholds import Thresholds, read_thresholds
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_engine
 
@@ -46,6 +46,8 @@ class Escalation:
     """What makes an answer doubtful."""
     reader: SecondReader | None
     """What reads them again; None where a person looks."""
+    thresholds: Thresholds | None = None
+    """What labels have taught for the target; None where there is no target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +91,7 @@ def checked_escalation(
         output: The run's location, with the thresholds that were learnt.
 
     Raises:
-        SettingsError: a knob is wrong, a reason needs what is not asked for, the second reader equals the first, or
-            there is no threshold for the target.
+        SettingsError: a knob is wrong, a reason needs what is not asked for, or the second reader equals the first.
         EngineStartError: model or knobs of the second reader can't work.
     """
     if not config.reasons:
@@ -102,7 +103,7 @@ def checked_escalation(
             "escalate.to: the second reader equals the first, so that it would answer the same; give another policy, "
             "other knobs of it, another model or other prompts"
         )
-    target, thresholds = config.target, dict[str, float]()
+    target, thresholds = config.target, None
     if target is not None:
         thresholds = read_thresholds(
             output, recall=target.recall, delta=target.delta, reader_fingerprint=first.fingerprint
@@ -111,9 +112,9 @@ def checked_escalation(
         when=config.reasons,
         confidence_below=config.confidence_below or 0.0,
         answers=config.answers,
-        thresholds=thresholds,
+        thresholds=thresholds.up_to if thresholds else {},
     )
-    return Escalation(doubts=doubts, reader=reader)
+    return Escalation(doubts=doubts, reader=reader, thresholds=thresholds)
 
 
 def second_fingerprint(config: EscalateConfig, base: AgentConfig) -> str | None:
@@ -121,13 +122,17 @@ def second_fingerprint(config: EscalateConfig, base: AgentConfig) -> str | None:
     return identify_reader(fitted(_second_agent(config, base))).fingerprint if config.to else None
 
 
-def require_questions_fit_again(questions: pa.Table, escalation: Escalation | None) -> None:
-    """Checks that each question has room in the prompts of the second reader; see `require_questions_fit`.
+def require_second_looks(questions: pa.Table, escalation: Escalation | None) -> None:
+    """Checks that each question can be looked at again: by a threshold for its target, in prompts that have room.
 
     Raises:
-        SettingsError: names the question and its length in tokens.
+        SettingsError: names the question, and its length in tokens or what is wrong with its threshold.
     """
-    if escalation is not None and escalation.reader is not None:
+    if escalation is None:
+        return
+    if escalation.thresholds is not None:
+        escalation.thresholds.require(questions)
+    if escalation.reader is not None:
         try:
             require_questions_fit(questions, escalation.reader.agent)
         except SettingsError as error:
@@ -190,6 +195,8 @@ def _require_asked(
         )
     if config.target is not None and make_policy(base).reads_lists:
         raise SettingsError("escalate.target: the policy 'shared' answers whole lists; a threshold is of one question")
+    if config.target is not None and not any(each is not None and each.type is AnswerType.BOOL for each in types):
+        raise SettingsError("escalate.target: no question is of answer_type bool, and a threshold is of a yes or no")
     untyped = [each for each in OF_VALUES if each in config.reasons]
     if untyped and not any(types):
         raise SettingsError(

@@ -1,11 +1,14 @@
 """How many readings were doubtful, why, and what became of them: in a part of the tables, and in the manifest."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import pyarrow as pa
+
+from memagent_batch.config.escalation import TargetConfig
 from memagent_batch.domain.readings import Status
 from memagent_batch.runs.escalation.second_reader import SecondReader
-from memagent_batch.runs.manifest import SecondLookCounts, SecondLookSummary
+from memagent_batch.runs.manifest import LearntTarget, SecondLookCounts, SecondLookSummary
 from memagent_batch.runs.rows.looks import Look
 from memagent_batch.runs.tables.part_report import EscalatedRow, PartReport
 
@@ -32,7 +35,9 @@ def _escalated(because: str, looks: Sequence[Look]) -> EscalatedRow:
     }
 
 
-def sum_up_second_look(reader: SecondReader | None, reports: Sequence[PartReport], *, asked: int) -> SecondLookSummary:
+def sum_up_second_look(
+    reader: SecondReader | None, reports: Sequence[PartReport], *, asked: int, target: LearntTarget | None = None
+) -> SecondLookSummary:
     """What the manifest says of a second reader, or of what a person must look at, by the reports of the parts."""
     rows = [row for report in reports for row in report["escalated"]]
     because: Counter[str] = Counter()
@@ -45,7 +50,7 @@ def sum_up_second_look(reader: SecondReader | None, reports: Sequence[PartReport
         "not_read": sum(row["num_not_read"] for row in rows),
         "needs_review": sum(row["num_to_review"] for row in rows),
     }
-    return {
+    summary: SecondLookSummary = {
         "reader_fingerprint": reader.identity.fingerprint if reader else None,
         "reader": reader.identity.parts if reader else None,
         "extraction": reader.agent.extraction.value if reader else None,
@@ -53,3 +58,21 @@ def sum_up_second_look(reader: SecondReader | None, reports: Sequence[PartReport
         "share": round(because.total() / asked, 6) if asked else 0.0,
         "because": dict(sorted(because.items())),
     }
+    return {**summary, "target": target} if target else summary
+
+
+def learnt_target(
+    target: TargetConfig | None, thresholds: Mapping[str, float], *, questions: pa.Table
+) -> LearntTarget | None:
+    """What the manifest says of a target; None where there is none.
+
+    Args:
+        target: The target.
+        thresholds: What it went by, by question hash.
+        questions: The questions that were asked, with `question_id` and `question_hash`.
+    """
+    if target is None:
+        return None
+    asked = dict(zip(*(questions[name].to_pylist() for name in ("question_id", "question_hash")), strict=True))
+    up_to = {name: thresholds[key] for name, key in asked.items() if key in thresholds}
+    return {"recall": target.recall, "delta": target.delta, "up_to": up_to}

@@ -1,7 +1,13 @@
 """Thresholds that labels taught: `memagent review calibrate` writes one for each question, and runs read them."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypedDict, cast
 
+import pyarrow as pa
+
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.closing.answer_types import AnswerType
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.json_files import read_json, write_json
@@ -56,27 +62,75 @@ def read_threshold(output: Location, question_hash: str) -> LearntThreshold | No
     return cast("LearntThreshold | None", read_json(threshold_place(output, question_hash)))
 
 
-def read_thresholds(output: Location, *, recall: float, delta: float, reader_fingerprint: str) -> dict[str, float]:
-    """The thresholds of all questions, by question hash.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """What labels have taught at an output, and what a run needs of it."""
+
+    place: str
+    """The output, for messages."""
+    recall: float
+    """Share that the run wants, as `delta`."""
+    delta: float
+    """How often that may be missed."""
+    reader_fingerprint: str
+    """The first reader of the run."""
+    learnt: Mapping[str, LearntThreshold]
+    """All that lie there, by question hash; some may be of other questions, readers and targets."""
+
+    @property
+    def up_to(self) -> dict[str, float]:
+        """Those that hold for the run, by question hash."""
+        return {name: each["up_to"] for name, each in self.learnt.items() if not self._problem(each)}
+
+    def require(self, questions: pa.Table) -> None:
+        """Checks that each question that is answered by yes or no has one: without it, no "no" would be looked at.
+
+        Raises:
+            SettingsError: one has none, or one for another target or reader; names it, and says what to do.
+        """
+        for row in questions.select(["question_id", "question", "answer_type"]).to_pylist():
+            if row["answer_type"] == AnswerType.BOOL:
+                problem = self._problem(self.learnt.get(text_hash(row["question"])))
+                if problem:
+                    raise SettingsError(f"escalate.target: question {row['question_id']!r}: {problem}")
+
+    def _problem(self, threshold: LearntThreshold | None) -> str | None:
+        """Why a threshold does not hold for the run; None where it does."""
+        if threshold is None:
+            return (
+                f"no threshold was learnt for its wording at {self.place}; run without the target, label with "
+                "`memagent review make --purpose develop` and `import`, and say `memagent review calibrate`"
+            )
+        learnt = (threshold["recall"], threshold["delta"])
+        is_of_reader = threshold["reader_fingerprint"] == self.reader_fingerprint
+        if threshold["format"] == THRESHOLD_FORMAT and learnt == (self.recall, self.delta) and is_of_reader:
+            return None
+        what = f"recall {learnt[0]}, delta {learnt[1]}" if learnt != (self.recall, self.delta) else "another reader"
+        return (
+            f"its threshold was learnt for {what}; say `memagent review calibrate` with this target after a run of "
+            "this reader"
+        )
+
+
+def read_thresholds(output: Location, *, recall: float, delta: float, reader_fingerprint: str) -> Thresholds:
+    """The thresholds of an output, for a run with this target and first reader.
 
     Raises:
-        SettingsError: none was learnt, or one for another target or reader; says what to do.
+        OutputError: a file can't be read.
+    """
+    learnt = read_learnt(output)
+    return Thresholds(
+        place=str(output), recall=recall, delta=delta, reader_fingerprint=reader_fingerprint, learnt=learnt
+    )
+
+
+def read_learnt(output: Location) -> dict[str, LearntThreshold]:
+    """All thresholds of an output, by question hash.
+
+    Raises:
         OutputError: a file can't be read.
     """
     with output_errors(output.uri):
         files = sorted((output / THRESHOLDS_FOLDER).files())
         found = [cast("LearntThreshold", read_json(output.at(path))) for path in files]
-    if not found:
-        raise SettingsError(
-            f"escalate.target: no threshold was learnt at {output}; run without it, label with `memagent review make "
-            "--purpose develop` and `import`, and say `memagent review calibrate`"
-        )
-    for each in found:
-        asked, learnt = (recall, delta, reader_fingerprint), (each["recall"], each["delta"], each["reader_fingerprint"])
-        if each["format"] != THRESHOLD_FORMAT or asked != learnt:
-            what = "another reader" if asked[:2] == learnt[:2] else f"recall {each['recall']}, delta {each['delta']}"
-            raise SettingsError(
-                f"escalate.target: the threshold of question {each['question_id']!r} was learnt for {what}; say "
-                "`memagent review calibrate` with this target after a run of this reader"
-            )
-    return {each["question_hash"]: each["up_to"] for each in found}
+    return {each["question_hash"]: each for each in found}

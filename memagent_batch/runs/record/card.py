@@ -10,33 +10,21 @@ from pydantic_core import to_jsonable_python
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.domain.closing.plan import EVIDENCE, VALUE
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason
-from memagent_batch.domain.texts.markdown import escaped
-from memagent_batch.masking import DIGEST, printable, shown
+from memagent_batch.masking import DIGEST, shown
 from memagent_batch.runs.history.history import PastRun
-from memagent_batch.runs.manifest import Manifest, SecondLookSummary
+from memagent_batch.runs.manifest import LearntTarget, Manifest, SecondLookSummary
 from memagent_batch.runs.record.estimates import ReviewEstimates
 from memagent_batch.runs.record.evaluations import (
     ReaderEvaluation,
-    Readers,
-    Scores,
-    closes_alike,
-    differing_closing,
-    differing_knobs,
-    readers_of,
-    whom,
 )
+from memagent_batch.runs.record.measured import estimate_lines, evaluation_lines, inline
 from memagent_batch.runs.tables.part_report import ReasonRow
 
 CARD_FILE = "card.md"
 """Name of the card in the record of a run."""
 SHOWN_QUESTIONS = 10
-SHOWN_CHARACTERS = 300
-"""Of a question or a place, characters that are shown."""
-SHOWN_ESTIMATES = 20
-SHOWN_EVALUATIONS = 5
 OF_READER = ("model", "model_sha256", "weights_version", "tokenizer_sha256", "prompt_set", "prompt_set_sha256")
 SHOWN_IN_PART = frozenset({"truncate", "retrieve"})
 """Policies that answer from one prompt."""
@@ -44,13 +32,20 @@ OF_PLACES = frozenset({"output", "documents", "questions", "ask"})
 """Knobs that the command to repeat a run shows whatever they are."""
 
 
-def card(past: PastRun, *, estimates: Sequence[ReviewEstimates], evaluations: Sequence[ReaderEvaluation] = ()) -> str:
+def card(
+    past: PastRun,
+    *,
+    estimates: Sequence[ReviewEstimates],
+    evaluations: Sequence[ReaderEvaluation] = (),
+    confidences: Sequence[str] = (),
+) -> str:
     """The card of a finished run, Markdown.
 
     Args:
         past: The run.
         estimates: What reviews of the output say, the latest first.
         evaluations: What evaluations found of its readers, the latest first.
+        confidences: What labels say that its confidences are worth.
     """
     manifest = past.manifest
     sections: dict[str, Iterator[str]] = {
@@ -58,12 +53,12 @@ def card(past: PastRun, *, estimates: Sequence[ReviewEstimates], evaluations: Se
         "Of what": _documents(past),
         "By what": _reader(manifest),
         "What came out": _counts(manifest),
-        "How good it is": chain(_estimates(manifest, estimates), _evaluations(manifest, evaluations)),
+        "How good it is": chain(estimate_lines(manifest, estimates), evaluation_lines(manifest, evaluations)),
         "Where it fails": _failures(past),
-        "Limits": _limits(manifest),
+        "Limits": _limits(manifest, confidences),
         "How to repeat it": _command(manifest),
     }
-    lines = [f"# Scan {_text(manifest['run_id'])}", "", f"{manifest['started_at']} to {manifest['finished_at']}."]
+    lines = [f"# Scan {inline(manifest['run_id'])}", "", f"{manifest['started_at']} to {manifest['finished_at']}."]
     for title, section in sections.items():
         lines += ["", f"## {title}", "", *section]
     return "\n".join(lines) + "\n"
@@ -72,8 +67,8 @@ def card(past: PastRun, *, estimates: Sequence[ReviewEstimates], evaluations: Se
 def _asked(past: PastRun) -> Iterator[str]:
     rows = past.questions.slice(0, SHOWN_QUESTIONS).to_pylist()
     for row in rows:
-        kind = f" ({_text(row['answer_type'])})" if row.get("answer_type") else ""
-        yield f"- {_text(row['question_id'])}{kind}: {_text(row['question'])}"
+        kind = f" ({inline(row['answer_type'])})" if row.get("answer_type") else ""
+        yield f"- {inline(row['question_id'])}{kind}: {inline(row['question'])}"
     if past.questions.num_rows > len(rows):
         yield f"- and {past.questions.num_rows - len(rows):,} more"
 
@@ -81,16 +76,16 @@ def _asked(past: PastRun) -> Iterator[str]:
 def _documents(past: PastRun) -> Iterator[str]:
     manifest = past.manifest
     named = manifest["settings"].get("documents") or []
-    places = [named] if isinstance(named, str) else list(named)
-    yield f"- Documents: {past.plan.num_rows:,}, of {', '.join(_text(shown(place)) for place in places) or 'a program'}"
+    places = [inline(shown(place)) for place in ([named] if isinstance(named, str) else named)]
+    yield f"- Documents: {past.plan.num_rows:,}, of {', '.join(places) or 'a program'}"
     for name, version in manifest["tables"].items():
-        yield f"- Table {_text(name)}: version {_text(version)}"
+        yield f"- Table {inline(name)}: version {inline(version)}"
     if "sample" in manifest:
         sample = manifest["sample"]
         yield f"- A sample: {sample['taken']:,} of {sample['documents']:,} documents, seed {sample['seed']}"
     where = manifest["settings"].get("input", {}).get("where")
     if where:
-        yield f"- Rows where {_text(where)}"
+        yield f"- Rows where {inline(where)}"
 
 
 def _reader(manifest: Manifest) -> Iterator[str]:
@@ -99,7 +94,7 @@ def _reader(manifest: Manifest) -> Iterator[str]:
     if settings.get("closing", {}).get("evidence"):
         yield "- Evidence was asked for after each answer"
     yield f"- reader_fingerprint: {manifest['reader_fingerprint']}"
-    yield f"- {', '.join(f'{_text(name)} {_text(version)}' for name, version in manifest['versions'].items())}"
+    yield f"- {', '.join(f'{inline(name)} {inline(version)}' for name, version in manifest['versions'].items())}"
     look = manifest.get("second_look")
     if look is not None:
         yield from _second_look(look)
@@ -108,10 +103,10 @@ def _reader(manifest: Manifest) -> Iterator[str]:
 def _parts_of_reader(reader: Mapping[str, Any]) -> Iterator[str]:
     for name in OF_READER:
         if reader.get(name):
-            yield f"- {name}: {_text(str(reader[name]))}"
+            yield f"- {name}: {inline(str(reader[name]))}"
     for name in ("policy", "sampling", "engine"):
         if reader.get(name):
-            yield f"- {name}: {_text(json.dumps(reader[name], sort_keys=True, default=str))}"
+            yield f"- {name}: {inline(json.dumps(reader[name], sort_keys=True, default=str))}"
 
 
 def _second_look(look: SecondLookSummary) -> Iterator[str]:
@@ -119,11 +114,23 @@ def _second_look(look: SecondLookSummary) -> Iterator[str]:
     counts = look["counts"]
     yield ""
     yield f"{counts['escalated']:,} readings were doubtful. {counts['needs_review']:,} of them are left to people."
+    if "target" in look:
+        yield _target(look["target"])
     if look["reader"]:
         yield f"A second reader read them again, and {counts['answered']:,} of the answers are its own:"
         yield ""
         yield from _parts_of_reader(look["reader"])
         yield f"- reader_fingerprint: {look['reader_fingerprint']}"
+
+
+def _target(target: LearntTarget) -> str:
+    """What labels taught, and the run went by."""
+    shown_thresholds = [f"{up_to:.4g} ({inline(name)})" for name, up_to in target["up_to"].items()][:SHOWN_QUESTIONS]
+    more = ", …" if len(target["up_to"]) > SHOWN_QUESTIONS else ""
+    return (
+        f"The target was a recall of {target['recall']}, missed with probability {target['delta']} at most. By labels, "
+        f"a no was looked at again up to a confidence of {', '.join(shown_thresholds)}{more}."
+    )
 
 
 def _counts(manifest: Manifest) -> Iterator[str]:
@@ -135,73 +142,6 @@ def _counts(manifest: Manifest) -> Iterator[str]:
     yield f"| {' | '.join(f'{number:,}' for number in numbers)} |"
     yield ""
     yield f"{manifest['seconds']:,.0f} seconds. Turns and tokens are of all rows, those of earlier runs included."
-
-
-def _estimates(manifest: Manifest, estimates: Sequence[ReviewEstimates]) -> Iterator[str]:
-    if not estimates:
-        yield "No one has measured it. `memagent review` does so with people's labels."
-        return
-    yield "By people's labels of a sample, with 95 % intervals:"
-    yield ""
-    for each in estimates[:SHOWN_ESTIMATES]:
-        of = "this run" if each.run_id == manifest["run_id"] else f"run {_text(each.run_id)}"
-        value = f" = {_text(each.value)}" if each.value is not None else ""
-        shares = "; ".join(f"{name.replace('_', ' ')} {share}" for name, share in each.shares.items())
-        yield f"- {_text(each.question_id)}{value}, of {of}, {each.num_labels:,} labels: {shares}"
-    if len(estimates) > SHOWN_ESTIMATES:
-        yield f"- and {len(estimates) - SHOWN_ESTIMATES:,} more"
-
-
-def _evaluations(manifest: Manifest, evaluations: Sequence[ReaderEvaluation]) -> Iterator[str]:
-    yield ""
-    if not evaluations:
-        yield "No evaluation of its reader was attached. `memagent evaluate attach` does so."
-        return
-    yield "By questions with known answers about other documents than those of the scan, with 95 % intervals:"
-    yield ""
-    scan = readers_of(manifest)
-    own_first = sorted(evaluations, key=lambda each: whom(each.readers, scan=scan) is None)  # each half still by date
-    for each in own_first[:SHOWN_EVALUATIONS]:
-        yield from _evaluation(each, scan=scan)
-    if len(evaluations) > SHOWN_EVALUATIONS:
-        yield f"- and {len(evaluations) - SHOWN_EVALUATIONS:,} more"
-
-
-def _evaluation(each: ReaderEvaluation, *, scan: Readers) -> Iterator[str]:
-    of = whom(each.readers, scan=scan)
-    name = f"- {_text(shown(each.suite))}, read at {_text(each.finished_at)} by "
-    if of is None:
-        knobs = ", ".join(map(_text, differing_knobs(each.readers, scan=scan)))
-        yield f"{name}another reader, whose scores say nothing of this scan; these differ: {knobs}"
-        return
-    yield f"{name}{of}:"
-    if each.free:
-        yield from _scores(each.free, of=f"readings scored on {_text(each.score_on)}")
-    left_out = []
-    if each.typed and closes_alike(each.readers, scan=scan, kind=VALUE):
-        yield from _scores(each.typed, of="readings of typed questions")
-    elif each.typed:
-        left_out.append(VALUE)
-    if each.evidence_hit and closes_alike(each.readers, scan=scan, kind=EVIDENCE):
-        yield f"  - evidence on a right sentence {each.evidence_hit}"
-    elif each.evidence_hit:
-        left_out.append(EVIDENCE)
-    if left_out:
-        differing = differing_closing(each.readers, scan=scan, kinds=left_out)
-        because = f"closing turns differ ({', '.join(differing)})" if differing else "no closing turns are recorded"
-        yield f"  - not shown, since {because}: {', '.join(left_out)}"
-
-
-def _scores(scores: Scores, *, of: str) -> Iterator[str]:
-    shares = {
-        "says not stated where it is not": scores.abstained,
-        "says not stated where it is": scores.abstained_wrongly,
-    }
-    others = "".join(f"; {what} {share}" for what, share in shares.items() if share is not None)
-    yield f"  - {scores.num_readings:,} {of}: score {scores.score}{others}"
-    for length in scores.lengths:
-        if length.length_tokens is not None:
-            yield f"    - {length.length_tokens:,} tokens: {length.num_readings:,} readings, score {length.score}"
 
 
 def _failures(past: PastRun) -> Iterator[str]:
@@ -219,11 +159,11 @@ def _failures(past: PastRun) -> Iterator[str]:
 
 def _reasons(rows: Sequence[ReasonRow]) -> str:
     reasons = [Reason(**row) for row in rows]
-    texts = [f"{each.num_readings:,} {each.error_type}: {_text(each.error_message)}" for each in reasons]
+    texts = [f"{each.num_readings:,} {each.error_type}: {inline(each.error_message)}" for each in reasons]
     return f" ({'; '.join(texts)})" if texts else ""
 
 
-def _limits(manifest: Manifest) -> Iterator[str]:
+def _limits(manifest: Manifest, confidences: Sequence[str]) -> Iterator[str]:
     yield from _limits_of_reader(manifest["reader"])
     look = manifest.get("second_look")
     if look is not None and look["reader"]:
@@ -231,6 +171,7 @@ def _limits(manifest: Manifest) -> Iterator[str]:
         yield f"- Of the {look['counts']['answered']:,} answers of the second reader:"
         yield from (f"  {line}" for line in _limits_of_reader(look["reader"]))
     yield "- A confidence is a probability given the notes, not given the document."
+    yield from (f"  - {inline(each)}" for each in confidences)
 
 
 def _limits_of_reader(reader: Mapping[str, Any]) -> Iterator[str]:
@@ -286,9 +227,3 @@ def _difference(value: Any, default: Any) -> Any:
         below = {name: _difference(each, default.get(name)) for name, each in value.items()}
         return {name: each for name, each in below.items() if each is not None}
     return value
-
-
-def _text(text: str) -> str:
-    """A text that may come from anyone: one line, no markup, no character that can't be seen."""
-    cut = text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]} …"
-    return escaped(printable(cut))

@@ -1,7 +1,7 @@
 """What the reviews of an output say of its scans: the estimates that lie in `review/ID/estimate.json`."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +46,15 @@ class ReviewEstimates:
     """The run that was reviewed."""
     question_id: str
     """The question."""
-    value: str | None
-    """The value; None in a review by a condition."""
+    looked_for: str
+    """The condition, or the value of a column, that counts as found."""
     num_labels: int
     """Readings that people labelled."""
-    shares: Mapping[str, Share]
-    """By measure; the error rate is of all values."""
+    shares: Mapping[str, Share | None]
+    """By measure, allowing for errors of reviewers where that was estimated; error rate and evidence are of all values.
+    None where nothing of the kind was labelled."""
+    remarks: Sequence[str]
+    """What limits them, in words."""
 
 
 def read_estimates(output: Location) -> list[ReviewEstimates]:
@@ -62,18 +65,18 @@ def read_estimates(output: Location) -> list[ReviewEstimates]:
     """
     places = [path for path in (output / REVIEWS_FOLDER).files() if path.endswith(f"/{ESTIMATE_FILE}")]
     found = [each for path in places for each in _read(output.at(path))]
-    return sorted(found, key=lambda each: each.run_id, reverse=True)
+    return sorted(found, key=lambda each: (each.run_id, each.num_labels), reverse=True)
 
 
 def latest_estimates(output: Location) -> list[ReviewEstimates]:
-    """Of each question and value, the estimate of the latest run that was reviewed, by question.
+    """Of each question and what was looked for, the estimate of the latest run that was reviewed, by question.
 
     Raises:
         StorageError: one can't be read.
     """
     found: dict[tuple[str, str], ReviewEstimates] = {}
     for each in read_estimates(output):
-        found.setdefault((each.question_id, each.value or ""), each)
+        found.setdefault((each.question_id, each.looked_for), each)
     return [found[key] for key in sorted(found)]
 
 
@@ -89,16 +92,42 @@ def _read(place: Location) -> list[ReviewEstimates]:
 
 
 def _of_record(record: Mapping[str, Any]) -> Iterator[ReviewEstimates]:
+    evidence = record["evidence"]
+    of_all = {
+        "error_rate": _share(record["error_rate"]),
+        "evidence": _share({"value": evidence["share"], **evidence["interval"]}) if evidence else None,
+    }
     for value in record["values"]:
-        measures = {**{name: value["measures"][name] for name in MEASURES}, "error_rate": record["error_rate"]}
+        measures = value["allowing_for_errors"] or value["measures"]
         yield ReviewEstimates(
             review_id=str(record["review_id"]),
             run_id=str(record["run_id"]),
             question_id=str(record["question_id"]),
-            value=None if value["value"] is None else str(value["value"]),
+            looked_for=str(record["flagged"] or f"{record['by']} = {value['value']}"),
             num_labels=sum(int(stratum["num_labelled"]) for stratum in value["strata"]),
-            shares={name: _share(each) for name, each in measures.items()},
+            shares={**{name: _share(measures[name]) for name in MEASURES}, **of_all},
+            remarks=[*_remarks(record, value)],
         )
+
+
+def _remarks(record: Mapping[str, Any], value: Mapping[str, Any]) -> Iterator[str]:
+    labels = record["labels"]
+    if value["allowing_for_errors"]:
+        yield "errors of reviewers are allowed for, but in error rate and evidence"
+    else:
+        yield "errors of reviewers are not allowed for"
+    if record["is_sequence"]:
+        yield "intervals are confidence sequences, which hold however often one looks"
+    if labels["left"]:
+        yield f"{labels['left']:,} readings of the sample are not labelled"
+    if labels["judged_seen"]:
+        yield f"{labels['judged_seen']:,} readings count by labels that were given with the scan's answer in view"
+    for stratum in value["strata"]:
+        if stratum["num_readings"] and not stratum["num_labelled"]:
+            yield f"nothing is known of the {stratum['num_readings']:,} readings {stratum['name']}"
+    if worst := value["recall_at_worst"]:
+        number = record["num_unreadable"]
+        yield f"if all {number:,} documents that nobody can read were missed, recall is {_share(worst)}"
 
 
 def _share(values: Mapping[str, Any]) -> Share:

@@ -14,7 +14,7 @@ from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.escalation.second_reader import (
     Escalation,
     SecondReader,
-    require_questions_fit_again,
+    require_second_looks,
     second_fingerprint,
 )
 from memagent_batch.wiring import identify_reader
@@ -31,9 +31,9 @@ def test_question_that_fits_the_first_reader_alone_is_refused(agent: AgentConfig
     second = agent.with_knobs({"window_tokens": 450})
     reader = SecondReader(agent=second, identity=identify_reader(second), closing=None)
     require_questions_fit(questions, agent)
-    require_questions_fit_again(questions, Escalation(doubts=Doubts(when=()), reader=None))
+    require_second_looks(questions, Escalation(doubts=Doubts(when=()), reader=None))
     with pytest.raises(SettingsError, match=r"escalate.to: question 'long' has \d+ tokens"):
-        require_questions_fit_again(questions, Escalation(doubts=Doubts(when=()), reader=reader))
+        require_second_looks(questions, Escalation(doubts=Doubts(when=()), reader=reader))
 
 
 @pytest.mark.parametrize(

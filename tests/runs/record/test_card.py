@@ -58,6 +58,11 @@ def test_card_names_the_second_reader_and_what_is_left_to_people(tmp_path: Path)
     assert "and 4 of the answers are its own" in text
     assert "- model: larger" in text
     assert f"- reader_fingerprint: {'f' * 64}" in text
+    assert "The target" not in text
+    look["target"] = {"recall": 0.95, "delta": 0.05, "up_to": {"risk|y": 0.87654}}
+    text = card(replace(past, manifest={**past.manifest, "second_look": look}), estimates=[])
+    assert "The target was a recall of 0.95, missed with probability 0.05 at most" in text
+    assert "up to a confidence of 0.8765 (risk\\|y)." in text
     limits = text.partition("## Limits")[2].partition("## How")[0]
     assert "- Of the 4 answers of the second reader:" in limits
     assert "  - The model was shown a part of each long document" in limits
@@ -102,7 +107,15 @@ def test_card_has_the_latest_estimates_first(tmp_path: Path) -> None:
     nights.run({"a": "one"}, {"q": "Why?"})
     share = Share(value=0.93, low=0.88, high=0.97)
     told = ReviewEstimates(
-        review_id="q-1", run_id="x", question_id="q", value=None, num_labels=750, shares={"recall": share}
+        review_id="q-1",
+        run_id="x",
+        question_id="q",
+        looked_for="value_bool = true",
+        num_labels=750,
+        shares={"recall": share, "evidence": None},
+        remarks=["80 readings of the sample are not labelled"],
     )
-    text = card(nights.last(), estimates=[told])
-    assert "- q, of run x, 750 labels: recall 93.0 % (88.0 to 97.0)" in text
+    text = card(nights.last(), estimates=[told], confidences=["q: 85.0 % at 90 %"])
+    assert "not given the document.\n  - q: 85.0 % at 90 %\n" in text
+    assert "- q, value\\_bool = true, of run x, 750 labels: recall 93.0 % (88.0 to 97.0)\n" in text
+    assert "  - 80 readings of the sample are not labelled\n" in text

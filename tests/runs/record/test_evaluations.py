@@ -10,7 +10,7 @@ import pytest
 from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
-from memagent_batch.runs.record.card import SHOWN_EVALUATIONS, card
+from memagent_batch.runs.record.card import card
 from memagent_batch.runs.record.estimates import Share
 from memagent_batch.runs.record.evaluations import (
     CLOSING_KNOBS,
@@ -26,6 +26,7 @@ from memagent_batch.runs.record.evaluations import (
     readers_of,
     whom,
 )
+from memagent_batch.runs.record.measured import SHOWN_EVALUATIONS
 from tests.runs.recorded_nights import Nights
 
 TURN = ClosingTurn(texts="t", max_tokens=None)
