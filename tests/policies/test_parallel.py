@@ -11,7 +11,7 @@ from memagent_batch.config.policy import Reread
 from memagent_batch.domain.prompts import Memory, PromptTokens
 from memagent_batch.domain.readings import Outcome
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
-from memagent_batch.errors import EngineRequestError
+from memagent_batch.errors import EngineRequestError, MergeError
 from memagent_batch.policies.parallel import LABEL_TOKENS, ParallelPolicy
 from memagent_batch.policies.side_by_side import MOST_TURNS, side_by_side
 from memagent_batch.testing import PROMPTS
@@ -103,6 +103,20 @@ async def test_parallel_reading_ends_after_the_rounds_that_were_set() -> None:
 async def test_parallel_reading_stops_where_a_merge_leaves_the_memory_as_it_was() -> None:
     _, prompts = await read(POLICY, 9, lambda prompt: "M0" if prompt.kind == "merge" else "N7")
     assert [path for path in prompts if path.startswith("read/2")] == []
+
+
+@pytest.mark.parametrize("text", ["", " \n", "<think>all of them</think>", "<think>cut off"])
+@pytest.mark.parametrize("path", ["merge/1/0/1", "merge/1/1/0"])
+async def test_merge_that_writes_nothing_fails_the_reading_and_names_its_turn(path: str, text: str) -> None:
+    model = notes_of(*range(9))
+    with pytest.raises(MergeError, match=f"turn {path} wrote no memory"):
+        await read(POLICY, 45, lambda prompt: text if prompt.path == path else model(prompt))
+
+
+async def test_merge_that_says_that_nothing_helps_keeps_the_memory() -> None:
+    model = notes_of(1, 3)
+    outcome, prompts = await read(POLICY, 23, lambda prompt: "none" if prompt.kind == "merge" else model(prompt))
+    assert (outcome.memory.text, "read/2/0" in prompts) == ("M0", False)
 
 
 async def test_nominated_rounds_read_noted_chunks_and_the_nearest_others() -> None:
