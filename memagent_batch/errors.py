@@ -68,7 +68,7 @@ class PromptTooLongError(ReadingError):
 
 
 class MergeError(ReadingError):
-    """A turn that merges notes into the memory wrote nothing, so that the answer would lack them and nobody would see."""
+    """A turn that merges notes into the memory wrote nothing, so the answer would lack them and nobody would see."""
 
 
 class NotHeldError(ReadingError):
