@@ -134,6 +134,11 @@ class ReadingTurns:
     _num_asked: int = field(default=0, init=False)
     _of_last: dict[ReadingAddress, PromptRows] = field(default_factory=dict, init=False)
 
+    @property
+    def most_at_once(self) -> int | None:
+        """Places in the engine; None where the reading has it to itself."""
+        return self.places.number if self.places else None
+
     async def __call__(self, prompt: Prompt) -> Completion:
         """The completion of one prompt: held by the log, asked for by a sibling, or asked of the engine and recorded.
 
