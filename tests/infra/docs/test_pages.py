@@ -42,5 +42,5 @@ def test_commands_page_has_every_command() -> None:
 def test_prompts_page_names_every_policy_that_takes_a_keep_word() -> None:
     page = (settings_page.PAGE.parents[1] / "how-to/prompts.md").read_text(encoding="utf-8")
     (policies,) = re.findall(r"A set with a keep word works with the policies (.*?)\s+only", page, re.DOTALL)
-    takes = {kind for kind in POLICIES.built_in if BUILT_IN_PROMPTS[policy_class(kind).prompt_set].keep_word}
+    takes = {kind for kind in POLICIES.built_in if BUILT_IN_PROMPTS[str(policy_class(kind).prompt_set)].keep_word}
     assert set(re.findall("`([^`]+)`", policies)) == takes
