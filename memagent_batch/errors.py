@@ -67,6 +67,10 @@ class PromptTooLongError(ReadingError):
     """A prompt and its completion budget do not fit the engine's window."""
 
 
+class MergeError(ReadingError):
+    """A turn that merges notes into the memory wrote nothing, so the answer would lack them and nobody would see."""
+
+
 class NotHeldError(ReadingError):
     """A replay asks for a turn that the log does not hold: the reading failed there."""
 

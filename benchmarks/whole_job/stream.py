@@ -84,10 +84,10 @@ def _bytes_of_copies(job: JobConfig) -> int:
     The memories of this engine have some ten tokens: a copy takes far more bytes where they have hundreds.
     """
     rows = pq.read_table(Path(job.output) / TURNS_FOLDER).to_pylist()
-    asked = {(row["document_hash"], row["path"]): row for row in rows if row["held_from"] is None}
+    asked = {(row["document_hash"], row["prompt_hash"]): row for row in rows if row["held_from"] is None}
     copies: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        source = asked[row["held_from"] or row["document_hash"], row["path"]]
+        source = asked[row["held_from"] or row["document_hash"], row["prompt_hash"]]
         copy = {**source, "run_id": row["run_id"], "document_hash": row["document_hash"]}
         copies.setdefault(row["run_id"], []).append(copy)
     return sum(len(parquet_bytes(pa.Table.from_pylist(each))) for each in copies.values())

@@ -94,7 +94,10 @@ class Policy(Protocol):
     async def read(
         self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
     ) -> Outcome:
-        """Reads a document for a question: cuts it, asks turns one after another or side by side, and answers."""
+        """Reads a document for a question: cuts it, asks turns one after another or side by side, and answers.
+
+        Turns of the same kind and prompt have the same budget: a changed document takes them from its last version.
+        """
 
     def identity(self) -> Mapping[str, Any]:
         """What decides a result, as JSON values: its kind and its knobs. It is hashed into the reader fingerprint."""

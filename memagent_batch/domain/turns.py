@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol, runtime_checkable
 
 from memagent_batch.domain.document import ChunkSpan
 from memagent_batch.domain.guides import Guide
@@ -118,3 +119,12 @@ def sum_counted(counts: Iterable[int | None]) -> int | None:
 
 Turns = Callable[[Prompt], Awaitable[Completion]]
 """All that a policy knows of a model: `completion = await turns(prompt)`."""
+
+
+@runtime_checkable
+class PlacedTurns(Protocol):
+    """Turns that share places in an engine. A policy that asks many side by side need not prepare more than that."""
+
+    @property
+    def most_at_once(self) -> int | None:
+        """Places; None where their number is not known."""

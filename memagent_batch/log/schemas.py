@@ -153,7 +153,7 @@ TURN_LOG = pa.schema(
             "held_from",
             pa.string(),
             "where an earlier version of the document had the same prompt: the hash of that version, whose row of this "
-            "path and time has the completion; tokens, text and costs are empty here",
+            "prompt and time has the completion, at this path or another; tokens, text and costs are empty here",
             nullable=True,
         ),
         column(

@@ -18,6 +18,7 @@ TurnRank = tuple[bool, str, bool, float]
 PLACE_COLUMNS = (
     "run_id",
     "document_hash",
+    "path",
     "turn",
     "kind",
     "writes",
@@ -108,23 +109,27 @@ def _fill_held(
     if not taken:
         return
     versions = pa.array(sorted({version for _, row in taken if (version := row.get("held_from"))}), pa.string())
-    asked: dict[tuple[object, ...], TurnRow] = {}
+    asked: dict[tuple[object, ...], dict[str, TurnRow]] = defaultdict(dict)
     for table in read_log_files(output, files, columns=names, fingerprints=list(readings), document_hashes=versions):
         own = table.filter(pc.is_null(table["held_from"]))
         for row in (own if with_tokens else _without_tokens(own)).to_pylist():
-            asked[_turn_place(row, document_hash=row["document_hash"])] = row
+            asked[_turn_place(row, document_hash=row["document_hash"])][row["path"]] = row
     for turns, row in taken:
         found = asked.get(_turn_place(row, document_hash=row["held_from"]))
         if found is None:
             del turns[row["path"]]
         else:
             own_columns = {name: value for name, value in row.items() if name in PLACE_COLUMNS}
-            turns[row["path"]] = cast("TurnRow", {**found, **own_columns})
+            source = found.get(row["path"]) or found[min(found)]
+            turns[row["path"]] = cast("TurnRow", {**source, **own_columns})
 
 
 def _turn_place(row: Mapping[str, Any], *, document_hash: str | None) -> tuple[object, ...]:
-    """What names one row of the log: two attempts may have asked one turn, but not at the same microsecond."""
-    names = ("reader_fingerprint", "question_hash", "sample", "path", "prompt_hash", "finished_at")
+    """What names one row of the log: two attempts may have asked one turn, but not at the same microsecond.
+
+    The path is no part of it: the same prompt may have another path in another version of the document.
+    """
+    names = ("reader_fingerprint", "question_hash", "sample", "prompt_hash", "finished_at")
     return (document_hash, *[row[name] for name in names])
 
 

@@ -17,6 +17,7 @@ from memagent_batch.domain.document import BreakAt, Chunk, Chunks, Document, tok
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.turns import ANSWER, MERGE, READ, Prompt, Scope, Turns, Writes
+from memagent_batch.policies.merged import merged_memory
 from memagent_batch.policies.side_by_side import side_by_side
 
 LABEL_TOKENS = 32
@@ -183,7 +184,11 @@ class ParallelPolicy:
         prompts: PromptTokens,
         turns: Turns,
     ) -> Memory:
-        """The memory with the notes in it; a merge that keeps the memory, by a word or without any, adds nothing."""
+        """The memory with the notes in it; a merge that keeps the memory by a word adds nothing.
+
+        Raises:
+            MergeError: a merge wrote nothing.
+        """
         level = 0
         while notes:
             groups = list(self._groups(notes, prompts=prompts))
@@ -193,9 +198,9 @@ class ParallelPolicy:
                 for place, group in enumerate(groups)
             ]
             completions = await side_by_side(merges, turns=turns)
+            written = [merged_memory(prompts, memory, *turn) for turn in zip(merges, completions, strict=True)]
             if len(groups) == 1:
-                return prompts.remember(memory, completions[0])
-            written = [prompts.remember(memory, completion) for completion in completions]
+                return written[0]
             notes = [
                 Note(first=group[0].first, last=group[-1].last, token_ids=note.token_ids)
                 for group, note in zip(groups, written, strict=True)

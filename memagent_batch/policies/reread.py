@@ -13,6 +13,7 @@ from memagent_batch.domain.document import Document, token_windows
 from memagent_batch.domain.prompts import QUOTES, Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.turns import DECOMPOSE, MERGE, UPDATE, FinishReason, Prompt, Turns, Writes
+from memagent_batch.policies.merged import merged_memory
 from memagent_batch.policies.overwrite import OverwritePolicy
 
 LABEL_TOKENS = 32
@@ -57,8 +58,8 @@ class RereadPolicy(OverwritePolicy):
             point = QuestionTokens(token_ids=missing.token_ids)
             notes = await self._notes(document, point, number=number, prompts=prompts, turns=turns)
             if notes is not prompts.first_memory:
-                completion = await turns(self._merge(prompts, question, memory, missing, notes, number=number))
-                memory = prompts.remember(memory, completion)
+                merge = self._merge(prompts, question, memory, missing, notes, number=number)
+                memory = merged_memory(prompts, memory, merge, await turns(merge))
         completion = await turns(self._answer(prompts, question, memory))
         return Outcome(response=prompts.response(completion), finish_reason=completion.finish_reason, memory=memory)
 

@@ -5,11 +5,13 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import replace
 
-from memagent_batch.domain.turns import Completion, Prompt, Turns
+from memagent_batch.domain.turns import Completion, PlacedTurns, Prompt, Turns
 
 MOST_TURNS = 256
-"""Turns that one reading has under way at once, as many as an actor runs by default. Each holds its prompt while it
-waits for a place in the engine: 5 MiB a reading with prompts of 5,000 tokens, at 4 bytes each."""
+"""Turns that one reading has under way at once where no number of places is known: as many as an actor runs by default.
+
+Each holds its prompt while it waits for a place in the engine: 5 MiB a reading with prompts of 5,000 tokens, at 4 bytes
+each."""
 
 
 async def side_by_side(prompts: Iterable[Prompt], *, turns: Turns) -> list[Completion]:
@@ -30,6 +32,12 @@ async def side_by_side(prompts: Iterable[Prompt], *, turns: Turns) -> list[Compl
             completions[number] = await turns(replace(prompt, token_ids=array("i", prompt.token_ids)))
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(MOST_TURNS):
+        for _ in range(_most_at_once(turns)):
             group.create_task(ask())
     return [completions[number] for number in range(len(completions))]
+
+
+def _most_at_once(turns: Turns) -> int:
+    """One reading can take all places of its engine, and prepares no prompt beyond."""
+    places = turns.most_at_once if isinstance(turns, PlacedTurns) else None
+    return places or MOST_TURNS

@@ -10,7 +10,7 @@ from itertools import chain
 import pyarrow as pa
 
 from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.readings import Status
+from memagent_batch.domain.readings import Status, cost_of
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import EngineDeadError, EngineRefusedError, NotReadError
 from memagent_batch.log.files import ReadingKey
@@ -19,6 +19,7 @@ from memagent_batch.log.schemas import ClosedRow, ClosingRow, OutcomeRow
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask, StartedActor
 from memagent_batch.ray_data.progress.reporter import Reporter
+from memagent_batch.ray_data.progress.share import ReadingShare
 from memagent_batch.reading.closed import close_reading, unclosed
 from memagent_batch.reading.closing import Tracer
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
@@ -100,27 +101,34 @@ class Reader:
                 list_address=list_address,
                 list_turns=list_turns,
                 counts_list=actor.questions.counts_list(question),
-                observe=reporter.count_turn,
             )
+            share = shared.share(asked)
             try:
-                result = await self._result(actor, shared.document, asked, turns=turns)
+                result = await self._result(actor, shared.document, asked, turns=turns, share=share)
             except EngineDeadError as error:
                 await self._life.die(actor, error)
             except EngineRefusedError:
                 await self._life.flush(actor)
                 raise
             reporter.in_flight -= 1
+            share.end()
         return await self._end(actor, shared.document, asked, address, result)
 
     async def _result(
-        self, actor: StartedActor, document: PlannedDocument, asked: "_Asked", *, turns: ReadingTurns
+        self,
+        actor: StartedActor,
+        document: PlannedDocument,
+        asked: "_Asked",
+        *,
+        turns: ReadingTurns,
+        share: ReadingShare,
     ) -> "_Result":
         """Reads, or replays what the log holds, and asks what is asked after the answer."""
-        question = actor.questions[asked.rows[0]]
+        question, turns.observe = actor.questions[asked.rows[0]], share.count_turn
         if actor.closing is None:
             return _Result(reading=await read(document.document, question, agent=actor.agent, turns=turns))
         tracer = Tracer(actor.agent.prompts)
-        turns.observe = _both(tracer, actor.reporter.count_turn)
+        turns.observe = _both(tracer, share.count_turn)
         reading = await read(document.document, question, agent=actor.agent, turns=turns)
         closed: dict[str, ClosedRow] = {}
         for row in asked.rows:
@@ -246,6 +254,20 @@ class _DocumentReadings:
             _Asked(rows=of_address, sample=address.sample, is_answered=address in is_answered)
             for address, of_address in rows.items()
         ]
+
+    def share(self, asked: _Asked) -> ReadingShare:
+        """How much of a reading is done; it has the bytes of the document once for each row of the question list."""
+        return ReadingShare(
+            self._actor.reporter,
+            num_bytes=self.document.num_bytes * len(asked.rows),
+            most_turns=lambda: self._most_turns,
+        )
+
+    @cached_property
+    def _most_turns(self) -> int:
+        """Turns of a reading of it, at most."""
+        agent = self._actor.agent
+        return cost_of(agent.policy, agent.prompts, self.document.document).num_turns
 
     @cached_property
     def held(self) -> asyncio.Task[Mapping[str, LoggedTurns]]:

@@ -37,6 +37,7 @@ TOKENISED = pa.schema(
         pa.field("token_ids", pa.large_list(pa.int32())),
         pa.field("token_chars", pa.large_list(pa.int64())),
         pa.field("num_chars", pa.int64()),
+        pa.field("num_bytes", pa.int64()),
         pa.field("sentence_starts", pa.large_list(pa.int64())),
         pa.field("sentence_ends", pa.large_list(pa.int64())),
         pa.field("breaks", pa.large_list(pa.int64())),
@@ -68,7 +69,7 @@ def tokenise(
     have their sentences.
     """
     read = partial(_tokenised, make_tokenizer(agent), splits=splits, at=break_at(agent))
-    work = bundle.select(["document_id", "document_hash", *WORK_COLUMNS.names]).to_pylist()
+    work = bundle.select(["document_id", "document_hash", "num_bytes", *WORK_COLUMNS.names]).to_pylist()
     calls = bundle[CALL_COLUMN].to_pylist() if CALL_COLUMN in bundle.schema.names else range(len(work))
     missing, held = Counter(calls), defaultdict(list)
     documents = make_documents(sources)
@@ -134,6 +135,7 @@ def tokenise_rows(
             work = {
                 "document_id": document_id,
                 "document_hash": text_hash(text) if isinstance(text, str) else "",
+                "num_bytes": 0,
                 "readings": [{"question": row, "sample": sample} for row, sample in product(questions, range(samples))],
                 "turn_files": [],
                 "last_hash": None,

@@ -25,6 +25,8 @@ class PlannedDocument:
     """Row of the question list and sample of each reading."""
     turn_files: list[str]
     """Log files that hold turns of it."""
+    num_bytes: int = 0
+    """Size of its text by the plan, bytes of UTF-8; 0 for a row of a dataset, which no plan counts."""
     last_hash: str | None = None
     """Hash of its last version, where `turn_files` hold turns of that one too."""
     closings: list[tuple[int, int]] = field(default_factory=list)
@@ -62,6 +64,7 @@ def _planned_document(row: pa.Table) -> PlannedDocument:
         document=document,
         readings=[(reading["question"], reading["sample"]) for reading in values["readings"]],
         turn_files=values["turn_files"],
+        num_bytes=values["num_bytes"] or 0,
         last_hash=values["last_hash"],
         closings=[(reading["question"], reading["sample"]) for reading in values["closings"]],
         sentences=Sentences(starts=starts, ends=ends),

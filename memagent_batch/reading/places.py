@@ -13,6 +13,8 @@ class TurnPlaces:
 
     def __init__(self, number: int) -> None:
         """All places are free."""
+        self.number = number
+        """All of them."""
         self._num_free = number
         self._waiting: OrderedDict[ReadingAddress, deque[asyncio.Future[None]]] = OrderedDict()
 

@@ -19,6 +19,9 @@ from memagent_batch.reading.suspects import Suspects
 LoggedTurns = Mapping[ReadingKey, Mapping[str, TurnRow]]
 """Rows of the turn log by reading and turn path, as `read_turns` returns them."""
 
+PromptRows = Mapping[tuple[str, str], TurnRow]
+"""Rows of one reading by the kind of the turn and the hash of its prompt."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnCounts:
@@ -129,6 +132,12 @@ class ReadingTurns:
     counts: TurnCounts = field(default=TurnCounts(), init=False)
     """What the turns have cost so far."""
     _num_asked: int = field(default=0, init=False)
+    _of_last: dict[ReadingAddress, PromptRows] = field(default_factory=dict, init=False)
+
+    @property
+    def most_at_once(self) -> int | None:
+        """Places in the engine; None where the reading has it to itself."""
+        return self.places.number if self.places else None
 
     async def __call__(self, prompt: Prompt) -> Completion:
         """The completion of one prompt: held by the log, asked for by a sibling, or asked of the engine and recorded.
@@ -162,13 +171,27 @@ class ReadingTurns:
 
     def _held(self, prompt: Prompt, address: ReadingAddress) -> TurnRow | None:
         """The turn's row in the log, if it answered this very prompt."""
-        held = self.held if prompt.fingerprint is None else self.held_closings.get(prompt.fingerprint, {})
-        row = held.get(reading_key(address), {}).get(prompt.path)
+        row = self._rows(prompt, address).get(prompt.path)
         return row if row is not None and row["prompt_hash"] == token_hash(prompt.token_ids) else None
 
     def _held_from_last(self, prompt: Prompt, address: ReadingAddress) -> TurnRow | None:
-        """The turn's row in the last version of the document, if it answered this very prompt."""
-        return self._held(prompt, replace(address, document_hash=self.last_hash)) if self.last_hash else None
+        """The row of this very prompt in the last version of the document: at the same path, or else at another one.
+
+        What is put into a document, or taken out, moves the paths of all that follows, and not always their prompts.
+        """
+        if not self.last_hash:
+            return None
+        last = replace(address, document_hash=self.last_hash)
+        if (row := self._held(prompt, last)) is not None:
+            return row
+        if last not in self._of_last:
+            self._of_last[last] = by_prompt(self._rows(prompt, last))
+        return self._of_last[last].get((prompt.kind, token_hash(prompt.token_ids)))
+
+    def _rows(self, prompt: Prompt, address: ReadingAddress) -> Mapping[str, TurnRow]:
+        """What the log holds of a reading by path, under the fingerprint of such a turn."""
+        held = self.held if prompt.fingerprint is None else self.held_closings.get(prompt.fingerprint, {})
+        return held.get(reading_key(address), {})
 
     async def _complete(self, prompt: Prompt, address: ReadingAddress) -> Completion:
         """Takes the turn from the last version of the document, or asks the engine; records it.
@@ -234,6 +257,11 @@ class ReplayOnly:
 
     async def stop(self) -> None:
         """Nothing to stop."""
+
+
+def by_prompt(rows: Mapping[str, TurnRow]) -> PromptRows:
+    """The rows of a reading by their prompts; of several with the same prompt the one whose path comes first."""
+    return {(rows[path]["kind"], rows[path]["prompt_hash"]): rows[path] for path in sorted(rows, reverse=True)}
 
 
 def completion_of(row: TurnRow) -> Completion:

@@ -42,7 +42,7 @@ class ProgressNote(TypedDict):
     readings_done: int
     readings_asked: int
     share_read: float
-    """Share of the text to read that is read, 0 to 1."""
+    """Share of what is to be read that is read, 0 to 1."""
     turns: int
     """New turns, as `tokens`: those that the log held are not counted."""
     tokens: int

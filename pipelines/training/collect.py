@@ -73,7 +73,7 @@ def sampled_agent(agent: AgentConfig, rollouts: RolloutConfig) -> AgentConfig:
     if make_policy(agent).reads_lists:
         raise SettingsError(
             f"policy.kind: the turns of {agent.policy.kind!r} belong to several questions, so no reward is theirs; "
-            "collect with 'overwrite' or 'gated'"
+            "collect with 'overwrite', 'gated' or 'parallel'"
         )
     agent = fitted(agent)
     sampling = agent.sampling

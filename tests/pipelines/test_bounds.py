@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.settings import job_of
+from memagent_batch.config.engines import SimulatedConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import BoundReachedError, OutputError
 from memagent_batch.files.location import Location
@@ -23,6 +24,8 @@ from pipelines.answer import answer
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
 NUM_DOCUMENTS = 12
+PRICE = 3600.0
+"""Of one replica's machine for an hour: a second costs 1."""
 OWN_COLUMNS = {"run_id", "started_at", "finished_at", "engine_seconds", "num_replayed_turns"}
 
 
@@ -45,7 +48,9 @@ def job(tmp_path: Path, text_model: str) -> JobConfig:
 
 
 def turns(job: JobConfig) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(f"{job.output}/log/turns").to_pylist()
+    """The rows of the turn log; none where no turn was asked yet."""
+    folder = Path(job.output) / "log/turns"
+    rows: list[dict[str, Any]] = pq.read_table(folder).to_pylist() if folder.exists() else []
     return rows
 
 
@@ -130,6 +135,24 @@ def test_hours_that_have_gone_start_no_turn_and_leave_the_tables_of_the_night_be
     assert len(turns(job)) == num_turns
     assert json.loads((Path(job.output) / "manifest.json").read_text())["run_id"] == first["run_id"]
     assert len(cells(job, first, "answers")) == 2
+
+
+def test_time_that_is_paid_for_ends_midway_and_the_next_run_asks_the_other_turns_alone(job: JobConfig) -> None:
+    seconds = 2.0
+    while not turns(job):
+        seconds *= 2  # where the engines took all of it to start, no turn was asked
+        slow = SimulatedConfig(turn_seconds=seconds / 4)  # all turns take longer by far
+        bounds = {"price_per_hour": PRICE, "max_cost": 2 * PRICE * seconds / 3600, "max_hours": 10 * seconds / 3600}
+        bounded = job.model_copy(update=bounds)
+        with pytest.raises(BoundReachedError, match="max_cost"):
+            answer(bounded.with_agent(job.agent.model_copy(update={"simulated": slow})))
+    state = read_state(Location(uri=job.output))
+    assert (state["state"], "max_cost" in str(state["stopped_because"])) == ("stopped", True)
+    manifest = answer(job.model_copy(update={"price_per_hour": PRICE}))
+    assert manifest["counts"]["ok"] == NUM_DOCUMENTS
+    asked = [(row["document_hash"], row["path"]) for row in turns(job)]
+    assert len(asked) == len(set(asked)) == manifest["totals"]["num_turns"]
+    assert manifest["cost"]["this_run"] == pytest.approx(2 * PRICE * manifest["seconds"] / 3600, rel=0.01)
 
 
 def test_a_limit_grows_without_reading_twice_and_documents_outside_are_not_removed(job: JobConfig) -> None:

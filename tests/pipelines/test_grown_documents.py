@@ -15,7 +15,7 @@ from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.state import read_state
 from pipelines.answer import answer
 from tests.pipelines import grown
-from tests.pipelines.grown import QUESTIONS, Stream, text_of
+from tests.pipelines.grown import LINE, QUESTIONS, Stream, text_of
 
 CLOSING: dict[str, Any] = {"closing": {"evidence": True}}
 PARALLEL: dict[str, Any] = {"policy": {"kind": "parallel", "rounds": 2}}
@@ -140,6 +140,26 @@ async def test_longer_page_in_the_middle_costs_its_chunk_where_chunks_close_at_r
         assert row["text"] in lines[page - 1]
     other = Pages(tmp_path, text_model, output="anew", **knobs)
     assert stream.tables(manifest) == other.tables(await other.night(edited))
+
+
+@pytest.mark.parametrize("page", ["put in", "taken out"])
+async def test_page_more_or_less_in_the_middle_costs_its_chunks_though_all_later_ones_have_another_number(
+    text_model: str, tmp_path: Path, page: str
+) -> None:
+    knobs = _paged(break_at="rows", chunk_tokens=50) | CLOSING
+    lines = text_of("a", days=6).splitlines(keepends=True)
+    texts = {"a": "".join(lines)}, {"a": "".join(lines[:2] + lines[3:])}
+    before, after = reversed(texts) if page == "put in" else texts
+    stream = Pages(tmp_path, text_model, **knobs)
+    await stream.night(before)
+    manifest = await stream.night(after)
+    asked = {path for path in stream.asked(manifest) if path.startswith("read/")}
+    assert asked == ({"read/1/2"} if page == "put in" else set())
+    third = {"a": LINE.format(day=9, name="a") + after["a"]}  # takes turns that were taken before
+    manifest = await stream.night(third)
+    assert {path for path in stream.asked(manifest) if path.startswith("read/")} == {"read/1/0"}
+    other = Pages(tmp_path, text_model, output="anew", **knobs)
+    assert stream.tables(manifest) == other.tables(await other.night(third))
 
 
 async def test_page_at_the_end_costs_the_last_chunk_alone(text_model: str, tmp_path: Path) -> None:

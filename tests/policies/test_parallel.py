@@ -8,12 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.config.policy import Reread
+from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.prompts import Memory, PromptTokens
 from memagent_batch.domain.readings import Outcome
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
-from memagent_batch.errors import EngineRequestError
+from memagent_batch.errors import EngineRequestError, MergeError
 from memagent_batch.policies.parallel import LABEL_TOKENS, ParallelPolicy
 from memagent_batch.policies.side_by_side import MOST_TURNS, side_by_side
+from memagent_batch.reading.places import TurnPlaces
+from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.testing import PROMPTS
 from tests.policies.token_documents import QUESTION, document_of
 
@@ -105,6 +108,20 @@ async def test_parallel_reading_stops_where_a_merge_leaves_the_memory_as_it_was(
     assert [path for path in prompts if path.startswith("read/2")] == []
 
 
+@pytest.mark.parametrize("text", ["", " \n", "<think>all of them</think>", "<think>cut off"])
+@pytest.mark.parametrize("path", ["merge/1/0/1", "merge/1/1/0"])
+async def test_merge_that_writes_nothing_fails_the_reading_and_names_its_turn(path: str, text: str) -> None:
+    model = notes_of(*range(9))
+    with pytest.raises(MergeError, match=f"turn {path} wrote no memory"):
+        await read(POLICY, 45, lambda prompt: text if prompt.path == path else model(prompt))
+
+
+async def test_merge_that_says_that_nothing_helps_keeps_the_memory() -> None:
+    model = notes_of(1, 3)
+    outcome, prompts = await read(POLICY, 23, lambda prompt: "none" if prompt.kind == "merge" else model(prompt))
+    assert (outcome.memory.text, "read/2/0" in prompts) == ("M0", False)
+
+
 async def test_nominated_rounds_read_noted_chunks_and_the_nearest_others() -> None:
     def by_place(passages: Sequence[Sequence[int]], wanted: Sequence[int]) -> list[float]:
         return [float(passage[0]) for passage in passages]
@@ -152,6 +169,25 @@ async def test_side_by_side_turns_are_made_when_they_are_asked_and_keep_their_or
     completions = await side_by_side(prompts(), turns=turns)
     assert [completion.token_ids[0] for completion in completions] == list(range(3 * MOST_TURNS))
     assert most == MOST_TURNS
+
+
+@pytest.mark.parametrize("places", [3, MOST_TURNS + 44])
+async def test_one_long_document_takes_as_many_places_at_once_as_its_engine_has(places: int) -> None:
+    under_way = most = 0
+
+    class Engine(ReplayOnly):
+        async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(0)
+            under_way -= 1
+            return Completion(token_ids=[99], text="none", finish_reason=FinishReason.STOP)
+
+    address = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
+    turns = ReadingTurns(engine=Engine(), address=address, seed=0, places=TurnPlaces(places))
+    await POLICY.read(document_of(5 * (places + 9)), QUESTION, prompts=TEXTS, turns=turns)
+    assert most == places
 
 
 @given(num_notes=st.integers(0, 60), memory_tokens=st.integers(1, 40), chunk_tokens=st.integers(1, 400))

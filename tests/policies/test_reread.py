@@ -12,7 +12,7 @@ from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.prompts import Memory, PromptSet, PromptTokens
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
-from memagent_batch.errors import EngineRequestError, PromptSetError
+from memagent_batch.errors import EngineRequestError, MergeError, PromptSetError
 from memagent_batch.log.index import reading_key
 from memagent_batch.policies.reread import RereadPolicy
 from memagent_batch.prompts.built_in import GATED_PROMPTS, REREAD_PROMPTS
@@ -139,6 +139,12 @@ async def test_round_that_notes_nothing_has_no_merge_and_is_not_taken_twice() ->
 async def test_merge_that_adds_nothing_leaves_the_memory() -> None:
     outcome, _ = await read({"update/1/1": "M1", "merge": "keep"})
     assert outcome.memory.text == "M1"
+
+
+async def test_merge_that_writes_nothing_fails_the_reading_and_names_its_turn() -> None:
+    texts = {"update/1/1": "M1", "decompose/2": "WHERE?", "update/2/0": "N1", "merge/2": "<think>so</think>"}
+    with pytest.raises(MergeError, match="turn merge/2"):
+        await read(texts)
 
 
 async def test_document_without_tokens_is_answered_from_the_first_memory() -> None:

@@ -32,11 +32,13 @@ from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.ray_data import actor
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.progress.board import Event, ProgressBoard, Report
+from memagent_batch.ray_data.progress.reporter import Reporter
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.reading import agent
 from memagent_batch.runs.planning.calls import CALL_COLUMN
 from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.planning.work import count_pending
 from memagent_batch.runs.tables.parts import collect_not_read
 from memagent_batch.wiring import identify_reader, make_output, make_tokenizer
 from tests.ray_data.progress.silent_board import SilentBoard
@@ -147,6 +149,34 @@ def statuses_in(results: Sequence[pa.Table | BaseException]) -> list[str]:
 def outcomes_of(run: RunConfig) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pq.read_table(Path(run.output) / "log" / "outcomes").to_pylist()
     return rows
+
+
+@pytest.mark.parametrize("kind", ["overwrite", "parallel", "reread", "truncate"])
+def test_reader_counts_what_the_plan_counts_and_all_of_it_at_the_end_alone(
+    job: JobConfig, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"document_id": name, "text": text.replace("text", "текст")} for name, text in TEXTS.items()]
+    pq.write_table(pa.Table.from_pylist(rows), job.documents[0])
+    policy = job.agent.policy.model_copy(update={"kind": kind, "rounds": 3, "overlap_tokens": 5})
+    job = job.with_agent(job.agent.model_copy(update={"policy": policy}))
+    counted, under_way = list[int](), list[int]()
+
+    class RecordingReporter(Reporter):
+        def count_read(self, num_bytes: int) -> None:
+            counted.append(num_bytes)
+
+        def count_turn(self, prompt: Prompt, completion: Completion) -> None:
+            under_way.append(sum(counted))
+
+    monkeypatch.setattr(actor, "Reporter", RecordingReporter)
+    index = scan_log(make_output(job), reader_fingerprint=identify_reader(job.agent).fingerprint)
+    pending = count_pending(planned(job).pending(index, retry_failed=False))
+    statuses = statuses_in(read_pending(job))
+    assert statuses == ["ok"] * len(TEXTS)
+    assert sum(counted) == pending.num_bytes
+    assert under_way == sorted(under_way)
+    assert under_way[-1] < pending.num_bytes
+    assert len(set(under_way)) > (kind != "truncate")
 
 
 def test_reader_policy_that_breaks_fails_that_reading_alone(job: JobConfig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -276,12 +276,39 @@ async def test_new_turns_are_recorded_each_under_its_own_address_and_replayed_on
     for prompt in (prompt_of(scope=Scope.LIST), prompt_of("update/9"), prompt_of("answer")):
         await turns(prompt)
     await journal.log.close()
-    files = [str(path) for path in (tmp_path / "log" / "turns").iterdir()]
-    logged = read_turns(Location(uri=str(tmp_path)), files, reader_fingerprint="f", document_hashes=["d"])
+    logged = logged_at(tmp_path, "d")
     assert {key[1]: {path: row["turn"] for path, row in rows.items()} for key, rows in logged.items()} == {
         "list": {"update/0": 0},
         "q": {"answer": 2},
     }
+
+
+async def test_turn_of_the_last_version_is_taken_by_its_prompt_where_its_path_has_moved(tmp_path: Path) -> None:
+    engine, journal = FreshEngine(), journal_at(tmp_path)
+    last = replace(ADDRESS, document_hash="last")
+    for path, token_ids, text in (("read/4", (10, 12), "moved"), ("read/5", (10, 13), "stays")):
+        prompt = replace(prompt_of(path, token_ids=token_ids), kind="read")
+        journal.log.record_turn(last, prompt, replace(FRESH, text=text))
+    journal.log.record_turn(last, prompt_of("answer", token_ids=(10, 14)), FRESH)
+    await journal.log.flush()
+    held = logged_at(tmp_path, "last")
+    turns = ReadingTurns(engine=engine, address=ADDRESS, seed=7, journal=journal, held=held, last_hash="last")
+    asked = [("read/4", (10, 11)), ("read/5", (10, 12)), ("read/6", (10, 13)), ("read/7", (10, 14))]
+    prompts = [replace(prompt_of(path, token_ids=token_ids), kind="read") for path, token_ids in asked]
+    texts = [(await turns(prompt)).text for prompt in prompts]
+    assert texts == ["fresh", "moved", "stays", "fresh"], "a prompt of another kind is another turn"
+    assert [prompt.path for prompt in engine.asked] == ["read/4", "read/7"]
+    await journal.log.close()
+    rows = logged_at(tmp_path, "d", "last")[reading_key(ADDRESS)]
+    assert {path: (row["path"], row["text"], row["turn"]) for path, row in rows.items()} == {
+        path: (path, text, number) for number, ((path, _), text) in enumerate(zip(asked, texts, strict=True))
+    }
+
+
+def logged_at(folder: Path, *document_hashes: str) -> Any:
+    """The turns of these documents in the log of a folder."""
+    files = [str(path) for path in (folder / "log" / "turns").iterdir()]
+    return read_turns(Location(uri=str(folder)), files, reader_fingerprint="f", document_hashes=document_hashes)
 
 
 async def test_turns_wait_for_room_in_the_log_before_they_ask_the_engine(tmp_path: Path) -> None:

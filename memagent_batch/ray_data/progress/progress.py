@@ -27,6 +27,9 @@ LOOK_SECONDS = 1.0
 NOTE_SECONDS = 15.0
 """Pause between notes for `memagent status`."""
 
+MOST_SHARE = 0.9999
+"""Share that is read, at most, while readings are under way: as it is shown, with four digits."""
+
 LOG_SECONDS = 30.0
 """Pause between log lines where stderr is no terminal."""
 
@@ -68,7 +71,7 @@ class Progress:
         self._to_do_gauge = gauge("memagent_readings_to_do", "readings of the run that have not ended", labels=own)
         self._board: Any = None
         self._answer: Any = None
-        self._done_before = self._pending_chars = 0
+        self._done_before = self._pending_bytes = 0
         self._starting = ""
         self._began = self._last_line = 0.0
         self._bar: Any = None
@@ -112,8 +115,12 @@ class Progress:
 
     @property
     def _share(self) -> float:
-        """How much of what was to be read is read; turns that the log held count, as they do in what is to be read."""
-        return self._sums["document_chars"] / self._pending_chars
+        """How much of what was to be read is read; turns that the log held count, as they do in what is to be read.
+
+        All is read once all readings have ended, and not before: an actor that is replaced counts some turns again.
+        """
+        share = self._sums["document_bytes"] / self._pending_bytes
+        return share if self._done >= self._asked else min(share, MOST_SHARE)
 
     @contextlib.contextmanager
     def shown(
@@ -128,12 +135,12 @@ class Progress:
 
         Args:
             board: Actor handle of the ProgressBoard.
-            pending: What the block reads; bytes stand for characters.
+            pending: What the block reads.
             starting: What the run waits for until the first turn.
             keep: Takes a note of how far the run is, now and then.
         """
         self._board, self._starting = board, starting
-        self._done_before, self._pending_chars = self._asked - pending.readings, max(pending.num_bytes, 1)
+        self._done_before, self._pending_bytes = self._asked - pending.readings, max(pending.num_bytes, 1)
         self._began = self._last_line = time.monotonic()
         self._show_start()
         stop = threading.Event()

@@ -85,8 +85,6 @@ class Reporter:
 
     def count_turn(self, prompt: Prompt, completion: Completion) -> None:
         """Takes a turn; what the log held cost the engine nothing."""
-        if prompt.span is not None:
-            self._counts["document_chars"] += prompt.span.char_end - prompt.span.char_start
         if completion.replayed:
             return
         cut = completion.finish_reason == FinishReason.LENGTH
@@ -96,6 +94,10 @@ class Reporter:
         self._counts["completion_tokens"] += completion.num_completion_tokens
         self._counts["memory_truncations"] += prompt.writes is not None and cut
         self._turn_histogram.observe(completion.engine_seconds)
+
+    def count_read(self, num_bytes: int) -> None:
+        """Takes a part of what the plan counts for a reading."""
+        self._counts["document_bytes"] += num_bytes
 
     def count_reading(self, status: Status) -> None:
         """Takes a reading that ended, or was not read."""

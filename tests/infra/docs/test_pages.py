@@ -1,11 +1,15 @@
 """Pages that are made from the code say what the code says."""
 
+import re
+
 from annotated_types import Ge, Gt
 
 from infra.docs import commands_page, settings_page
 from infra.docs.settings_page import settings_of
 from jobs import cli
 from jobs.settings import JobSettings
+from memagent_batch.plugins import POLICIES, policy_class
+from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 
 
 def test_settings_page_in_docs_equals_the_settings() -> None:
@@ -33,3 +37,10 @@ def test_commands_page_in_docs_equals_the_help_of_every_command() -> None:
 
 def test_commands_page_has_every_command() -> None:
     assert {name.split()[0] for name in commands_page.command_names()} == set(cli.COMMANDS)
+
+
+def test_prompts_page_names_every_policy_that_takes_a_keep_word() -> None:
+    page = (settings_page.PAGE.parents[1] / "how-to/prompts.md").read_text(encoding="utf-8")
+    (policies,) = re.findall(r"A set with a keep word works with the policies (.*?)\s+only", page, re.DOTALL)
+    takes = {kind for kind in POLICIES.built_in if BUILT_IN_PROMPTS[str(policy_class(kind).prompt_set)].keep_word}
+    assert set(re.findall("`([^`]+)`", policies)) == takes

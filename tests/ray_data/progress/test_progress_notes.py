@@ -31,7 +31,7 @@ def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
         notes.append(note)
 
     board = ray.remote(num_cpus=0)(ProgressBoard).remote()
-    counts = {"turns": 2, "prompt_tokens": 90, "completion_tokens": 10, "readings": 1, "document_chars": 25}
+    counts = {"turns": 2, "prompt_tokens": 90, "completion_tokens": 10, "readings": 1, "document_bytes": 25}
     ray.get(board.put.remote(Report(counts=counts)))
     pending = PendingWork(readings=4, num_bytes=100, closings=0)
     shown = progress.Progress(run_id="r", asked=10, model="m", policy="p", tier=2).shown(
@@ -47,6 +47,21 @@ def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
     assert str(note["expected_end_at"]) > note["at"]
     kept = read_progress(Location(uri=str(tmp_path)), run_id="r")
     assert kept in notes
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(("num_bytes", "readings", "share"), [(100, 3, 0.9999), (130, 3, 0.9999), (100, 4, 1.0)])
+def test_end_is_expected_until_all_readings_have_ended(
+    ray_here: None, num_bytes: int, readings: int, share: float
+) -> None:
+    board = ray.remote(num_cpus=0)(ProgressBoard).remote()
+    ray.get(board.put.remote(Report(counts={"document_bytes": num_bytes, "readings": readings})))
+    pending = PendingWork(readings=4, num_bytes=100, closings=0)
+    shown = progress.Progress(run_id="r", asked=10, model="m", policy="p")
+    with shown.shown(board, pending=pending, starting=""):
+        pass
+    note = shown.note()
+    assert (note["share_read"], note["expected_end_at"] is None) == (share, readings == 4)
 
 
 def test_status_draws_a_bar_of_the_text_that_is_read() -> None:
