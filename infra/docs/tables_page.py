@@ -72,7 +72,7 @@ TABLES = (
     (
         "memagent diff --to FILE.parquet",
         DIFFERENCES,
-        "One row for each reading whose answer, status or presence differs between two runs.",
+        "One row for each reading whose answer, value, status or presence differs between two runs.",
     ),
 )
 INTRODUCTION = """# Tables

@@ -32,6 +32,18 @@ def outcome_of(row: Row) -> str:
     return _without_value(row) or (NO_ANSWER if row["answer"] is None else "answered")
 
 
+def value_words(status: str | None, value: str | None) -> str | None:
+    """What a run has for a value, by its columns `value_status` and `value`; None where it has none."""
+    match status:
+        case ValueStatus.OK if value is not None:
+            return _words(json.loads(value))
+        case ValueStatus.NOT_STATED:
+            return NOT_STATED
+        case ValueStatus.INVALID:
+            return INVALID
+    return None
+
+
 def _without_value(row: Row) -> str | None:
     """Why a row has neither value nor answer to show: its status, or that of its value; None where it may have one."""
     if row["status"] != Status.OK:

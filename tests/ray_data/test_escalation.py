@@ -189,6 +189,8 @@ def test_fresh_run_ends_as_one_that_got_its_second_look_later_and_diff_names_the
     assert {row["document_id"]: row["why"] for row in rows} == {name: ["tier", "extraction"] for name in READ}
     assert {(row["question_id"], row["answer_before"]) for row in rows} == {("risk", "simulated")}
     assert {row["answer_after"] for row in rows} == {"\\boxed{simulated}"}
+    values = {key: row["value"] for key, row in by_id(rows_of(tmp_path / "later", later)).items()}
+    assert all(row["value_after"] == values[row["document_id"], row["question_id"]] is not None for row in rows)
 
 
 def test_second_reader_that_fails_leaves_the_first_answer_and_says_so(
