@@ -19,7 +19,6 @@ _TIME = re.compile(
 _DATE_CHARS = len("2026-11-23")
 
 
-@FORMAT_CHECKER.checks("date-time")
 def is_date_time(value: object) -> bool:
     """Whether a value, if it is text, is a day of the calendar and a time of it, as RFC 3339 writes them."""
     if not isinstance(value, str):
@@ -28,7 +27,6 @@ def is_date_time(value: object) -> bool:
     return mark in ("T", "t") and FORMAT_CHECKER.conforms(day, "date") and is_time(time)
 
 
-@FORMAT_CHECKER.checks("time")
 def is_time(value: object) -> bool:
     """Whether a value, if it is text, is a time of day with its zone, as RFC 3339 writes it.
 
@@ -41,3 +39,7 @@ def is_time(value: object) -> bool:
         return found is not None
     minute = datetime.fromisoformat(f"2000-01-02T{found[1]}{found[5].upper()}").astimezone(UTC)
     return (minute.hour, minute.minute) == (23, 59)
+
+
+FORMAT_CHECKER.checks("date-time")(is_date_time)
+FORMAT_CHECKER.checks("time")(is_time)
