@@ -113,8 +113,12 @@ def test_doubtful_readings_alone_are_read_again_and_the_row_says_why(
     assert price is not None
     assert (planned["doubtful"], price["readings_to_do"], planned["last_share"]) == (2, 2, None), "twins have one"
     manifest = answer(settings)
-    verified = verify_here(Location(uri=str(output)))
+    verified = verify_here(Location(uri=str(output)), job=settings, reread=1_000)
     assert (verified.findings, verified.unchecked) == ([], [])
+    again = verified.reread
+    assert again is not None
+    assert again.num_asked == again.num_drawn > 0
+    assert again.num_of_second_reader == pq.read_table(output / "log/turns").num_rows - again.num_drawn > 0
     rows = by_id(rows_of(output, manifest))
     assert rows.keys() == before.keys()
     second = manifest["second_look"]

@@ -49,6 +49,14 @@ def closings_of_second_reader(record: Mapping[str, Any]) -> dict[str, str]:
     return dict(second.get("closings") or {})
 
 
+def turns_of_second_reader(record: Mapping[str, Any]) -> set[str]:
+    """Fingerprints under which the log keeps the turns of the second reader; see `closings_of_second_reader`."""
+    second = (record.get("projection", {}).get("second") or {}).get("projection")
+    if second is None:
+        return set()
+    return {second["reader_fingerprint"], *(each for turns in second["closings"].values() for each in turns)}
+
+
 def _rules_hash() -> str:
     return sha256(json.dumps(rules()).encode()).hexdigest()
 

@@ -11,7 +11,12 @@ from memagent_batch.config.job import TableFormat
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.files.location import Location
-from memagent_batch.runs.record.projections import closings_of_second_reader, projection_record, restored_projection
+from memagent_batch.runs.record.projections import (
+    closings_of_second_reader,
+    projection_record,
+    restored_projection,
+    turns_of_second_reader,
+)
 from memagent_batch.runs.rows.projection import Projection, SecondProjection
 
 
@@ -57,7 +62,7 @@ def test_projection_of_other_fields_or_values_is_of_another_version(change: dict
     assert restored_projection({"rules": record["rules"]}, **here) is None
 
 
-def test_record_says_what_closes_the_readings_of_the_second_reader(tmp_path: Path) -> None:
+def test_record_says_what_the_second_reader_asks(tmp_path: Path) -> None:
     made = Projection(
         output=Location(uri=str(tmp_path)),
         run_id="r",
@@ -68,6 +73,10 @@ def test_record_says_what_closes_the_readings_of_the_second_reader(tmp_path: Pat
         extraction=Extraction.AUTO,
         table_format=TableFormat.ARROW,
     )
-    again = SecondProjection(projection=replace(made, tier=2), closings={"c": "d"})
-    assert closings_of_second_reader(projection_record(replace(made, tier=1, second=again))) == {"c": "d"}
+    second = replace(made, tier=2, reader_fingerprint="g", closings={"d": ["t", "u"]})
+    again = SecondProjection(projection=second, closings={"c": "d"})
+    record = projection_record(replace(made, tier=1, second=again))
+    assert closings_of_second_reader(record) == {"c": "d"}
+    assert turns_of_second_reader(record) == {"g", "t", "u"}
     assert closings_of_second_reader(projection_record(made)) == closings_of_second_reader({}) == {}
+    assert turns_of_second_reader(projection_record(made)) == turns_of_second_reader({}) == set()
