@@ -14,6 +14,7 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine, require_guides
 from memagent_batch.errors import DocumentError, NotReadError, ReadingError, SettingsError
 from memagent_batch.files.json_files import read_json
+from memagent_batch.inputs.questions import asked_types
 from memagent_batch.log.schemas import TurnRow
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.log.writer import TURNS_FOLDER
@@ -21,7 +22,7 @@ from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.breaks import with_breaks
 from memagent_batch.reading.closed import Closing, close_reading
 from memagent_batch.reading.closing import Tracer
-from memagent_batch.reading.closing_checks import checked_closing
+from memagent_batch.reading.closing_checks import checked_closing, require_compiled
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.read import read
@@ -165,6 +166,7 @@ class _Replay:
         self._fingerprint = past.manifest["reader_fingerprint"]
         self._questions = Questions(past.questions, reader_fingerprint=self._fingerprint)
         types = self._questions.types
+        require_compiled(asked_types(past.questions), job.agent)
         self._closing: Closing | None = checked_closing(
             job.closing, job.agent, types=types, reader_fingerprint=self._fingerprint
         )
