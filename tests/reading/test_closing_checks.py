@@ -15,7 +15,7 @@ from memagent_batch.reading.closing_checks import require_compiled
 PRICE, NAME = (
     Json({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}) for name in ("price", "name")
 )
-QUESTIONS = [
+QUESTIONS: list[dict[str, Any]] = [
     {"question_id": "free", "question": "Who?"},
     {"question_id": "is", "question": "Is it?", **type_fields(Bool())},
     {"question_id": "price", "question": "How much?", **type_fields(PRICE)},

@@ -77,7 +77,7 @@ def _paired_readings(before: PastReadings, after: PastReadings, *, closed: Colle
     same_log = _is_one_log(before, after)
     same_reader = same_log and before.reads_as(after)
     for document_id in (*after.document_ids(), *gone):
-        is_same = same_log and after.document_hash(document_id) not in closed
+        is_same = same_log and not (closed and after.document_hash(document_id) in closed)
         if is_same and same_reader and before.record(document_id) == after.record(document_id):
             continue
         earlier, later = before.readings(document_id), after.readings(document_id)
