@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from memagent_batch.runs.history.causes import Cause, causes_between, causes_of_presence, change_between
 from memagent_batch.runs.history.history import PastRun
-from memagent_batch.runs.history.past_readings import AskedOf, GivenAnswer, PastReading, PastReadings
+from memagent_batch.runs.history.past_readings import GivenAnswer, PastReading, PastReadings, Sought
 from memagent_batch.runs.history.schemas import DIFFERENCES
 
 BATCH_READINGS = 10_000
@@ -37,12 +37,12 @@ def compare_runs(before: PastRun, after: PastRun) -> Iterator[pa.Table]:
     """
     sides = (PastReadings(before), PastReadings(after))
     closed = _closed_between(*sides)
-    asked = (AskedOf(), AskedOf())
+    sought = (Sought(), Sought())
     for pair in _paired_readings(*sides, closed=closed):
-        for found, reading in zip(asked, (pair.before, pair.after), strict=True):
-            found.add(reading)
-    for side, found in zip(sides, asked, strict=True):
-        side.index(found)
+        for of_side, reading in zip(sought, (pair.before, pair.after), strict=True):
+            of_side.add(reading)
+    for side, of_side in zip(sides, sought, strict=True):
+        side.index(of_side)
     pairs = _paired_readings(*sides, closed=closed)
     while batch := list(islice(pairs, BATCH_READINGS)):
         earlier = sides[0].answers([pair.before for pair in batch])

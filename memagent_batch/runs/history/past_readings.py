@@ -85,9 +85,9 @@ class GivenAnswer:
         return {f"{name}_{side}": getattr(self, name) for name in SIDE_COLUMNS}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedOf:
-    """What answers are looked for of."""
+@dataclass(slots=True, kw_only=True)
+class Sought:
+    """What to look for in a log. Mutable: readings are added one after another."""
 
     run_ids: set[str] = field(default_factory=set)
     """Runs that read them."""
@@ -115,7 +115,7 @@ class PastReadings:
         self._questions = run.questions.select(["question_id", "question", "question_hash"]).to_pylist()
         self._values = PastValues(run)
         self._types = value_types(run.questions)
-        self._readers = readers_of(run)
+        self._readers = _readers_of(run)
         self._is_sample = "sample" in run.manifest
         self._files: dict[_Place, list[str]] = {}
 
@@ -180,12 +180,12 @@ class PastReadings:
             )
         return readings
 
-    def index(self, asked: AskedOf) -> None:
-        """Finds the log files that hold what was asked."""
-        for fingerprint, _ in self._readers if asked.run_ids else ():
-            found = scan_outcome_files(self.run.output, reader_fingerprint=fingerprint, run_ids=asked.run_ids)
+    def index(self, sought: Sought) -> None:
+        """Finds the log files that hold it."""
+        for fingerprint, _ in self._readers if sought.run_ids else ():
+            found = scan_outcome_files(self.run.output, reader_fingerprint=fingerprint, run_ids=sought.run_ids)
             self._files |= {(fingerprint, *place): files for place, files in found.items()}
-        self._values.index(asked.closings)
+        self._values.index(sought.closings)
 
     def answers(self, readings: Sequence[PastReading | None]) -> Iterator[GivenAnswer]:
         """What the run has to say of each reading."""
@@ -224,7 +224,7 @@ class PastReadings:
         return found
 
 
-def readers_of(run: PastRun) -> list[tuple[str, str]]:
+def _readers_of(run: PastRun) -> list[tuple[str, str]]:
     """Fingerprint and extraction of the readers of a run, by tier."""
     readers = [(run.manifest["reader_fingerprint"], run.manifest["settings"]["extraction"])]
     again = run.manifest.get("second_look")
