@@ -25,7 +25,7 @@ from memagent_batch.evaluation.needles.facts import Split, make_needle
 from memagent_batch.evaluation.needles.stories import NOT_STATED
 from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_task
 from memagent_batch.runs.tables.evidence import How
-from memagent_batch.runs.tables.schemas import AnswerRow, EvidenceRow
+from memagent_batch.runs.tables.schemas import EvidenceRow
 from memagent_batch.wiring import TINY_MODEL
 
 JOB_FILE = Path(__file__).parent / "configs" / "tiny.yaml"
@@ -156,13 +156,6 @@ def scored_answers(folder: Path) -> list[ScoredAnswer]:
         for row in pq.read_table(folder / "run" / "answers").to_pylist()
     ]
     return sorted(answers, key=lambda each: each.num_document_tokens)
-
-
-def _value(row: AnswerRow) -> str:
-    """The value of a row as text."""
-    if row["value_status"] == ValueStatus.NOT_STATED:
-        return NOT_STATED
-    return str(json.loads(row["value"])) if row["value"] else ""
 
 
 def _print_scores(folder: Path) -> None:

@@ -17,6 +17,7 @@ from jobs.screen import cut
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import StorageOptions
+from memagent_batch.pages.values import value_words
 from memagent_batch.runs.history.causes import AnswerChange
 from memagent_batch.runs.history.comparison import compare_runs
 from memagent_batch.runs.history.history import LATEST, PREVIOUS, PastRun, find_run
@@ -24,8 +25,8 @@ from memagent_batch.runs.history.schemas import DIFFERENCES, DifferenceRow
 
 MANUAL = Manual(
     command="memagent diff",
-    about="Shows the answers in which two finished runs differ: rows whose answer, status or presence differs, why,\n"
-    "and both memories. A question is the same by its question_id, a document by its document_id.",
+    about="Shows the answers in which two finished runs differ: rows whose answer, value, status or presence\n"
+    "differs, why, and both memories. A question is the same by its question_id, a document by its document_id.",
     examples=(
         "memagent diff --output out/",
         "memagent diff out-before/ out-after/ --to changes.parquet",
@@ -134,9 +135,17 @@ def _row_lines(row: DifferenceRow) -> Iterator[str]:
     texts = {"memory before": row["memory_before"], "memory after": row["memory_after"]}
     if row["question_before"] != row["question_after"]:
         texts = {"question before": row["question_before"], "question after": row["question_after"], **texts}
-    for name, text in texts.items():
+    for name, text in (_other_values(row) | texts).items():
         if text:
             yield f"    {name}: {cut(text, TEXT_WIDTH)}"
+
+
+def _other_values(row: DifferenceRow) -> dict[str, str]:
+    """The values of both runs, where they differ."""
+    before, after = ((row["value_status_before"], row["value_before"]), (row["value_status_after"], row["value_after"]))
+    if before == after:
+        return {}
+    return {"value before": value_words(*before) or "(none)", "value after": value_words(*after) or "(none)"}
 
 
 def _cells_line(cells: dict[str, str]) -> str:

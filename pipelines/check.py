@@ -10,11 +10,11 @@ from memagent_batch.config.sources import OnBadFile, SourceConfig
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import require_carry_columns
 from memagent_batch.inputs.documents import require_first_records
-from memagent_batch.inputs.questions import inline_type, read_questions, value_types
+from memagent_batch.inputs.questions import asked_types, inline_type, read_questions
 from memagent_batch.inputs.shards import FoundShards, find_shards
 from memagent_batch.reading.breaks import require_rows
 from memagent_batch.reading.closed import Closing
-from memagent_batch.reading.closing_checks import checked_closing
+from memagent_batch.reading.closing_checks import checked_closing, require_compiled
 from memagent_batch.runs.escalation.second_reader import Escalation, checked_escalation
 from memagent_batch.runs.output_place import claim_output
 from memagent_batch.runs.tables.schemas import ANSWERS
@@ -59,14 +59,18 @@ def check(job: JobConfig) -> Checked:
     agent = fitted(job.agent)
     require_rows(agent, order_columns=job.input.order_columns)
     reader = identify_reader(agent)
-    types = [*value_types(inputs.questions), inline_type(job.input)]
+    types = asked_types(inputs.questions)
+    if (of_column := inline_type(job.input)) is not None:
+        types.setdefault(of_column, "input.question_type")
     closing = checked_closing(job.closing, agent, types=types, reader_fingerprint=reader.fingerprint)
     escalation = checked_escalation(
         job.escalate, job.agent, first=reader, closing=job.closing, types=types, output=make_output(job)
     )
+    require_compiled(types, agent)
     if escalation is not None and escalation.thresholds is not None:
         escalation.thresholds.require(inputs.questions)
     if escalation is not None and escalation.reader is not None:
+        require_compiled(types, escalation.reader.agent)
         require_rows(escalation.reader.agent, order_columns=job.input.order_columns)
     return Checked(job=job.with_agent(agent), inputs=inputs, reader=reader, closing=closing, escalation=escalation)
 

@@ -25,7 +25,8 @@ TABLES = (
         "evidence/",
         EVIDENCE,
         "With `closing.evidence`: one row for each sentence that an answer rests on, and for each string of the answer "
-        "that was looked for in the text.",
+        "that was looked for in the text. Whether the chosen sentences bear the answer is asked of all of them "
+        "together: `support` and its probability are in `answers`.",
     ),
     (
         "rollouts/",
@@ -71,7 +72,7 @@ TABLES = (
     (
         "memagent diff --to FILE.parquet",
         DIFFERENCES,
-        "One row for each reading whose answer, status or presence differs between two runs.",
+        "One row for each reading whose answer, value, status or presence differs between two runs.",
     ),
 )
 INTRODUCTION = """# Tables

@@ -30,7 +30,7 @@ from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.breaks import with_breaks
 from memagent_batch.reading.closed import Closing, close_reading
 from memagent_batch.reading.closing import Tracer
-from memagent_batch.reading.closing_checks import checked_closing
+from memagent_batch.reading.closing_checks import checked_closing, require_compiled
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns, TurnCounts
@@ -243,6 +243,7 @@ class AgentReader:
             closing = checked_closing(
                 self._closing, self._config, types=[value_type], reader_fingerprint=self._fingerprint
             )
+            require_compiled({value_type: "type"} if value_type else {}, self._config)
             if closing is not None:
                 kinds = closing.turns.plan.guide_kinds([value_type] if value_type else [])
                 await require_guides(self._engine, kinds)

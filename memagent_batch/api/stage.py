@@ -19,7 +19,7 @@ from memagent_batch.errors import InputError
 from memagent_batch.files.location import absolute
 from memagent_batch.files.options import Options, StorageOptions
 from memagent_batch.inputs.document_index import require_carry_columns
-from memagent_batch.inputs.questions import value_types
+from memagent_batch.inputs.questions import asked_types
 from memagent_batch.log.index import last_run_id
 from memagent_batch.log.question_list import with_hashes
 from memagent_batch.log.writer import new_run_id
@@ -31,7 +31,7 @@ from memagent_batch.ray_data.progress.board import start_board
 from memagent_batch.ray_data.session import with_long_loops
 from memagent_batch.ray_data.stages import read_calls, tokenised_rows
 from memagent_batch.ray_data.tokenise import RowColumns
-from memagent_batch.reading.closing_checks import checked_closing
+from memagent_batch.reading.closing_checks import checked_closing, require_compiled
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.output_place import require_log_place
 from memagent_batch.runs.tables.schemas import ANSWERS
@@ -121,7 +121,9 @@ def _checked_task(
     agent = fitted(agent)
     require_questions_fit(listed, agent)
     fingerprint = identify_reader(agent).fingerprint
-    closes = checked_closing(closing, agent, types=value_types(listed), reader_fingerprint=fingerprint)
+    types = asked_types(listed)
+    closes = checked_closing(closing, agent, types=types, reader_fingerprint=fingerprint)
+    require_compiled(types, agent)
     asked = with_hashes(listed, as_lists=make_policy(agent).reads_lists)
     place = None if log is None else checked_section(RunConfig, output=absolute(log), storage_options=options)
     before = last_run_id(require_log_place(make_output(place))) if place else ""

@@ -214,6 +214,15 @@ def _question_table(listed: Iterable[tuple[str, QuestionRow]]) -> pa.Table:
     return pa.Table.from_pylist(list(rows.values()), schema=QUESTION_SCHEMA)
 
 
+def asked_types(questions: pa.Table) -> dict[ValueType, str]:
+    """The types that a question list asks for, each with the place of the first question that does."""
+    found: dict[ValueType, str] = {}
+    for question_id, value_type in zip(questions["question_id"].to_pylist(), value_types(questions), strict=True):
+        if value_type is not None:
+            found.setdefault(value_type, f"question {question_id!r}")
+    return found
+
+
 def missing_documents(questions: pa.Table, index: pa.Table) -> list[str]:
     """The documents that questions are bound to and that are not there, in the order of the list.
 

@@ -37,8 +37,16 @@ class LoggedClosing:
     """Whether one of them failed."""
 
 
-def scan_closings(output: Location, *, fingerprints: Collection[str]) -> dict[str, dict[ReadingKey, LoggedClosing]]:
+def scan_closings(
+    output: Location, *, fingerprints: Collection[str], after: str = "", until: str | None = None
+) -> dict[str, dict[ReadingKey, LoggedClosing]]:
     """The readings that were closed, by fingerprint.
+
+    Args:
+        output: The run's location.
+        fingerprints: Of what was asked after the answers.
+        after: A run: only what later ones closed.
+        until: A run: only what this one closed, or one before it; None for all.
 
     Raises:
         OutputError: a log file can't be read; names it.
@@ -47,6 +55,8 @@ def scan_closings(output: Location, *, fingerprints: Collection[str]) -> dict[st
     best: dict[tuple[str, ReadingKey], ClosingRank] = {}
     for file, table in read_log(output / CLOSINGS_FOLDER, columns=_RANKED_BY, fingerprints=fingerprints):
         for row in table.to_pylist():
+            if not after < row["run_id"] <= (until or row["run_id"]):
+                continue
             fingerprint, key = sys.intern(row["reader_fingerprint"]), _row_key(row)
             rank = _closing_rank(row)
             if (fingerprint, key) not in best or rank > best[fingerprint, key]:

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.pages.readings import ReadingKey, key_of
+from memagent_batch.pages.values import value_words
 from memagent_batch.runs.history.causes import AnswerChange
 from memagent_batch.runs.history.comparison import compare_runs
 from memagent_batch.runs.history.history import find_run
+from memagent_batch.runs.history.schemas import DifferenceRow
 from memagent_batch.runs.manifest import Manifest
 
 KEPT_CHARACTERS = 300
@@ -25,6 +27,8 @@ class Change:
     """What is new or other; see `Cause`."""
     before: str | None
     """The earlier answer, its beginning; None where there was none."""
+    value_before: str | None = None
+    """The earlier value, its beginning; None where there was none, or where it is the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +38,7 @@ class RunChanges:
     since: str | None
     """Id of the run before; None for a first run."""
     readings: Mapping[ReadingKey, Change] = field(default_factory=dict)
-    """Readings of the later run that are new, or have another answer or status."""
+    """Readings of the later run that are new, or have another answer, value or status."""
     num_removed: int = 0
     """Readings that only the earlier run asked for."""
     problem: str | None = None
@@ -60,11 +64,19 @@ def changes_of(output: Location, manifest: Manifest) -> RunChanges:
                     num_removed += 1
                     continue
                 before = row["answer_before"] or row["error_message_before"] or row["status_before"]
+                value = _other_value(row)
                 readings[key_of(row)] = Change(
                     kind=AnswerChange(row["change"]),
                     why=tuple(row["why"]),
                     before=before and before[:KEPT_CHARACTERS],
+                    value_before=value and value[:KEPT_CHARACTERS],
                 )
     except OutputError as error:
         return RunChanges(since=since, problem=str(error))
     return RunChanges(since=since, readings=readings, num_removed=num_removed)
+
+
+def _other_value(row: DifferenceRow) -> str | None:
+    """The earlier value of a row, where the later one is another."""
+    before, after = ((row["value_status_before"], row["value_before"]), (row["value_status_after"], row["value_after"]))
+    return None if before == after else value_words(*before)

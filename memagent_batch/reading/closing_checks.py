@@ -1,7 +1,7 @@
 """What is asked after the answers of a run, refused here where it can't be, before an engine starts."""
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from memagent_batch.budgets import require_closing_window
 from memagent_batch.config.agent import AgentConfig
@@ -29,7 +29,6 @@ def checked_closing(
     Raises:
         SettingsError: a closing turn can't fit the window, or samples can't vote.
         EngineStartError: the engine takes no guides.
-        ValueTypeError: a schema can't be compiled.
     """
     asked = {each for each in types if each is not None}
     closing = make_closing(config, agent, reader_fingerprint=reader_fingerprint)
@@ -39,8 +38,6 @@ def checked_closing(
     _require_votes(agent, types=asked)
     require_closing_window(plan, agent, types=asked)
     require_guided(make_engine(agent), plan.guide_kinds(asked))
-    if engine_config(agent).has_weights:
-        _require_compiled(asked)
     return closing
 
 
@@ -58,23 +55,32 @@ def _require_votes(agent: AgentConfig, *, types: Collection[ValueType]) -> None:
         )
 
 
-def _require_compiled(types: Iterable[ValueType]) -> None:
-    """Compiles the schemas as vLLM does: a schema that it can't compile would kill its engine in the first turn.
+def require_compiled(types: Mapping[ValueType, str], agent: AgentConfig) -> None:
+    """Compiles the schemas as vLLM does: one that it can't compile would kill its engine in the first turn.
+
+    An endpoint compiles by itself, with a compiler that is not known here: what it refuses is the `closing_error` of a
+    reading. Choices and expressions are made by the project and hold nothing of a question list.
+
+    Args:
+        types: Types that questions ask for, each with the place of a question that does.
+        agent: What reads.
 
     Raises:
-        ValueTypeError: one can't be compiled; says what xgrammar says.
+        ValueTypeError: one can't be compiled; names the place and says what xgrammar says.
     """
-    guides = [guide for each in types if each.type is AnswerType.JSON and (guide := guide_of(each)) is not None]
-    if not guides:
+    asked = [(place, guide_of(each)) for each, place in types.items() if each.type is AnswerType.JSON]
+    if not asked or not engine_config(agent).has_weights:
         return
     try:
         import xgrammar  # here, since it loads torch
     except ImportError:
         return  # no vLLM here; the actors' own start says what is missing
-    for guide in guides:
+    for place, guide in asked:
+        if guide is None:
+            continue
         try:
             xgrammar.Grammar.from_json_schema(json.dumps(guide.sent_json_schema()), any_whitespace=False)
         except RuntimeError as error:
             raise ValueTypeError(
-                f"schema: xgrammar can't compile it ({' '.join(str(error).split())}): {guide.json_schema}"
+                f"{place}: schema: xgrammar can't compile it ({' '.join(str(error).split())}): {guide.json_schema}"
             ) from error

@@ -1,7 +1,7 @@
 """Draws turns of a run by permanent random numbers: anyone draws the same ones of the same log."""
 
 import heapq
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -66,16 +66,35 @@ def draw_turns(
         StorageError: the same, for a cause of its store.
     """
     drawn: dict[DrawnTurn, str] = {}
+    for turns in _asked_turns(output, names, document_hashes=document_hashes, fingerprints=fingerprints):
+        drawn |= {turn: turn.number(seed) for turn in turns}
+        drawn = dict(heapq.nsmallest(num, drawn.items(), key=lambda item: item[1]))
+    return list(drawn)
+
+
+def count_turns(
+    output: Location, names: Iterable[str], *, document_hashes: Collection[str], fingerprints: Collection[str]
+) -> int:
+    """How many turns of these fingerprints some engine was asked; see `draw_turns`."""
+    if not fingerprints:
+        return 0
+    found = _asked_turns(output, names, document_hashes=document_hashes, fingerprints=fingerprints)
+    return sum(len(turns) for turns in found)
+
+
+def _asked_turns(
+    output: Location, names: Iterable[str], *, document_hashes: Collection[str], fingerprints: Collection[str]
+) -> Iterator[set[DrawnTurn]]:
+    """The turns that an engine was asked, file by file."""
     for name in sorted(name for name in names if name.startswith(f"{TURNS_FOLDER}/")):
         place = output / name
         with storage_errors(place.uri), table_errors(f"log file {place}", remedy="restore it", of_store=False):
             rows = read_parquet(place, columns=[*COLUMNS, "held_from"]).to_pylist()
-        for row in rows:
-            if row["document_hash"] in document_hashes and row["reader_fingerprint"] in fingerprints and _is_asked(row):
-                turn = DrawnTurn(**{column: row[column] for column in COLUMNS})
-                drawn[turn] = turn.number(seed)
-        drawn = dict(heapq.nsmallest(num, drawn.items(), key=lambda item: item[1]))
-    return list(drawn)
+        yield {
+            DrawnTurn(**{column: row[column] for column in COLUMNS})
+            for row in rows
+            if row["document_hash"] in document_hashes and row["reader_fingerprint"] in fingerprints and _is_asked(row)
+        }
 
 
 def _is_asked(row: dict[str, Any]) -> bool:

@@ -13,6 +13,8 @@ from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine, require_guides
 from memagent_batch.errors import DocumentError, NotReadError, ReadingError, SettingsError
+from memagent_batch.files.json_files import read_json
+from memagent_batch.inputs.questions import asked_types
 from memagent_batch.log.schemas import TurnRow
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.log.writer import TURNS_FOLDER
@@ -20,14 +22,15 @@ from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.breaks import with_breaks
 from memagent_batch.reading.closed import Closing, close_reading
 from memagent_batch.reading.closing import Tracer
-from memagent_batch.reading.closing_checks import checked_closing
+from memagent_batch.reading.closing_checks import checked_closing, require_compiled
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
 from memagent_batch.runs.history.document_texts import DocumentText, DocumentTexts
-from memagent_batch.runs.history.history import PastRun
-from memagent_batch.verification.draw import DrawnTurn, draw_turns
+from memagent_batch.runs.history.history import RUNS_FOLDER, PastRun
+from memagent_batch.runs.record.projections import PROJECTION_FILE, turns_of_second_reader
+from memagent_batch.verification.draw import DrawnTurn, count_turns, draw_turns
 from memagent_batch.verification.log_places import LogPlaces, find_places
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
 
@@ -52,7 +55,9 @@ class Reread:
     """What became of the turns that were drawn. Mutable: the turns end one after another."""
 
     num_drawn: int
-    """Turns that were drawn."""
+    """Turns that were drawn: of the reader of all readings, and of what is asked after its answers."""
+    num_of_second_reader: int = 0
+    """Turns of the second reader, none of which is drawn: its agent is not the job's."""
     num_asked: int = 0
     """Turns that the engine was asked again."""
     different: list[DifferentTurn] = field(default_factory=list)
@@ -74,7 +79,7 @@ class _Replayed:
 
 
 def reread(past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence[str], num: int, seed: int) -> Reread:
-    """Draws turns of a run and asks the engine of the job for them again.
+    """Draws turns of a run and asks the engine of the job for them again; those of a second reader are counted.
 
     Args:
         past: The run.
@@ -97,7 +102,10 @@ def reread(past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence
     drawn = draw_turns(
         past.output, log, num=num, seed=seed, document_hashes=replay.document_hashes, fingerprints=replay.fingerprints
     )
-    result = Reread(num_drawn=len(drawn))
+    place = past.output / f"{RUNS_FOLDER}/{past.run_id}/{PROJECTION_FILE}"
+    others = turns_of_second_reader(read_json(place) or {})
+    num_others = count_turns(past.output, log, document_hashes=replay.document_hashes, fingerprints=others)
+    result = Reread(num_drawn=len(drawn), num_of_second_reader=num_others)
     asyncio.run(_ask_again(replay, drawn, result))
     return result
 
@@ -158,6 +166,7 @@ class _Replay:
         self._fingerprint = past.manifest["reader_fingerprint"]
         self._questions = Questions(past.questions, reader_fingerprint=self._fingerprint)
         types = self._questions.types
+        require_compiled(asked_types(past.questions), job.agent)
         self._closing: Closing | None = checked_closing(
             job.closing, job.agent, types=types, reader_fingerprint=self._fingerprint
         )

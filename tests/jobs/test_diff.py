@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -8,6 +9,7 @@ from jobs import cli
 from memagent_batch.files.location import Location
 from memagent_batch.runs.history.schemas import DIFFERENCES
 from tests.runs.recorded_nights import Nights
+from tests.runs.typed_nights import CUT, FIVE, night
 
 QUESTIONS = {"q": "Why?"}
 
@@ -94,3 +96,21 @@ def test_diff_mistake_is_named_with_its_remedy(
     names = {"output": nights.output.uri, "folder": str(tmp_path), "runs": runs}
     assert diff(*(argument.format(**names) for argument in arguments)) == 2
     assert said.format(**names) in capsys.readouterr().err
+
+
+def test_diff_and_page_show_a_value_that_has_changed_under_the_same_answer(
+    tmp_path: Path, text_model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nights = Nights(Location(uri=str(tmp_path / "run")))
+    night(nights, CUT, model=text_model, json_tokens=64)
+    night(nights, FIVE, model=text_model, json_tokens=128)
+    assert diff("--output", nights.output.uri) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line.strip() for line in said if "value" in line] == [
+        "value before: invalid",
+        'value after: {"price": 5}',
+    ]
+    assert said[-1].endswith("1 changed, 0 added, 0 removed, of 1 -> 1 readings")
+    assert cli.main(["page", nights.output.uri, "--without-text"]) == 0
+    [page] = (tmp_path / "run" / "page").rglob("documents/*/*.html")
+    assert re.search(r"<dt>value before</dt><dd[^>]*>invalid</dd>", page.read_text())

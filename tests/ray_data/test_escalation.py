@@ -113,8 +113,12 @@ def test_doubtful_readings_alone_are_read_again_and_the_row_says_why(
     assert price is not None
     assert (planned["doubtful"], price["readings_to_do"], planned["last_share"]) == (2, 2, None), "twins have one"
     manifest = answer(settings)
-    verified = verify_here(Location(uri=str(output)))
+    verified = verify_here(Location(uri=str(output)), job=settings, reread=1_000)
     assert (verified.findings, verified.unchecked) == ([], [])
+    again = verified.reread
+    assert again is not None
+    assert again.num_asked == again.num_drawn > 0
+    assert again.num_of_second_reader == pq.read_table(output / "log/turns").num_rows - again.num_drawn > 0
     rows = by_id(rows_of(output, manifest))
     assert rows.keys() == before.keys()
     second = manifest["second_look"]
@@ -189,6 +193,8 @@ def test_fresh_run_ends_as_one_that_got_its_second_look_later_and_diff_names_the
     assert {row["document_id"]: row["why"] for row in rows} == {name: ["tier", "extraction"] for name in READ}
     assert {(row["question_id"], row["answer_before"]) for row in rows} == {("risk", "simulated")}
     assert {row["answer_after"] for row in rows} == {"\\boxed{simulated}"}
+    values = {key: row["value"] for key, row in by_id(rows_of(tmp_path / "later", later)).items()}
+    assert all(row["value_after"] == values[row["document_id"], row["question_id"]] is not None for row in rows)
 
 
 def test_second_reader_that_fails_leaves_the_first_answer_and_says_so(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -11,15 +12,17 @@ import pyarrow.parquet as pq
 from jobs.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.document_index import INDEX_SCHEMA, with_missing
-from memagent_batch.inputs.questions import QUESTION_SCHEMA, missing_documents
+from memagent_batch.inputs.questions import QUESTION_SCHEMA, missing_documents, type_fields
 from memagent_batch.log.index import TurnIndex, scan_log
-from memagent_batch.log.schemas import OUTCOME_LOG
-from memagent_batch.log.writer import OUTCOMES_FOLDER
+from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG
+from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER
 from memagent_batch.ray_data.write import write_tables
+from memagent_batch.reading.closed import Closing
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers
 from memagent_batch.runs.finalise import close_run
 from memagent_batch.runs.history.history import (
@@ -98,14 +101,19 @@ class Nights:
         killed_at: str = "",
         mended: bool = False,
         away: bool = False,
+        values: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> Manifest:
-        """One night of a plan; `texts` are those of its documents, by hash."""
+        """One night of a plan; `texts` are those of its documents, by hash.
+
+        `values`: columns of what closing turns bring, by the text of the document.
+        """
         run = begin_run(self.output, job, reader=ReaderIdentity(fingerprint=reader, parts={}), plan=plan)
         before = keep_last_run(self.output)
         not_read = self._read(run, plan, texts, mended=mended, away=away)
+        self._close(run, plan, texts, values=values, mended=mended)
         _die_at("reading", killed_at)
         log_files = set(list_log(self.output))
-        index = scan_log(self.output, reader_fingerprint=reader)
+        index = scan_log(self.output, reader_fingerprint=reader, closings=plan.asked.closings)
         remove_leftovers(self.output, tables=ANSWER_TABLES, run_id=run.run_id)
         _die_at("tables", killed_at)
         kept = kept_parts(self.output)
@@ -136,7 +144,9 @@ class Nights:
         return {(row["document_id"], row["question_id"]): row["answer"] for row in self.table("answers")}
 
     def _read(self, run: Run, plan: Plan, texts: Mapping[str, str], *, mended: bool, away: bool) -> pa.Table:
-        index: TurnIndex = scan_log(self.output, reader_fingerprint=run.reader.fingerprint)
+        index: TurnIndex = scan_log(
+            self.output, reader_fingerprint=run.reader.fingerprint, closings=plan.asked.closings
+        )
         questions = plan.asked.hashed.to_pylist()
         rows: list[dict[str, Any]] = []
         not_read: list[dict[str, Any]] = []
@@ -161,6 +171,39 @@ class Nights:
             (self.output / name).write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=OUTCOME_LOG)))
         return pa.Table.from_pylist(not_read, schema=OUTCOME_LOG)
 
+    def _close(
+        self,
+        run: Run,
+        plan: Plan,
+        texts: Mapping[str, str],
+        *,
+        values: Mapping[str, Mapping[str, Any]],
+        mended: bool,
+    ) -> None:
+        """Writes what closes the readings that are answered and open."""
+        index = scan_log(self.output, reader_fingerprint=run.reader.fingerprint, closings=plan.asked.closings)
+        questions = plan.asked.hashed.to_pylist()
+        rows = [
+            {
+                **dict.fromkeys(CLOSING_LOG.names),
+                **dict.fromkeys(("num_turns", "num_prompt_tokens", "num_completion_tokens"), 0),
+                "run_id": run.run_id,
+                "document_hash": document["document_hash"],
+                "question_hash": questions[reading["question"]]["question_hash"],
+                "sample": reading["sample"],
+                "reader_fingerprint": plan.asked.closing_of(reading["question"]),
+                "is_failed": False,
+                "finished_at": datetime.now(UTC),
+                **values[texts[document["document_hash"]]],
+            }
+            for bundle in plan.pending(index, retry_failed=mended)
+            for document in bundle.to_pylist()
+            for reading in document["closings"]
+        ]
+        if rows:
+            name = f"{CLOSINGS_FOLDER}/{run.run_id}-w-000001.parquet"
+            (self.output / name).write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=CLOSING_LOG)))
+
 
 def plan_of(
     documents: Mapping[str, str | None],
@@ -168,8 +211,10 @@ def plan_of(
     *,
     bound: Mapping[tuple[str, str], str] | None = None,
     samples: int = 1,
+    value_type: ValueType | None = None,
+    closing: Closing | None = None,
 ) -> Plan:
-    """The plan that asks `questions` of every document, and those that are bound of theirs."""
+    """The plan that asks `questions`, all of one type, of every document, and those that are bound of theirs."""
     place = {"path": "p", "format": "text", "start": 0, "stop": 9, "num_bytes": 9}
     rows = [
         {
@@ -180,14 +225,15 @@ def plan_of(
         }
         for name, text in documents.items()
     ]
-    asked = [{"question_id": name, "question": text} for name, text in questions.items()]
+    asked = [{"question_id": name, "question": text, **type_fields(value_type)} for name, text in questions.items()]
     asked += [
         {"question_id": name, "question": text, "document_id": document_id}
         for (document_id, name), text in (bound or {}).items()
     ]
     index = pa.Table.from_pylist(rows, schema=INDEX_SCHEMA)
     listed = pa.Table.from_pylist(asked, schema=QUESTION_SCHEMA)
-    return Plan(with_missing(index, missing_documents(listed, index)), listed, samples=samples)
+    documents_there = with_missing(index, missing_documents(listed, index))
+    return Plan(documents_there, listed, samples=samples, closing=closing)
 
 
 def _outcome(text: str, *, failed: bool) -> dict[str, Any]:

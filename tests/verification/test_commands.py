@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from jobs.cli import main
-from jobs.verify import _job_of
+from jobs.verify import _job_of, _lines_of_turns
 from memagent_batch.files.location import Location
 from memagent_batch.runs.history.history import LATEST, find_run
+from memagent_batch.verification.reread import Reread
 from tests.verification.scan import Copy
 
 
@@ -51,6 +52,12 @@ def test_reread_takes_the_agent_from_the_record_or_from_a_job_file(
     assert main([*arguments, "--job", str(job)]) == 0
     again = json.loads(capsys.readouterr().out)["reread"]
     assert (again["num_drawn"], again["num_asked"], again["different"]) == (5, 5, [])
+
+
+def test_reread_says_how_many_turns_of_the_second_reader_were_not_drawn() -> None:
+    lines = list(_lines_of_turns(Reread(num_drawn=3, num_asked=3, num_of_second_reader=7)))
+    assert lines[0] == "3 of 3 turns were asked again: 0 have other tokens"
+    assert lines[1].strip().startswith("7 turns of the second reader (escalate.to) are not drawn")
 
 
 def test_reread_takes_no_code_and_no_address_from_a_record(

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias, TypedDict
 
 import jsonschema
 
+from memagent_batch.domain.closing.string_formats import FORMAT_CHECKER, FORMATS
 from memagent_batch.errors import ValueTypeError
 
 JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
@@ -60,8 +61,6 @@ KEYWORDS: Final[Mapping[str, frozenset[str]]] = {
     "null": frozenset(),
 }
 """Types, and what may stand beside each."""
-FORMATS = frozenset({"date", "date-time", "time", "email", "uuid"})
-"""Formats of strings that engines know."""
 SCHEMA_REMEDY = "take it out, or check it after the run"
 
 
@@ -129,8 +128,7 @@ def misfit(value: Any, *, schema: Schema) -> str | None:
 
 
 def _validator(schema: Schema) -> Any:
-    kind = jsonschema.Draft202012Validator
-    return kind(schema, format_checker=kind.FORMAT_CHECKER)
+    return jsonschema.Draft202012Validator(schema, format_checker=FORMAT_CHECKER)
 
 
 def refuse_constant(constant: str) -> Any:

@@ -67,16 +67,6 @@ class TypedValue:
     """Why it is invalid."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vote:
-    """What several samples of a reading say together."""
-
-    value: TypedValue
-    """The value that most of them have; `not_stated` where two are as frequent."""
-    share: float
-    """Its share of all samples, those without a value included."""
-
-
 NOTHING_STATED = TypedValue(status=ValueStatus.NOT_STATED)
 
 
@@ -200,8 +190,8 @@ def is_same(one: TypedValue, other: TypedValue) -> bool:
     return bool(_equality_key(one) == _equality_key(other))
 
 
-def vote(values: Sequence[TypedValue]) -> Vote:
-    """The value that most samples have, among those that are not invalid.
+def vote(values: Sequence[TypedValue]) -> TypedValue:
+    """The value that most samples have, among those that are not invalid; `not_stated` where two are as frequent.
 
     Raises:
         ValueError: there is no value.
@@ -214,10 +204,9 @@ def vote(values: Sequence[TypedValue]) -> Vote:
             groups.setdefault(_equality_key(value), []).append(value)
     ranked = sorted(groups.values(), key=len, reverse=True)
     if not ranked:
-        return Vote(value=values[0], share=1.0)
-    share = len(ranked[0]) / len(values)
+        return values[0]
     is_tie = len(ranked) > 1 and len(ranked[1]) == len(ranked[0])
-    return Vote(value=NOTHING_STATED if is_tie else ranked[0][0], share=share)
+    return NOTHING_STATED if is_tie else ranked[0][0]
 
 
 def _menu_numbers(value_type: ValueType) -> dict[str, str]:

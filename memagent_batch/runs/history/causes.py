@@ -12,7 +12,7 @@ class AnswerChange(StrEnum):
     ADDED = "added"
     """Only the later run asked for it."""
     CHANGED = "changed"
-    """Both did, and answer or status differ."""
+    """Both did, and answer, value, type or status differ."""
     REMOVED = "removed"
     """Only the earlier run asked for it."""
 
@@ -36,8 +36,14 @@ class Cause(StrEnum):
     """How answers are taken out of responses."""
     TYPE = "type"
     """The type that the question asks for."""
+    CLOSING = "closing"
+    """What is asked after the answer, of the same reader and type: its budgets and texts, evidence, support."""
     SAME_INPUTS = "same inputs"
     """None of these: a reading that failed or was not read was read again, or the engine gave another answer."""
+
+
+DECIDE_CLOSING = (Cause.READER, Cause.TIER, Cause.EXTRACTION, Cause.TYPE)
+"""What differs in the fingerprint of what is asked after an answer, beside what is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +62,8 @@ class AskedReading:
     """The type that it asks for."""
     tier: int = 1
     """Which of the run's readers answered, 1 or 2."""
+    closing_fingerprint: str | None = None
+    """What is asked after the answer; depends on reader, extraction and type."""
 
 
 def change_between(*, asked_before: bool, asked_after: bool) -> AnswerChange:
@@ -75,6 +83,8 @@ def causes_between(before: AskedReading, after: AskedReading) -> list[Cause]:
         Cause.EXTRACTION: before.extraction != after.extraction,
         Cause.TYPE: before.value_type != after.value_type,
     }
+    is_closed_alike = before.closing_fingerprint == after.closing_fingerprint
+    differs[Cause.CLOSING] = not (is_closed_alike or any(differs[cause] for cause in DECIDE_CLOSING))
     return [cause for cause, different in differs.items() if different] or [Cause.SAME_INPUTS]
 
 

@@ -5,11 +5,7 @@ from typing import TypedDict
 import pyarrow as pa
 
 from memagent_batch.files.columns import column
-from memagent_batch.log.schemas import (
-    DOCUMENT_HASH,
-    SAMPLE,
-    STATUS,
-)
+from memagent_batch.log.schemas import CLOSING_LOG, DOCUMENT_HASH, SAMPLE, STATUS
 from memagent_batch.runs.history.causes import AnswerChange, Cause
 from memagent_batch.runs.tables.schemas import DOCUMENT_ID, QUESTION, QUESTION_ID
 
@@ -50,6 +46,8 @@ ANSWER_GIVEN = [
     QUESTION,
     STATUS,
     column("answer", pa.string(), "the answer taken out of the response"),
+    CLOSING_LOG.field("value"),
+    CLOSING_LOG.field("value_status"),
     column("memory", pa.string(), "memory that the answer was given from"),
     column("error_message", pa.string(), "where and why it failed"),
     column("run_id", pa.string(), "the run that read it; null where none could or did"),
@@ -69,7 +67,7 @@ DIFFERENCES = pa.schema(
         ],
     ]
 )
-"""One row for each reading that has another answer or status in one of two runs, or that only one of them asked for."""
+"""One row for each reading that has another answer, value or status in one of two runs, or that only one asked for."""
 
 
 class DifferenceRow(TypedDict):
@@ -86,6 +84,10 @@ class DifferenceRow(TypedDict):
     status_after: str | None
     answer_before: str | None
     answer_after: str | None
+    value_before: str | None
+    value_after: str | None
+    value_status_before: str | None
+    value_status_after: str | None
     memory_before: str | None
     memory_after: str | None
     error_message_before: str | None

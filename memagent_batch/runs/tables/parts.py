@@ -49,7 +49,7 @@ class EndedRow(TypedDict):
     not_read: OutcomeRow | None
 
 
-PROJECTION = 2
+PROJECTION = 3
 """Raised with every change of the code that changes a row of a table: parts are then written again."""
 
 _PLAN_COLUMNS = (

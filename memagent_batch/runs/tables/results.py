@@ -128,7 +128,7 @@ def _cell(samples: Sequence[AnswerRow], value_type: ValueType | None, kind: pa.D
     if value_type is None:
         return samples[0]["answer"] if samples else None
     values = values_of(samples)
-    chosen = vote(values).value if values else None
+    chosen = vote(values) if values else None
     if chosen is None or chosen.value is None:
         return None
     value = json.loads(chosen.value)

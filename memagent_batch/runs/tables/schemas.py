@@ -51,8 +51,8 @@ ANSWERS = pa.schema(
         column(
             "votes",
             pa.float64(),
-            "share of the samples of this document and question that have the same value, 0 to 1; null where there is "
-            "one sample, or no valid value",
+            "share of all samples of this document and question, failed ones included, that have the same value, 0 to "
+            "1; null where there is one sample, or no valid value",
             nullable=True,
         ),
         column(

@@ -20,11 +20,11 @@ def values_of(rows: Iterable[AnswerRow]) -> list[TypedValue]:
 
 
 def _share(row: AnswerRow, samples: Sequence[AnswerRow]) -> float | None:
-    """Share of the samples with the value of this one."""
-    values, own = values_of(samples), _value(row)
+    """Share of all samples, those without a value included, that have the value of this one."""
+    own = _value(row)
     if len(samples) < 2 or own is None or own.status is ValueStatus.INVALID:
         return None
-    return sum(is_same(own, value) for value in values) / len(values)
+    return sum(is_same(own, value) for value in values_of(samples)) / len(samples)
 
 
 def _value(row: AnswerRow) -> TypedValue | None:

@@ -23,6 +23,12 @@ def test_votes_are_the_share_of_samples_with_the_same_value() -> None:
     assert [row["votes"] for row in rows] == [0.5, 0.5, 0.25, None]
 
 
+def test_votes_of_samples_that_failed_count_as_samples_without_the_value() -> None:
+    failed = [sample(number, None, status=None, answer=None) for number in range(1, 5)]
+    rows = with_votes([sample(0, "true", answer="yes"), *failed])
+    assert [row["votes"] for row in rows] == [0.2, None, None, None, None]
+
+
 def test_one_sample_and_a_question_without_a_type_have_no_votes() -> None:
     assert with_votes([sample(0, "5")])[0]["votes"] is None
     assert [row["votes"] for row in with_votes([sample(0, None, status=None)] * 2)] == [None, None]
