@@ -139,7 +139,7 @@ DIFFERENCES = (
     "Another machine, another version of the engine, or an endpoint's other weights give other tokens too"
 )
 """Why tokens may differ though nothing was changed."""
-FIRST_ALONE = "--reread asks the reader of all readings"
+FIRST_ALONE = "--reread asks the first reader only"
 """Why turns of a second reader are not asked again."""
 
 

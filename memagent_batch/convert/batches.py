@@ -164,7 +164,7 @@ class _Sources:
         if self._task.retry_failed and report.parts.get(PartStatus.FAILED):
             return False
         if digest is None:
-            return True  # it is too large, whoever would convert it
+            return True  # it is too large for every converter
         return bool(report.choices) and all(map(self._is_same, report.choices))
 
     def _is_same(self, choice: Choice) -> bool:

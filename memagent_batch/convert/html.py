@@ -14,6 +14,8 @@ main text, such as a list or a form, would lose most of it."""
 
 EDGE, CELL_END = "\v", "\f"
 """Stand for the beginning or end of a block, and for the end of a cell, until the text is put together."""
+CELLS_APART = "|"
+"""Stands between the cells of a row."""
 HIDDEN = frozenset({"head", "title", "script", "style", "template"})
 """Elements that a reader doesn't see."""
 SECTIONS = ("article", "aside", "body", "div", "fieldset", "footer", "form", "header", "main", "nav", "section")
@@ -75,7 +77,7 @@ def visible_text(page: str) -> str:
     pieces = "" if root is None else "".join(_pieces(etree.iterwalk(root, events=("start", "end"))))
     blocks = "\n".join(block for block in pieces.split(EDGE) if block.strip(f" {CELL_END}"))
     rows = ([" ".join(cell.split()) for cell in line.split(CELL_END)] for line in blocks.split("\n"))
-    lines = "\n".join(" | ".join(filter(None, cells)) for cells in rows)
+    lines = "\n".join(f" {CELLS_APART} ".join(filter(None, cells)) for cells in rows)
     return re.sub(r"\n{3,}", "\n\n", lines).strip()
 
 

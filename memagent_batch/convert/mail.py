@@ -9,8 +9,8 @@ from email.message import EmailMessage
 from email.policy import default as policy
 from pathlib import Path
 
-from memagent_batch.convert.converter import Attachment, Part, package_version
-from memagent_batch.convert.html import visible_text
+from memagent_batch.convert.converter import Attachment, Part, PartStatus, package_version
+from memagent_batch.convert.html import CELLS_APART, visible_text
 from memagent_batch.errors import ConversionError
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
@@ -37,6 +37,8 @@ class _Content:
     files: list[EmailMessage] = field(default_factory=list)
     remarks: dict[str, None] = field(default_factory=dict)
     """What the text lacks, in words."""
+    failure: str | None = None
+    """Why it has no text; other messages of a mailbox, and its own attachments, have theirs."""
 
 
 class MailConverter:
@@ -67,7 +69,10 @@ def _message(data: bytes, *, number: int, below: str = "", place: str = "") -> I
     _collect_parts(message, content)
     headers = [f"{name}: {_header_text(message, name)}" for name in HEADERS if _header_text(message, name)]
     text = "\n\n".join(["\n".join(headers), *content.texts]).strip()
-    yield Part(locator=f"message {number}", text=text, reason="; ".join(content.remarks) or None)
+    if content.failure is None:
+        yield Part(locator=f"message {number}", text=text, reason="; ".join(content.remarks) or None)
+    else:
+        yield Part(locator=f"message {number}", text="", status=PartStatus.FAILED, reason=content.failure)
     for position, part in enumerate(content.files, start=1):
         name = _file_name(part)
         yield Attachment(
@@ -91,7 +96,10 @@ def _collect_parts(part: EmailMessage, content: _Content, *, with_text: bool = T
         text = _leaf_text(part)
         if REPLACED in text:
             content.remarks[REPLACED_BYTES] = None
-        content.texts.append(visible_text(text) if kind == "text/html" else text)
+        try:
+            content.texts.append(visible_text(text) if kind == "text/html" else text)
+        except ConversionError as error:
+            content.failure = str(error)
 
 
 def _preferred_alternative(parts: list[EmailMessage]) -> list[EmailMessage]:
@@ -104,12 +112,17 @@ def _preferred_alternative(parts: list[EmailMessage]) -> list[EmailMessage]:
 
 def _says_more(parts: list[EmailMessage], chosen: list[EmailMessage]) -> bool:
     """Whether an HTML alternative that is not read has words that the chosen text lacks."""
-    read = {word for part in chosen for word in _leaf_text(part).split()}
+    read = {word for part in chosen for word in _words(_leaf_text(part))}
     others = [part for part in parts if part.get_content_type() == "text/html" and part not in chosen]
     try:
-        return any(set(visible_text(_leaf_text(part)).split()) - read for part in others)
+        return any(_words(visible_text(_leaf_text(part))) - read for part in others)
     except ConversionError:
         return True
+
+
+def _words(text: str) -> set[str]:
+    """Words of a text; not what `visible_text` puts between the cells of a table."""
+    return set(text.split()) - {CELLS_APART}
 
 
 def _leaf_text(part: EmailMessage) -> str:

@@ -111,7 +111,8 @@ class Reader:
                 await self._life.flush(actor)
                 raise
             reporter.in_flight -= 1
-            share.end()
+            if result.reading.status is not Status.NOT_READ:
+                share.end()
         return await self._end(actor, shared.document, asked, address, result)
 
     async def _result(

@@ -222,7 +222,7 @@ class _Replay:
             known = logged.get(turn.path)
             document_id = asked.get(row) or self._names[self._places[document_hash][0]]
             if prompt is None or known is None or known["prompt_hash"] != token_hash(prompt.token_ids):
-                why = "its prompt can't be made again: it was asked by a run that was stopped, or of other questions"
+                why = "its prompt can't be made again: by a run that was stopped, of other questions, or by other rules"
                 result.not_asked.append(f"{turn.path} of document {document_id!r}: {why}")
                 continue
             replayed.append(

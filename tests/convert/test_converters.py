@@ -180,12 +180,17 @@ def test_mail_whose_html_is_too_deep_to_be_read_to_its_end_fails(rows_of: RowsOf
     (row,) = rows_of("d.eml", files.mail("deep", "", html=deep).as_bytes())
     assert row["status"] == "failed"
     assert "can't be read to the end" in (row["reason"] or "")
+    box = files.mailbox_of([files.mail("deep", "", html=deep), files.mail("next", "We pay")])
+    failed, read = rows_of("b.mbox", box)
+    assert (failed["status"], read["status"], "We pay" in (read["text"] or "")) == ("failed", "ok", True)
     (row,) = rows_of("p.eml", files.mail("deep", "plain", html=deep).as_bytes())
     assert (row["status"], row["reason"]) == ("ok", "it also has a text in HTML, with other words, which was not read")
 
 
 def test_mail_whose_html_says_more_than_its_plain_text_says_so(rows_of: RowsOf) -> None:
     (same,) = rows_of("s.eml", files.mail("s", "We pay", html="<html><body><p>We pay</p></body></html>").as_bytes())
+    (cells,) = rows_of("c.eml", files.mail("s", "Item 3", html="<table><tr><td>Item<td>3</table>").as_bytes())
+    assert cells["reason"] is None
     more = files.mail("s", "Hello", html="<html><body><p>We shall pay the bribe.</p></body></html>")
     (row,) = rows_of("m.eml", more.as_bytes())
     assert (same["status"], same["reason"]) == ("ok", None)

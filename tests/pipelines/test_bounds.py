@@ -140,6 +140,7 @@ def test_hours_that_have_gone_start_no_turn_and_leave_the_tables_of_the_night_be
 def test_time_that_is_paid_for_ends_midway_and_the_next_run_asks_the_other_turns_alone(job: JobConfig) -> None:
     seconds = 2.0
     while not turns(job):
+        assert seconds < 200, "no turn was asked, however long the run"
         seconds *= 2  # where the engines took all of it to start, no turn was asked
         slow = SimulatedConfig(turn_seconds=seconds / 4)  # all turns take longer by far
         bounds = {"price_per_hour": PRICE, "max_cost": 2 * PRICE * seconds / 3600, "max_hours": 10 * seconds / 3600}

@@ -16,6 +16,7 @@ from memagent_batch.runs.state import read_state
 from pipelines.answer import answer
 from tests.pipelines import grown
 from tests.pipelines.grown import LINE, QUESTIONS, Stream, text_of
+from tests.verification.scan import verify_here
 
 CLOSING: dict[str, Any] = {"closing": {"evidence": True}}
 PARALLEL: dict[str, Any] = {"policy": {"kind": "parallel", "rounds": 2}}
@@ -158,6 +159,8 @@ async def test_page_more_or_less_in_the_middle_costs_its_chunks_though_all_later
     third = {"a": LINE.format(day=9, name="a") + after["a"]}  # takes turns that were taken before
     manifest = await stream.night(third)
     assert {path for path in stream.asked(manifest) if path.startswith("read/")} == {"read/1/0"}
+    verification = verify_here(Location(uri=str(stream.output)), job=stream.job)
+    assert (verification.findings, verification.num_rows > 0) == ([], True)
     other = Pages(tmp_path, text_model, output="anew", **knobs)
     assert stream.tables(manifest) == other.tables(await other.night(third))
 

@@ -367,10 +367,13 @@ def troubled(error: MemagentError) -> Callable[[AgentConfig], TroubledEngine]:
 def test_reader_whose_engine_is_away_keeps_the_turns_and_reads_the_rest_later(
     job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    counted = list[int]()
     with monkeypatch.context() as away:
         away.setattr(actor, "make_engine", troubled(EngineUnavailableError("the endpoint is away")))
+        away.setattr(Reporter, "count_read", lambda _, num_bytes: counted.append(num_bytes))
         assert sorted(statuses_in(read_pending(job))) == ["not_read", "not_read", "ok"]
     assert [row["status"] for row in outcomes_of(job)] == ["ok"]
+    assert sum(counted) < sum(len(text) for text in TEXTS.values()), "what is not read is still to do"
     turns = pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
     assert [turn["path"] for turn in turns].count("update/0") == 3
     assert statuses_in(read_pending(job)) == ["ok", "ok"]

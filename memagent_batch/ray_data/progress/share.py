@@ -35,7 +35,7 @@ class ReadingShare:
             self._report(self._num_bytes * self._num_turns // (most + 1))
 
     def end(self) -> None:
-        """The reading takes no further turn, however it ended."""
+        """The reading ended, whatever came of it; one that was not read has more to do."""
         self._report(self._num_bytes)
 
     def _report(self, num_bytes: int) -> None:

@@ -167,7 +167,7 @@ MEMORIES = pa.schema(
             pa.bool_(),
             "whether this turn changed the memory, or its note has news; a gated policy keeps the memory by a word",
         ),
-        column("num_tokens", pa.int32(), "completion of the turn", unit="tokens"),
+        column("num_tokens", pa.int32(), "completion of the turn, without thoughts that an API hides", unit="tokens"),
         column("finish_reason", pa.string(), "why the completion ended: stop or length"),
         DOCUMENT_HASH,
         QUESTION_HASH,
