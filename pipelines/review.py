@@ -18,7 +18,7 @@ from memagent_batch.review.labels.label import NO, NONE_OF_THESE, YES, Label, La
 from memagent_batch.review.labels.sheet import parse_sheet
 from memagent_batch.review.labels.table import append_labels, as_labels, read_label_rows
 from memagent_batch.review.sample.draw import draw, seed_text, shuffled
-from memagent_batch.review.sample.looks import find_growth
+from memagent_batch.review.sample.looks import find_growth, with_looks
 from memagent_batch.review.sample.plan import PlanRow, plan_rows
 from memagent_batch.review.sample.population import Population, StratumRule, read_population
 from memagent_batch.review.sample.record import (
@@ -152,7 +152,7 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
     Raises:
         OutputError: there is no such review, or its labels are not to be estimated from.
     """
-    review = open_review(output, name)
+    review = with_looks(output, open_review(output, name))
     record = review.record
     if review.purpose is Purpose.DEVELOP:
         raise OutputError(
@@ -175,7 +175,15 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
         is_sequence=so_far or review.is_changed_after_look,
     )
     page = estimate_page(review, counted, result)
-    counts = {
+    values = {**record, "labels": _label_counts(counted), "with_seen": with_seen, **_plain(asdict(result))}
+    write_json(review.folder / ESTIMATE_FILE, values)
+    (review.folder / ESTIMATE_PAGE).write_bytes(page.encode())
+    return values, page
+
+
+def _label_counts(counted: CountedLabels) -> dict[str, int]:
+    """How many readings of a sample have which labels."""
+    return {
         "left": counted.num_left,
         "unclear": counted.num_unclear,
         "only_seen": counted.num_seen,
@@ -183,10 +191,6 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
         "develop": counted.num_develop,
         "other_decision": counted.num_other,
     }
-    values = {**record, "labels": counts, "with_seen": with_seen, **_plain(asdict(result))}
-    write_json(review.folder / ESTIMATE_FILE, values)
-    (review.folder / ESTIMATE_PAGE).write_bytes(page.encode())
-    return values, page
 
 
 def open_review(output: Location, name: str | None) -> Review:

@@ -113,7 +113,13 @@ def test_allocation_reads_most_of_what_was_not_flagged() -> None:
     assert 5 <= drawn[Stratum.FAILED] <= 10
     assert sum(drawn.values()) == 750
     assert allocate(750, {"flagged": 3, "not_flagged": 10}) == {"flagged": 3, "not_flagged": 10}
-    assert parse_labels("flagged=9,not_flagged=99", sizes) == {"flagged": 9, "not_flagged": 99, "failed": 0}
+
+
+def test_stratum_that_is_not_named_gets_the_fewest_labels_that_say_something_of_it() -> None:
+    sizes = {"flagged": 500, "not_flagged": 9400, "failed": 100, "invalid": 3}
+    named = parse_labels("flagged=150,not_flagged=1500", sizes)
+    assert named == {"flagged": 150, "not_flagged": 1500, "failed": 5, "invalid": 3}
+    assert parse_labels("flagged=9,not_flagged=99,failed=0", sizes)["failed"] == 0
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "many", "flagged", "other=5", "flagged=x"])
