@@ -8,7 +8,7 @@ import pytest
 
 from memagent_batch.errors import SettingsError
 from memagent_batch.review.labels.label import Purpose
-from memagent_batch.review.sample.conditions import parse_condition
+from memagent_batch.review.sample.conditions import canonical_about, parse_condition
 from memagent_batch.review.sample.draw import Unit, draw, number_of, seed_text, shuffled
 from memagent_batch.review.sample.plan import plan_rows
 from memagent_batch.review.sample.population import strata_of
@@ -77,6 +77,20 @@ def test_development_has_another_sample() -> None:
 )
 def test_condition_holds_where_it_says(text: str, expected: list[bool]) -> None:
     assert parse_condition(text).holds(ANSWERS).to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("value_number >= 1000.0", "value_number >= 1000"),
+        ("value_number>=0.50", "value_number >= 0.5"),
+        ("value_bool=TRUE", "value_bool = true"),
+        ("value_label in ('b','a')", "value_label in ('a', 'b')"),
+    ],
+)
+def test_condition_is_one_decision_however_it_is_written(text: str, same: str) -> None:
+    assert parse_condition(text).canonical == same == canonical_about(text) == canonical_about(same)
+    assert canonical_about("value_label") == "value_label"
 
 
 @pytest.mark.parametrize(
