@@ -175,7 +175,13 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
         is_sequence=so_far or review.is_changed_after_look,
     )
     page = estimate_page(review, counted, result)
-    values = {**record, "labels": _label_counts(counted), "with_seen": with_seen, **_plain(asdict(result))}
+    values = {
+        **record,
+        "decision": review.decision.about,
+        "labels": _label_counts(counted),
+        "with_seen": with_seen,
+        **_plain(asdict(result)),
+    }
     write_json(review.folder / ESTIMATE_FILE, values)
     (review.folder / ESTIMATE_PAGE).write_bytes(page.encode())
     return values, page
