@@ -154,18 +154,8 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
     """
     review = with_looks(output, open_review(output, name))
     record = review.record
-    if review.purpose is Purpose.DEVELOP:
-        raise OutputError(
-            f"review {record['review_id']} was made to develop by: what was tuned on its labels looks better there "
-            "than it is. Make one with --purpose validate"
-        )
     counted = counted_labels(output, review, with_seen=with_seen)
-    if counted.num_left and not so_far:
-        seen = f" ({counted.num_seen:,} with labels given with the answer in view only)" if counted.num_seen else ""
-        raise OutputError(
-            f"{counted.num_left:,} of {len(counted.units):,} readings of the sample are not labelled{seen}; label "
-            "them, or say --so-far for intervals that hold however often you look"
-        )
+    _require_estimable(review, counted, so_far=so_far)
     result = estimate_review(
         counted,
         record["readings"],
@@ -185,6 +175,25 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
     write_json(review.folder / ESTIMATE_FILE, values)
     (review.folder / ESTIMATE_PAGE).write_bytes(page.encode())
     return values, page
+
+
+def _require_estimable(review: Review, counted: CountedLabels, *, so_far: bool) -> None:
+    """Refuses labels that are not to be estimated from.
+
+    Raises:
+        OutputError: says what to do instead.
+    """
+    if review.purpose is Purpose.DEVELOP:
+        raise OutputError(
+            f"review {review.record['review_id']} was made to develop by: what was tuned on its labels looks better "
+            "there than it is. Make one with --purpose validate"
+        )
+    if counted.num_left and not so_far:
+        seen = f" ({counted.num_seen:,} with labels given with the answer in view only)" if counted.num_seen else ""
+        raise OutputError(
+            f"{counted.num_left:,} of {len(counted.units):,} readings of the sample are not labelled{seen}; label "
+            "them, or say --so-far for intervals that hold however often you look"
+        )
 
 
 def _label_counts(counted: CountedLabels) -> dict[str, int]:

@@ -38,11 +38,12 @@ def test_estimate_of_an_older_version_is_no_look_where_the_same_labels_were_aske
     (Path(old["folder"]) / "review.json").write_text(json.dumps(record))
     estimate(location, old["review"], so_far=True, with_seen=False)
     same, larger = (replace(SMALL, labels=f"flagged=30,not_flagged={number}") for number in (60, 70))
-    assert record_of(make_review(location, same))["grown"] == []
     write_run(output, replace(MADE, run_id="20261124T010000.000Z"))
     assert record_of(make_review(location, same))["grown"] == []
     write_run(output, replace(MADE, run_id="20261125T010000.000Z"))
     assert [each["review_id"] for each in record_of(make_review(location, larger))["grown"]] == [old["review"]]
+    write_run(output, MADE)
+    assert record_of(make_review(location, same))["grown"] == [], "this version draws of the other strata too"
 
 
 def test_look_at_a_sample_that_another_review_names_is_not_named_as_anothers(tmp_path: Path) -> None:
