@@ -20,7 +20,7 @@ from memagent_batch.review.calibration.sample import (
 )
 from memagent_batch.review.calibration.threshold import Target, has_drifted, is_found, learn_threshold
 from memagent_batch.review.labels.label import Purpose
-from memagent_batch.review.sample.record import Review
+from memagent_batch.review.sample.record import ANSWERED_BY_YES, Review
 from memagent_batch.runs.escalation.thresholds import (
     THRESHOLD_FORMAT,
     LearntThreshold,
@@ -32,8 +32,6 @@ from pipelines.review import counted_labels, open_review
 
 SHOWN_CONFIDENCES = (0.5, 0.75, 0.9, 0.99)
 """Confidences whose worth pages and cards name."""
-FLAGGED = "value_bool = true"
-"""The condition of reviews that a threshold is learnt from: what a run can tell of each answer by itself."""
 
 
 class Drift(TypedDict):
@@ -137,8 +135,11 @@ def _require_learnable(review: Review, manifest: Manifest) -> None:
             f"review {record['review_id']} was made to validate by: a scan that has learnt from its labels looks "
             "better there than it is. Make one with --purpose develop"
         )
-    if record["flagged"] != FLAGGED or record["unsure_below"] is not None:
-        raise OutputError(f"review {record['review_id']}: a threshold is learnt from a review flagged by {FLAGGED}")
+    if review.decision.about != ANSWERED_BY_YES or record["unsure_below"] is not None:
+        raise OutputError(
+            f"review {record['review_id']}: a threshold is learnt from a review flagged by {ANSWERED_BY_YES}, which is "
+            "what a run can tell of each answer by itself"
+        )
     if record["run_id"] != manifest["run_id"]:
         raise OutputError(
             f"review {record['review_id']} is of run {record['run_id']}, the last one is {manifest['run_id']}; say "

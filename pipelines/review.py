@@ -18,7 +18,7 @@ from memagent_batch.review.labels.label import NO, NONE_OF_THESE, YES, Label, La
 from memagent_batch.review.labels.sheet import parse_sheet
 from memagent_batch.review.labels.table import append_labels, as_labels, read_label_rows
 from memagent_batch.review.sample.draw import draw, seed_text, shuffled
-from memagent_batch.review.sample.looks import find_growth
+from memagent_batch.review.sample.looks import find_growth, with_looks
 from memagent_batch.review.sample.plan import PlanRow, plan_rows
 from memagent_batch.review.sample.population import Population, StratumRule, read_population
 from memagent_batch.review.sample.record import (
@@ -152,20 +152,10 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
     Raises:
         OutputError: there is no such review, or its labels are not to be estimated from.
     """
-    review = open_review(output, name)
+    review = with_looks(output, open_review(output, name))
     record = review.record
-    if review.purpose is Purpose.DEVELOP:
-        raise OutputError(
-            f"review {record['review_id']} was made to develop by: what was tuned on its labels looks better there "
-            "than it is. Make one with --purpose validate"
-        )
     counted = counted_labels(output, review, with_seen=with_seen)
-    if counted.num_left and not so_far:
-        seen = f" ({counted.num_seen:,} with labels given with the answer in view only)" if counted.num_seen else ""
-        raise OutputError(
-            f"{counted.num_left:,} of {len(counted.units):,} readings of the sample are not labelled{seen}; label "
-            "them, or say --so-far for intervals that hold however often you look"
-        )
+    _require_estimable(review, counted, so_far=so_far)
     result = estimate_review(
         counted,
         record["readings"],
@@ -175,7 +165,40 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
         is_sequence=so_far or review.is_changed_after_look,
     )
     page = estimate_page(review, counted, result)
-    counts = {
+    values = {
+        **record,
+        "decision": review.decision.about,
+        "labels": _label_counts(counted),
+        "with_seen": with_seen,
+        **_plain(asdict(result)),
+    }
+    write_json(review.folder / ESTIMATE_FILE, values)
+    (review.folder / ESTIMATE_PAGE).write_bytes(page.encode())
+    return values, page
+
+
+def _require_estimable(review: Review, counted: CountedLabels, *, so_far: bool) -> None:
+    """Refuses labels that are not to be estimated from.
+
+    Raises:
+        OutputError: says what to do instead.
+    """
+    if review.purpose is Purpose.DEVELOP:
+        raise OutputError(
+            f"review {review.record['review_id']} was made to develop by: what was tuned on its labels looks better "
+            "there than it is. Make one with --purpose validate"
+        )
+    if counted.num_left and not so_far:
+        seen = f" ({counted.num_seen:,} with labels given with the answer in view only)" if counted.num_seen else ""
+        raise OutputError(
+            f"{counted.num_left:,} of {len(counted.units):,} readings of the sample are not labelled{seen}; label "
+            "them, or say --so-far for intervals that hold however often you look"
+        )
+
+
+def _label_counts(counted: CountedLabels) -> dict[str, int]:
+    """How many readings of a sample have which labels."""
+    return {
         "left": counted.num_left,
         "unclear": counted.num_unclear,
         "only_seen": counted.num_seen,
@@ -183,10 +206,6 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
         "develop": counted.num_develop,
         "other_decision": counted.num_other,
     }
-    values = {**record, "labels": counts, "with_seen": with_seen, **_plain(asdict(result))}
-    write_json(review.folder / ESTIMATE_FILE, values)
-    (review.folder / ESTIMATE_PAGE).write_bytes(page.encode())
-    return values, page
 
 
 def open_review(output: Location, name: str | None) -> Review:

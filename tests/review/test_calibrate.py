@@ -16,6 +16,7 @@ from memagent_batch.inputs.questions import given_questions
 from memagent_batch.log.question_list import with_hashes
 from memagent_batch.review.calibration.threshold import ALL, Target
 from memagent_batch.review.labels.label import Purpose
+from memagent_batch.review.sample.record import rule_of
 from memagent_batch.runs.escalation.thresholds import THRESHOLD_FORMAT, Thresholds, read_thresholds
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.record.confidences import read_confidences
@@ -102,8 +103,13 @@ def test_worth_of_a_confidence_is_shown_for_the_questions_and_the_reader_that_it
     assert read_confidences(location, other, questions=asked) == []
     assert caplog.text == ""
     (output / "review/thresholds/damaged.json").write_text("[")
+    assert read_confidences(location, manifest, questions=asked) == [text], "the other ones are whole"
+    assert "damaged.json is damaged or of an older version, and its confidence is not shown" in caplog.text
+    place = output / f"review/thresholds/{text_hash(QUESTION)}.json"
+    older = json.loads(place.read_text())
+    del older["confidence"]["worth"]
+    place.write_text(json.dumps(older))
     assert read_confidences(location, manifest, questions=asked) == []
-    assert "their confidences are not shown" in caplog.text
 
 
 def test_target_is_refused_for_a_question_without_a_threshold_and_not_for_one_that_is_not_asked() -> None:
@@ -119,6 +125,9 @@ def test_target_is_refused_for_a_question_without_a_threshold_and_not_for_one_th
     )
     thresholds.require(given_questions([first, free]))
     assert thresholds.up_to == {text_hash("A?"): 0.7}
+    older: Any = {"format": "memagent-threshold/0", "reader_fingerprint": "r"}
+    with pytest.raises(SettingsError, match=r"question 'a': its threshold was learnt by another version; .*calibrate"):
+        replace(thresholds, learnt={text_hash("A?"): older}).require(given_questions([first]))
     with pytest.raises(SettingsError, match=r"question 'b': no threshold was learnt for its wording at out.*calibrate"):
         thresholds.require(given_questions([first, second]))
 
@@ -146,6 +155,16 @@ def test_next_night_learns_on_old_labels_and_says_where_the_reader_has_drifted(t
     drift = calibrate(location, make_review(location, DEVELOP)["review"], target=TARGET)["before"]
     assert drift is not None
     assert drift["has_drifted"]
+
+
+def test_threshold_is_learnt_of_the_condition_however_it_is_written(tmp_path: Path) -> None:
+    output, location = tmp_path / "out", Location(uri=str(tmp_path / "out"))
+    truth = write_run(output, replace(MADE, num_documents=300))
+    written = replace(DEVELOP, rule=rule_of("value_bool=true", by=None, unsure_below=None), labels="200")
+    assert calibrate(location, label(output, truth, asked=written), target=TARGET)["threshold"]["num_labels"] > 100
+    other = replace(written, rule=rule_of("value_label = 'red'", by=None, unsure_below=None))
+    with pytest.raises(OutputError, match="a review flagged by value_bool = true"):
+        calibrate(location, label(output, truth, asked=other), target=TARGET)
 
 
 def test_labels_that_are_too_few_or_of_another_purpose_teach_no_threshold(

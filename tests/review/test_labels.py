@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.errors import InputError, StorageError
+from memagent_batch.errors import InputError, OutputError, StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.review.estimates.standing_labels import CountedLabels, count_labels
 from memagent_batch.review.labels.label import Decision, Label, LabelKey, Purpose, standing, verdict
@@ -101,6 +102,19 @@ def test_labels_without_a_time_are_new_only_where_they_say_something_else(output
     assert append_labels(output, [{**untimed, "value": "no"}], now=NOW + timedelta(2)) == 1
     assert [label.value for label in standing(as_labels(read_label_rows(output), decisions={}))] == ["no"]
     assert append_labels(output, [{**untimed, "value": "no", "review_id": "s"}], now=NOW) == 1, "another decision"
+
+
+def test_label_file_without_a_column_that_it_needs_is_refused_and_further_columns_are_left(tmp_path: Path) -> None:
+    output = Location(uri=str(tmp_path / "out"))
+    append_labels(output, [row("a", "yes", decision="value_number >= 1000.0")], now=NOW)
+    (place,) = (tmp_path / "out" / LABELS_FOLDER).iterdir()
+    table = pq.read_table(place)
+    pq.write_table(table.append_column("later", [["what a later version adds"]]), place)
+    (label,) = as_labels(read_label_rows(output), decisions={})
+    assert label.decision == DECISION, "as an older version wrote it"
+    pq.write_table(table.drop_columns(["blind"]), place)
+    with pytest.raises(OutputError, match=r"blind.*restore it: it holds people's work"):
+        read_label_rows(output)
 
 
 def test_imports_at_the_same_time_both_count(output: Location) -> None:

@@ -257,7 +257,7 @@ def test_labels_serve_the_condition_that_they_were_given_by_alone(tmp_path: Path
 def test_measures_that_rest_on_a_stratum_without_labels_are_not_known(tmp_path: Path) -> None:
     output = tmp_path / "out"
     truth = write_run(output, replace(MADE, num_documents=400))
-    asked = replace(ASKED, labels="flagged=60,failed=9,invalid=9", second_share=0.0)
+    asked = replace(ASKED, labels="flagged=60,not_flagged=0,failed=9,invalid=9", second_share=0.0)
     label_all(output, truth, asked=asked)
     values, page = estimate(Location(uri=str(output)), None, so_far=False, with_seen=False)
     assert "| recall | not known |" in page
@@ -267,12 +267,23 @@ def test_measures_that_rest_on_a_stratum_without_labels_are_not_known(tmp_path: 
     assert [name for name, each in measures.items() if each["value"] is not None] == ["precision"]
 
 
+def test_plan_draws_of_strata_that_labels_do_not_name_so_that_all_measures_are_known(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, replace(MADE, num_documents=400))
+    asked = replace(ASKED, labels="flagged=60,not_flagged=120", second_share=0.0)
+    plan = plan_review(Location(uri=str(output)), asked, precision=0.8, width=0.2)
+    assert plan.drawn == {"failed": 5, "flagged": 60, "invalid": 5, "not_flagged": 120}
+    label_all(output, truth, asked=asked)
+    values, _ = estimate(Location(uri=str(output)), None, so_far=False, with_seen=False)
+    assert all(each["value"] is not None for each in values["values"][0]["measures"].values())
+
+
 def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(tmp_path: Path) -> None:
     output = tmp_path / "out"
     truth = write_run(output, replace(MADE, num_documents=400))
     location = Location(uri=str(output))
-    red = rule_of("value_label = 'red'", by=None, unsure_below=None)
-    drawn = replace(ASKED, labels="flagged=40,not_flagged=90,failed=5", second_share=0.3)
+    red = rule_of("value_label='red'", by=None, unsure_below=None)
+    drawn = replace(ASKED, labels="flagged=40,not_flagged=90,failed=5,invalid=0", second_share=0.3)
     for asked in (drawn, replace(drawn, rule=red, second_share=0.0)):
         label_all(output, truth, asked=asked, error_rate=0.05)
         estimate(location, make_review(location, asked)["review"], so_far=asked is not drawn, with_seen=False)
@@ -285,9 +296,18 @@ def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(tmp_path: 
     assert of_bool.remarks[0] == "errors of reviewers are allowed for, but in error rate and evidence"
     assert of_red.remarks[:2] == [
         "errors of reviewers are not allowed for",
-        "intervals are confidence sequences, which hold however often one looks",
+        "intervals are confidence sequences, which hold however often one looks, but for that of evidence",
     ]
     assert all(each.remarks[-1].endswith("readings invalid") for each in (of_bool, of_red))
+    place = output / "review" / of_bool.review_id / "estimate.json"
+    older = json.loads(place.read_text())
+    del older["labels"]["judged_seen"], older["values"][0]["recall_at_worst"], older["decision"]
+    place.write_text(json.dumps(older))
+    shown = latest_estimates(location)[0]
+    assert (shown.looked_for, shown.shares) == (of_bool.looked_for, of_bool.shares)
+    assert [each for each in shown.remarks if each not in of_bool.remarks] == [
+        "an older version made this estimate; `memagent review estimate` says more of what limits it"
+    ]
 
 
 def test_estimate_refuses_labels_to_develop_by(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from memagent_batch.errors import SettingsError
 from memagent_batch.review.labels.label import Purpose
-from memagent_batch.review.sample.conditions import parse_condition
+from memagent_batch.review.sample.conditions import canonical_about, parse_condition
 from memagent_batch.review.sample.draw import Unit, draw, number_of, seed_text, shuffled
 from memagent_batch.review.sample.plan import plan_rows
 from memagent_batch.review.sample.population import strata_of
@@ -80,6 +80,20 @@ def test_condition_holds_where_it_says(text: str, expected: list[bool]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("value_number >= 1000.0", "value_number >= 1000"),
+        ("value_number>=0.50", "value_number >= 0.5"),
+        ("value_bool=TRUE", "value_bool = true"),
+        ("value_label in ('b','a')", "value_label in ('a', 'b')"),
+    ],
+)
+def test_condition_is_one_decision_however_it_is_written(text: str, same: str) -> None:
+    assert parse_condition(text).canonical == same == canonical_about(text) == canonical_about(same)
+    assert canonical_about("value_label") == "value_label"
+
+
+@pytest.mark.parametrize(
     "text", ["value_bool", "value_bool = yes", "answer ~ yes", "a in 'b'", "a in ()", "a = 'b", "= 3", "answer ~ '('"]
 )
 def test_condition_that_is_none_is_refused_with_examples(text: str) -> None:
@@ -113,7 +127,13 @@ def test_allocation_reads_most_of_what_was_not_flagged() -> None:
     assert 5 <= drawn[Stratum.FAILED] <= 10
     assert sum(drawn.values()) == 750
     assert allocate(750, {"flagged": 3, "not_flagged": 10}) == {"flagged": 3, "not_flagged": 10}
-    assert parse_labels("flagged=9,not_flagged=99", sizes) == {"flagged": 9, "not_flagged": 99, "failed": 0}
+
+
+def test_stratum_that_is_not_named_gets_the_fewest_labels_that_say_something_of_it() -> None:
+    sizes = {"flagged": 500, "not_flagged": 9400, "failed": 100, "invalid": 3}
+    named = parse_labels("flagged=150,not_flagged=1500", sizes)
+    assert named == {"flagged": 150, "not_flagged": 1500, "failed": 5, "invalid": 3}
+    assert parse_labels("flagged=9,not_flagged=99,failed=0", sizes)["failed"] == 0
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "many", "flagged", "other=5", "flagged=x"])

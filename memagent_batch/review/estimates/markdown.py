@@ -21,7 +21,8 @@ MEANINGS = {
 def estimate_page(review: Review, counted: CountedLabels, estimate: ReviewEstimate) -> str:
     """The page."""
     record = review.record
-    rule = f"`{record['flagged']}`" if record["flagged"] else f"each value of `{record['by']}`"
+    about = f"`{review.decision.about}`"
+    rule = f"each value of {about}" if record["by"] else about
     lines = [
         f"# Review {record['review_id']}",
         "",
@@ -49,7 +50,10 @@ def _remarks(review: Review, counted: CountedLabels, estimate: ReviewEstimate) -
             "wider for that."
         )
     if estimate.is_sequence:
-        yield "- The intervals are confidence sequences of 95 %: they hold at all times at once."
+        yield (
+            "- The intervals are confidence sequences of 95 %, which hold at all times at once, but for those of "
+            "agreement and evidence: these hold for one look."
+        )
     yield from _remarks_on_labels(counted)
     for each in estimate.values[0].strata:
         if each.is_unknown:

@@ -16,6 +16,7 @@ from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.review.labels.label import Decision, Label, LabelKey, Purpose
+from memagent_batch.review.sample.conditions import canonical_about
 
 LABELS_FOLDER = "review/labels"
 """Where the table lies below an output."""
@@ -115,6 +116,8 @@ def read_label_rows(output: Location) -> list[LabelRow]:
         place = folder.at(path)
         with table_errors(place.uri, remedy="restore it: it holds people's work, and no command makes it again"):
             table = read_parquet(place)
+            there = table.schema.names
+            table = table.select([name for name in LABELS.names if name not in NO_DECISION or name in there])
         for row in ({**NO_DECISION, **each} for each in table.to_pylist()):
             rows.setdefault(_label_content(row), row)
     return list(rows.values())
@@ -147,7 +150,7 @@ def as_labels(rows: Iterable[LabelRow], *, decisions: Mapping[str, Decision]) ->
 
 
 def _decision(row: LabelRow) -> Decision | None:
-    return Decision(about=row["decision"], choices=tuple(row["choices"])) if row["decision"] else None
+    return Decision(about=canonical_about(row["decision"]), choices=tuple(row["choices"])) if row["decision"] else None
 
 
 def _label_content(row: LabelRow) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -73,6 +74,7 @@ class ColumnCondition:
         return pc.fill_null(compared, False)
 
 
+@lru_cache
 def parse_condition(text: str) -> ColumnCondition:
     """A condition as users write it.
 
@@ -88,11 +90,16 @@ def parse_condition(text: str) -> ColumnCondition:
     )
 
 
+def canonical_about(text: str) -> str:
+    """What people decide, as `ColumnCondition.canonical` writes it now; the name of a column stays as it is."""
+    return parse_condition(text).canonical if _CONDITION.fullmatch(text) else text
+
+
 def _written(value: Any) -> str:
     """A value as conditions have it."""
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
-    return str(value).lower()
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value).lower()
 
 
 def _compared_value(written: str, operator: str, *, text: str) -> Any:

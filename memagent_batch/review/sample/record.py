@@ -180,17 +180,27 @@ def write_review(folder: Location, record: Mapping[str, Any], sample: Sequence[D
     return Review(folder=folder, record=whole, sample=sample)
 
 
-def read_review(folder: Location) -> Review:
-    """A review that was made.
+def read_record(folder: Location) -> ReviewRecord:
+    """The record of a review that was made.
 
     Raises:
-        OutputError: there is none, or its sample is not the one that was drawn.
+        OutputError: there is none, or it is damaged.
     """
     record = cast("ReviewRecord | None", read_json(folder / RECORD_FILE))
     if record is None:
         raise OutputError(f"there is no review at {folder} (no {RECORD_FILE}); say memagent review make first")
     if record["format"] != REVIEW_FORMAT:
         raise OutputError(f"{folder} has the layout {record['format']!r}, this version reads {REVIEW_FORMAT!r}")
+    return record
+
+
+def read_review(folder: Location) -> Review:
+    """A review that was made.
+
+    Raises:
+        OutputError: there is none, or its sample is not the one that was drawn.
+    """
+    record = read_record(folder)
     place = folder / SAMPLE_FILE
     with table_errors(place.uri, remedy="say memagent review make again"):
         data, table = place.read_bytes(), read_parquet(place)

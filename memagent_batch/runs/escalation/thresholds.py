@@ -48,6 +48,11 @@ def threshold_place(output: Location, question_hash: str) -> Location:
     return output / f"{THRESHOLDS_FOLDER}/{question_hash}.json"
 
 
+def threshold_places(output: Location) -> list[Location]:
+    """Where all thresholds of an output lie."""
+    return [output.at(path) for path in sorted((output / THRESHOLDS_FOLDER).files())]
+
+
 def write_threshold(output: Location, threshold: LearntThreshold) -> None:
     """Writes it, in the place of the one before."""
     write_json(threshold_place(output, threshold["question_hash"]), threshold)
@@ -101,9 +106,11 @@ class Thresholds:
                 f"no threshold was learnt for its wording at {self.place}; run without the target, label with "
                 "`memagent review make --purpose develop` and `import`, and say `memagent review calibrate`"
             )
+        if threshold["format"] != THRESHOLD_FORMAT:
+            return "its threshold was learnt by another version; say `memagent review calibrate` with this target again"
         learnt = (threshold["recall"], threshold["delta"])
         is_of_reader = threshold["reader_fingerprint"] == self.reader_fingerprint
-        if threshold["format"] == THRESHOLD_FORMAT and learnt == (self.recall, self.delta) and is_of_reader:
+        if learnt == (self.recall, self.delta) and is_of_reader:
             return None
         what = f"recall {learnt[0]}, delta {learnt[1]}" if learnt != (self.recall, self.delta) else "another reader"
         return (
@@ -131,6 +138,5 @@ def read_learnt(output: Location) -> dict[str, LearntThreshold]:
         OutputError: a file can't be read.
     """
     with output_errors(output.uri):
-        files = sorted((output / THRESHOLDS_FOLDER).files())
-        found = [cast("LearntThreshold", read_json(output.at(path))) for path in files]
+        found = [cast("LearntThreshold", read_json(place)) for place in threshold_places(output)]
     return {each["question_hash"]: each for each in found}

@@ -2,15 +2,16 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
 from memagent_batch.errors import OutputError
+from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import ASKED_FOLDER, read_asked
 from memagent_batch.logs import EventKind
-from memagent_batch.runs.escalation.thresholds import LearntThreshold, read_learnt
+from memagent_batch.runs.escalation.thresholds import LearntThreshold, threshold_places
 from memagent_batch.runs.manifest import Manifest
 
 log = logging.getLogger(__name__)
@@ -25,25 +26,33 @@ def read_confidences(output: Location, manifest: Manifest, *, questions: pa.Tabl
         questions: Its question list with hashes; None to read it.
 
     Raises:
+        OutputError: the question list can't be read.
         StorageError: a file can't be read.
     """
-    try:
-        learnt = read_learnt(output)
-        own = {
-            name: _text(each)
-            for name, each in learnt.items()
-            if each["reader_fingerprint"] == manifest["reader_fingerprint"] and each["confidence"]
-        }
-    except (OutputError, KeyError, TypeError, ValueError) as error:
-        message = f"thresholds of {output} can't be read, and their confidences are not shown: {error}"
-        log.warning(message, extra={"event": EventKind.RECORD_UNREADABLE})
-        return []
-    if not own:
+    places = threshold_places(output)
+    found = dict(each for each in (_confidence(place, manifest) for place in places) if each is not None)
+    if not found:
         return []
     if questions is None and (output / f"{ASKED_FOLDER}/{manifest['run_id']}.parquet").exists():
         questions = read_asked(output, run_id=manifest["run_id"])
     hashes = set(questions["question_hash"].to_pylist()) if questions is not None else set()
-    return [text for name, text in own.items() if name in hashes]
+    return [text for name, text in found.items() if name in hashes]
+
+
+def _confidence(place: Location, manifest: Manifest) -> tuple[str, str] | None:
+    """Question hash and text of a threshold; None where it is of another reader, says nothing, or is damaged."""
+    try:
+        threshold = cast("LearntThreshold", read_json(place))
+        if threshold["reader_fingerprint"] != manifest["reader_fingerprint"] or not threshold["confidence"]:
+            return None
+        return threshold["question_hash"], _text(threshold)
+    except (OutputError, KeyError, TypeError, ValueError) as error:
+        message = (
+            f"{place} is damaged or of an older version, and its confidence is not shown: {type(error).__name__}: "
+            f"{error}; say `memagent review calibrate` again"
+        )
+        log.warning(message, extra={"event": EventKind.RECORD_UNREADABLE})
+        return None
 
 
 def _text(threshold: LearntThreshold) -> str:

@@ -1,0 +1,68 @@
+"""Looks at several samples of the same readings: which of them cost the intervals their fixed size, and which don't."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from memagent_batch.files.location import Location
+from memagent_batch.review.sample.record import rule_of
+from pipelines.review import estimate, make_review
+from tests.review.labelled_run import MadeRun, write_run
+from tests.review.test_review import ASKED, label_all, record_of
+
+MADE = MadeRun(num_documents=300, share_failed=0.05, share_invalid=0.05)
+SMALL = replace(ASKED, labels="100", second_share=0.0)
+
+
+def test_samples_made_before_any_estimate_have_wider_intervals_once_another_is_estimated(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    location = Location(uri=str(output))
+    truth = write_run(output, MADE)
+    first, second = (label_all(output, truth, asked=replace(SMALL, seed=seed)).name for seed in (0, 1))
+    red = replace(SMALL, rule=rule_of("value_label = 'red'", by=None, unsure_below=None))
+    other = label_all(output, truth, asked=red).name
+    for name, expected in ((first, False), (second, True), (first, True), (other, False)):
+        values, page = estimate(location, name, so_far=False, with_seen=False)
+        assert values["is_sequence"] is expected, name
+        looked = first if name == second else second
+        assert (f"estimated before ({looked})" in page) is expected
+
+
+def test_estimate_of_an_older_version_is_no_look_where_the_same_labels_were_asked_for(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    location = Location(uri=str(output))
+    write_run(output, MADE)
+    old = make_review(location, replace(SMALL, labels="flagged=30,not_flagged=60,failed=0,invalid=0"))
+    record = record_of(old)
+    del record["asked_labels"]
+    (Path(old["folder"]) / "review.json").write_text(json.dumps(record))
+    estimate(location, old["review"], so_far=True, with_seen=False)
+    same, larger = (replace(SMALL, labels=f"flagged=30,not_flagged={number}") for number in (60, 70))
+    write_run(output, replace(MADE, run_id="20261124T010000.000Z"))
+    assert record_of(make_review(location, same))["grown"] == []
+    write_run(output, replace(MADE, run_id="20261125T010000.000Z"))
+    assert [each["review_id"] for each in record_of(make_review(location, larger))["grown"]] == [old["review"]]
+    write_run(output, MADE)
+    assert record_of(make_review(location, same))["grown"] == [], "this version draws of the other strata too"
+
+
+def test_look_at_a_sample_that_another_review_names_is_not_named_as_anothers(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    location = Location(uri=str(output))
+    write_run(output, MADE)
+    first = make_review(location, SMALL)["review"]
+    estimate(location, first, so_far=True, with_seen=False)
+    assert record_of(make_review(location, replace(SMALL, seed=1)))["grown"][0]["review_id"] == first
+    grown = record_of(make_review(location, replace(SMALL, labels="150")))["grown"]
+    assert [(each["is_after_look"], "review_id" in each) for each in grown] == [(True, False)]
+
+
+def test_damaged_sample_stops_no_review_of_another_decision(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    location = Location(uri=str(output))
+    write_run(output, MADE)
+    red = replace(SMALL, rule=rule_of("value_label = 'red'", by=None, unsure_below=None))
+    made = make_review(location, red)
+    estimate(location, made["review"], so_far=True, with_seen=False)
+    (Path(made["folder"]) / "sample.parquet").write_bytes(b"damaged")
+    assert record_of(make_review(location, SMALL))["grown"] == []
