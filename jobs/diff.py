@@ -17,7 +17,7 @@ from jobs.screen import cut
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import StorageOptions
-from memagent_batch.pages.values import value_words
+from memagent_batch.pages.values import values_of_both
 from memagent_batch.runs.history.causes import AnswerChange
 from memagent_batch.runs.history.comparison import compare_runs
 from memagent_batch.runs.history.history import LATEST, PREVIOUS, PastRun, find_run
@@ -142,10 +142,11 @@ def _row_lines(row: DifferenceRow) -> Iterator[str]:
 
 def _other_values(row: DifferenceRow) -> dict[str, str]:
     """The values of both runs, where they differ."""
-    before, after = ((row["value_status_before"], row["value_before"]), (row["value_status_after"], row["value_after"]))
-    if before == after:
+    values = values_of_both(row)
+    if values is None:
         return {}
-    return {"value before": value_words(*before) or "(none)", "value after": value_words(*after) or "(none)"}
+    before, after = values
+    return {"value before": before or "(none)", "value after": after or "(none)"}
 
 
 def _cells_line(cells: dict[str, str]) -> str:

@@ -137,8 +137,8 @@ def _require_learnable(review: Review, manifest: Manifest) -> None:
         )
     if review.decision.about != ANSWERED_BY_YES or record["unsure_below"] is not None:
         raise OutputError(
-            f"review {record['review_id']}: a threshold is learnt from a review flagged by {ANSWERED_BY_YES}, which is "
-            "what a run can tell of each answer by itself"
+            f"review {record['review_id']}: a threshold is learnt from a review flagged by {ANSWERED_BY_YES}: "
+            "a run can tell that of each answer by itself"
         )
     if record["run_id"] != manifest["run_id"]:
         raise OutputError(

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.pages.readings import ReadingKey, key_of
-from memagent_batch.pages.values import value_words
+from memagent_batch.pages.values import values_of_both
 from memagent_batch.runs.history.causes import AnswerChange
 from memagent_batch.runs.history.comparison import compare_runs
 from memagent_batch.runs.history.history import find_run
-from memagent_batch.runs.history.schemas import DifferenceRow
 from memagent_batch.runs.manifest import Manifest
 
 KEPT_CHARACTERS = 300
@@ -64,7 +63,7 @@ def changes_of(output: Location, manifest: Manifest) -> RunChanges:
                     num_removed += 1
                     continue
                 before = row["answer_before"] or row["error_message_before"] or row["status_before"]
-                value = _other_value(row)
+                value, _ = values_of_both(row) or (None, None)
                 readings[key_of(row)] = Change(
                     kind=AnswerChange(row["change"]),
                     why=tuple(row["why"]),
@@ -74,9 +73,3 @@ def changes_of(output: Location, manifest: Manifest) -> RunChanges:
     except OutputError as error:
         return RunChanges(since=since, problem=str(error))
     return RunChanges(since=since, readings=readings, num_removed=num_removed)
-
-
-def _other_value(row: DifferenceRow) -> str | None:
-    """The earlier value of a row, where the later one is another."""
-    before, after = ((row["value_status_before"], row["value_before"]), (row["value_status_after"], row["value_after"]))
-    return None if before == after else value_words(*before)

@@ -7,6 +7,7 @@ from typing import Any
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.readings import Status
 from memagent_batch.log.index import Row
+from memagent_batch.runs.history.schemas import DifferenceRow
 
 NOT_STATED = "not stated"
 INVALID = "invalid"
@@ -51,7 +52,13 @@ def look_of(row: Row) -> str | None:
     return READ_AGAIN if row["tier"] == SECOND_TIER else NOT_READ_AGAIN
 
 
-def value_words(status: str | None, value: str | None) -> str | None:
+def values_of_both(row: DifferenceRow) -> tuple[str | None, str | None] | None:
+    """The values of both runs in words, the earlier first; None where they are equal, and for one that is missing."""
+    before, after = ((row["value_status_before"], row["value_before"]), (row["value_status_after"], row["value_after"]))
+    return None if before == after else (_value_words(*before), _value_words(*after))
+
+
+def _value_words(status: str | None, value: str | None) -> str | None:
     """What a run has for a value, by its columns `value_status` and `value`; None where it has none."""
     match status:
         case ValueStatus.OK if value is not None:

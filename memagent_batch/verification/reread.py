@@ -57,7 +57,7 @@ class Reread:
     num_drawn: int
     """Turns that were drawn: of the reader of all readings, and of what is asked after its answers."""
     num_of_second_reader: int = 0
-    """Turns of the second reader, none of which is drawn: its agent is not the job's."""
+    """Turns of the second reader. None is drawn: its agent is not the job's."""
     num_asked: int = 0
     """Turns that the engine was asked again."""
     different: list[DifferentTurn] = field(default_factory=list)

@@ -25,7 +25,7 @@ class EvidenceEstimate:
     strata: Sequence[str]
     """Strata that it is of."""
     strata_left: Sequence[str]
-    """Strata with sentences of which none was labelled: nothing is known of theirs."""
+    """Strata whose sentences nobody labelled: nothing is known of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ REVIEW_FORMAT = "memagent-review/1"
 RECORD_FILE = "review.json"
 SAMPLE_FILE = "sample.parquet"
 ANSWERED_BY_YES = "value_bool = true"
-"""The condition of which a label says what the question asks."""
+"""The condition that a person decides by answering the question itself."""
 
 REVIEW_SAMPLE = pa.schema(
     [

@@ -36,7 +36,7 @@ class MeasureEstimate:
 
     value: float | None
     """The estimate; None where nothing bears on it, as the precision of a scan that found nothing, or where it rests
-    on a stratum of which nothing is labelled."""
+    on a stratum without labels."""
     low: float
     """Lower end of the 95 % interval, from 0 to 1."""
     high: float

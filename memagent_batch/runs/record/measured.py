@@ -27,7 +27,7 @@ SHOWN_EVALUATIONS = 5
 def estimate_lines(manifest: Manifest, estimates: Sequence[ReviewEstimates]) -> Iterator[str]:
     """What reviews of the output say, the latest first."""
     if not estimates:
-        yield "No one has measured it. `memagent review` does so with people's labels."
+        yield "There is no estimate of it here that can be read. `memagent review` makes one from people's labels."
         return
     yield "By people's labels of a sample, with 95 % intervals:"
     yield ""

@@ -40,7 +40,7 @@ def test_card_says_what_was_asked_and_what_came_out(tmp_path: Path) -> None:
     assert "| 3 | 1 | 2 | 0 |" in text
     assert "Readings that failed: 2 (1 E: the engine refused it; 1 DocumentError: p: the text is null)" in text
     assert "Documents that can't be read or are not there: 1" in text
-    assert "No one has measured it" in text
+    assert "There is no estimate of it here" in text
 
 
 def test_card_names_the_second_reader_and_what_is_left_to_people(tmp_path: Path) -> None:

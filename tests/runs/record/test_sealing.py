@@ -130,7 +130,7 @@ def test_estimate_that_can_not_be_read_keeps_no_night_from_closing(
 ) -> None:
     (nights.output / "review/q-1/estimate.json").write_bytes(text.encode())
     manifest = nights.run(DOCUMENTS, QUESTIONS)
-    assert b"No one has measured it" in (nights.output / f"runs/{manifest['run_id']}/card.md").read_bytes()
+    assert b"There is no estimate of it here" in (nights.output / f"runs/{manifest['run_id']}/card.md").read_bytes()
     assert "review/q-1/estimate.json is no estimate of a review" in caplog.text
     assert latest_estimates(nights.output) == []
 
