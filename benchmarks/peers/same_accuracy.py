@@ -17,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from benchmarks.answers.escalation import NOT_STATED
 from benchmarks.paired import paired
 from benchmarks.peers.contestants import Mode, Peer, job_settings, make_server, run_job, run_peer
 from benchmarks.peers.corpus import MadeCorpus, chunk_texts, save_corpus
@@ -35,8 +36,13 @@ WAYS = {
     "overwrite": ("--policy.kind", "overwrite"),
     "gated": ("--policy.kind", "gated"),
     "parallel": ("--policy.kind", "parallel", "--policy.rounds", "1"),
+    "retrieve-parallel": (
+        *("--policy.kind", "retrieve", "--closing.evidence", "--closing.support"),
+        *("--escalate.when", '["answer", "weak_support"]', "--escalate.answers", NOT_STATED),
+        *("--escalate.to", '{"policy": {"kind": "parallel", "rounds": 1}}'),
+    ),
 }
-"""Policies of the job, with their knobs."""
+"""Policies of the job, with their knobs; the last is a search, whose doubtful answers `parallel` gives again."""
 
 NEAR_FACTS = 3
 """Sentences of each question's part of the document that are made to be mixed up with the one that is asked for."""

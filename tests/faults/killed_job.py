@@ -103,16 +103,17 @@ class KilledJob:
         """The process in that role, if there is one now."""
         if role == Role.DRIVER:
             return psutil.Process(self._command.pid) if self._command and self._command.poll() is None else None
-        actors = [process for process in self.processes() if _title(process).startswith("ray::") and _reads(process)]
         if role == Role.ACTOR:
-            return actors[0] if actors else None
-        engines = [child for actor in actors for child in _children(actor) if _is_engine(child)]
-        return engines[0] if engines else None
+            return next(iter(self._actors()), None)
+        return next(iter(self._engines()), None)
+
+    def calling_engines(self) -> list[psutil.Process]:
+        """Living engines that have taken on a model call."""
+        return [engine for engine in self._engines() if self._calls_in(f"worker-*-{engine.ppid()}.*")]
 
     def num_calls(self) -> int:
         """Model calls that vLLM took on so far, in all tries, by its own log."""
-        logs = self._ray.glob("**/session_2*/logs/worker-*")
-        return sum(log.read_bytes().count(b"Added request") for log in logs)
+        return self._calls_in("worker-*")
 
     def num_ended(self) -> int:
         """Readings that the log holds an outcome of; one that ended twice counts twice."""
@@ -152,6 +153,17 @@ class KilledJob:
     def last_words(self) -> str:
         """The end of the console."""
         return self.console.read_text(errors="replace")[-3000:]
+
+    def _actors(self) -> list[psutil.Process]:
+        return [process for process in self.processes() if _title(process).startswith("ray::") and _reads(process)]
+
+    def _engines(self) -> list[psutil.Process]:
+        return [child for actor in self._actors() for child in _children(actor) if _is_engine(child)]
+
+    def _calls_in(self, names: str) -> int:
+        """Model calls that logs of these names hold; the name of a worker's log ends with its process id."""
+        logs = self._ray.glob(f"**/session_2*/logs/{names}")
+        return sum(log.read_bytes().count(b"Added request") for log in logs)
 
     def _wait_for(self, left: Callable[[], list[psutil.Process]], *, patience: float) -> tuple[float, list[str]]:
         began = time.monotonic()

@@ -45,6 +45,8 @@ class Moment(StrEnum):
     """Turns have begun, the first flush is not over."""
     READING = "reading"
     """In mid-reading, after a random number of turns."""
+    SIDE_BY_SIDE = "side by side"
+    """Every replica reads: the one that began first is held until the others have begun, and is the one to kill."""
     ENDING = "ending"
     """Every reading has ended: the tables are begun or half written."""
 
@@ -106,7 +108,8 @@ def kill_at_moments(
     with _job(corpus, output=output, replicas=replicas) as job:
         job.start()
         for moment in moments:
-            victim = _await(moment, job, role=role, readings=corpus.num_readings - corpus.num_unreadable, rng=rng)
+            readings = corpus.num_readings - corpus.num_unreadable
+            victim = _await(moment, job, role=role, replicas=replicas, readings=readings, rng=rng)
             at = time.time()
             seconds, outlived = job.kill(role, victim, patience=GONE_SECONDS)
             kills.append(Kill(moment=moment, at=at, seconds_to_end=seconds))
@@ -162,7 +165,7 @@ def _calls_bound(role: Role, *runs: Results, moments: Sequence[Moment]) -> int:
 
     An actor whose engine dies flushes its log before it ends, so that an engine costs no turn that had ended.
     """
-    num_kills = sum(moment in (Moment.FIRST_TURNS, Moment.READING) for moment in moments)
+    num_kills = sum(moment in (Moment.FIRST_TURNS, Moment.READING, Moment.SIDE_BY_SIDE) for moment in moments)
     unflushed = max(_most_within(run.finished_at, seconds=FLUSH_SECONDS + WRITE_SECONDS) for run in runs)
     return num_kills * (READINGS_IN_FLIGHT + (0 if role == Role.ENGINE else unflushed))
 
@@ -182,7 +185,9 @@ def _job(corpus: Corpus, *, output: Path, replicas: int = 1) -> KilledJob:
     return KilledJob(arguments, output=output)
 
 
-def _await(moment: Moment, job: KilledJob, *, role: Role, readings: int, rng: random.Random) -> psutil.Process:
+def _await(
+    moment: Moment, job: KilledJob, *, role: Role, replicas: int, readings: int, rng: random.Random
+) -> psutil.Process:
     """Waits for the moment; returns the process to kill."""
     num_calls = job.num_calls()
     match moment:
@@ -198,6 +203,8 @@ def _await(moment: Moment, job: KilledJob, *, role: Role, readings: int, rng: ra
         case Moment.READING:
             num_calls += rng.randint(*READING_TURNS)
             job.wait_until(lambda: job.num_calls() > num_calls)
+        case Moment.SIDE_BY_SIDE:
+            return _hold_first_engine(job, replicas=replicas)
         case Moment.ENDING:
             job.wait_until(lambda: job.num_ended() >= readings)
             time.sleep(rng.uniform(0, 0.5))
@@ -205,3 +212,13 @@ def _await(moment: Moment, job: KilledJob, *, role: Role, readings: int, rng: ra
     if victim is None:
         raise RuntimeError(f"{moment}: there is no {role} to kill: {job.last_words()}")
     return victim
+
+
+def _hold_first_engine(job: KilledJob, *, replicas: int) -> psutil.Process:
+    """Stops the first engine that is called until the others are called as well; returns it, still stopped."""
+    job.wait_until(lambda: bool(job.calling_engines()))
+    first = job.calling_engines()[0]
+    first.suspend()
+    if not job.wait_until(lambda: len(job.calling_engines()) == replicas):
+        raise RuntimeError(f"not all of {replicas} replicas read: {job.last_words()}")
+    return first
