@@ -171,7 +171,7 @@ def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[Speed, i
     prompts = [tokens_input(list(turn.prompt.token_ids)) for turn in turns]
     params = [SamplingParams(temperature=0, max_tokens=turn.prompt.max_tokens, detokenize=False) for turn in turns]
     failure_file = Path(job.output) / "failure.txt"
-    with orphan_guard.environment(engine_environment() | orphan_guard.guarded(failure_file)):
+    with orphan_guard.environment(engine_environment(arguments) | orphan_guard.guarded(failure_file)):
         llm = LLM(**(arguments | {"disable_log_stats": False}))  # without statistics it reports no ends of requests
     try:
         began = time.monotonic()

@@ -152,7 +152,7 @@ def engine_of(agent: AgentConfig) -> tuple[dict[str, Any], Mapping[str, str]]:
         window_tokens=agent.window_tokens,
         sampling=agent.sampling,
     )
-    return {name: value for name, value in arguments.items() if name != "model"}, engine_environment()
+    return {name: value for name, value in arguments.items() if name != "model"}, engine_environment(arguments)
 
 
 def _run(command: Sequence[str], *, log: Path) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -97,8 +98,18 @@ def test_engine_arguments_on_cpu_refuse_what_vllm_has_for_gpus(
 
 @pytest.mark.vllm
 def test_engine_environment_sets_the_batch_invariant_mode_where_it_is_asked_for() -> None:
-    assert engine_environment(reproducible=True)["VLLM_BATCH_INVARIANT"] == "1"
-    assert "VLLM_BATCH_INVARIANT" not in engine_environment()
+    assert engine_environment({}, reproducible=True)["VLLM_BATCH_INVARIANT"] == "1"
+    assert "VLLM_BATCH_INVARIANT" not in engine_environment({})
+
+
+@pytest.mark.vllm
+def test_engine_environment_compiles_nothing_on_cpu_unless_the_model_is_compiled(tiny_model: str) -> None:
+    def arguments(**engine_args: bool) -> dict[str, Any]:
+        settings = VllmConfig(engine_args=engine_args)
+        return engine_arguments(settings, model=tiny_model, tokenizer=None, window_tokens=1024, sampling=GREEDY)
+
+    assert engine_environment(arguments())["TORCHDYNAMO_DISABLE"] == "1"
+    assert "TORCHDYNAMO_DISABLE" not in engine_environment(arguments(enforce_eager=False))
 
 
 @pytest.mark.vllm

@@ -136,7 +136,7 @@ def start_engine(arguments: Mapping[str, Any], *, reproducible: bool = False) ->
     for _ in range(SPAWN_TRIES):
         with contextlib.suppress(EngineDeadError), tempfile.TemporaryDirectory(prefix="memagent-engine-") as folder:
             failure_file = Path(folder) / "failure.txt"
-            environment = engine_environment(reproducible=reproducible)
+            environment = engine_environment(arguments, reproducible=reproducible)
             with orphan_guard.environment(environment | orphan_guard.guarded(failure_file)):
                 return _start(arguments, failure_file=failure_file)
     raise EngineStartError(
@@ -145,19 +145,23 @@ def start_engine(arguments: Mapping[str, Any], *, reproducible: bool = False) ->
     )
 
 
-def engine_environment(*, reproducible: bool = False) -> dict[str, str]:
-    """Environment of the engine's processes.
+def engine_environment(arguments: Mapping[str, Any], *, reproducible: bool = False) -> dict[str, str]:
+    """Environment of the engine's processes; takes what `start_engine` takes.
 
     They are spawned, not forked, so that each loads its plug-ins itself. On CPU each uses all cores it may, unbound:
     without that, two replicas on one machine bind to the same core, and Ray allots one thread to an actor by default.
     A passive wait keeps the threads of one replica from spinning while another's work. A user's own
-    VLLM_CPU_OMP_THREADS_BIND goes before all that. The batch-invariant mode is a variable of vLLM's.
+    VLLM_CPU_OMP_THREADS_BIND goes before all that. The batch-invariant mode is a variable of vLLM's. Where the model
+    runs eagerly on CPU, nothing else is compiled either: at the first log-probabilities vLLM would build a small
+    function with a C++ compiler, which stops all turns for some 15 s, and ends the engine where there is none.
     """
     from vllm.platforms import current_platform
 
     variables = {"VLLM_WORKER_MULTIPROC_METHOD": "spawn", "VLLM_NO_USAGE_STATS": "1"}
     if reproducible:
         variables["VLLM_BATCH_INVARIANT"] = "1"
+    if current_platform.is_cpu() and arguments.get("enforce_eager"):
+        variables["TORCHDYNAMO_DISABLE"] = "1"
     if current_platform.is_cpu() and "VLLM_CPU_OMP_THREADS_BIND" not in os.environ:
         variables |= {
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
