@@ -2,7 +2,7 @@
 
 For each night: the turns that the engine was asked, those that were held from the last versions, the seconds, and the
 bytes that the log grew by. At the end, once: whether `answers` and `memories` equal those of the last versions
-read from scratch; and the bytes of the log as it is, and as it would be if each held turn were a copy of its row.
+read from scratch.
 """
 
 import argparse
@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 from benchmarks.whole_job import mindful_engine
 from benchmarks.whole_job.simulated_job import simulated_settings, write_corpus
 from memagent_batch.config.job import JobConfig, LogConfig, PoolConfig
-from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.runs.manifest import Manifest
@@ -56,7 +55,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             }
         anew = job.model_copy(update={"output": str(Path(folder) / "anew")})
         equal = _tables(job, manifest) == _tables(anew, _answer(anew))
-        yield {"equal_to_reading_anew": equal, "log_bytes": log_bytes, "log_bytes_of_copies": _bytes_of_copies(job)}
+        yield {"equal_to_reading_anew": equal, "log_bytes": log_bytes}
 
 
 def _answer(job: JobConfig) -> Manifest:
@@ -76,21 +75,6 @@ def _settings(place: Path) -> JobConfig:
 
 def _log_bytes(job: JobConfig) -> int:
     return sum(file.stat().st_size for file in (Path(job.output) / TURNS_FOLDER).glob("*.parquet"))
-
-
-def _bytes_of_copies(job: JobConfig) -> int:
-    """The log, with each held turn as a copy of the row that it names; one file for each run.
-
-    The memories of this engine have some ten tokens: a copy takes far more bytes where they have hundreds.
-    """
-    rows = pq.read_table(Path(job.output) / TURNS_FOLDER).to_pylist()
-    asked = {(row["document_hash"], row["prompt_hash"]): row for row in rows if row["held_from"] is None}
-    copies: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        source = asked[row["held_from"] or row["document_hash"], row["prompt_hash"]]
-        copy = {**source, "run_id": row["run_id"], "document_hash": row["document_hash"]}
-        copies.setdefault(row["run_id"], []).append(copy)
-    return sum(len(parquet_bytes(pa.Table.from_pylist(each))) for each in copies.values())
 
 
 def _tables(job: JobConfig, manifest: Manifest) -> dict[str, list[str]]:
