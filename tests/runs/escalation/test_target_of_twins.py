@@ -1,4 +1,4 @@
-"""A threshold is of a yes or no: the same words asked for another type, or for none, are no matter of `escalate.target`.
+"""A threshold is of a yes or no: `escalate.target` leaves the same words asked for another type, or for none, alone.
 
 What a second reader is given and what the rows say of it must agree, or a run could never end.
 """
