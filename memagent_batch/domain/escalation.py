@@ -60,7 +60,15 @@ class Doubts:
     def of(
         self, status: str, *, verdicts: Verdicts, answer: str | None = None, question_hash: str | None = None
     ) -> Doubt | None:
-        """The first reason that holds; None where the answer stands. A reading that was not read has none."""
+        """The first reason that holds; None where the answer stands. A reading that was not read has none.
+
+        Args:
+            status: How the reading ended.
+            verdicts: What closing turns say of it.
+            answer: The answer; None where there is none, or where another call looks at it.
+            question_hash: The question, where it is answered by yes or no: thresholds hold for no other type of the
+                same words.
+        """
         is_ok = status == Status.OK
         confidence = verdicts.confidence
         holds = {

@@ -69,7 +69,8 @@ class TurnLogWriter:
         Without an output every row is checked as if it were to be kept, and then dropped.
         """
         self._output = output
-        self._run_id = run_id
+        self.run_id = run_id
+        """The run that its rows name."""
         self._name = f"{run_id}-{writer_id}"
         self._settings = settings
         self._unwritten = _UnwrittenRows()
@@ -92,7 +93,7 @@ class TurnLogWriter:
         Raises:
             LogRowError: the turn does not fit the log; it concerns its reading alone.
         """
-        row = turn_row(address, prompt, completion, run_id=self._run_id)
+        row = turn_row(address, prompt, completion, run_id=self.run_id)
         self._require_writable(row, schema=TURN_LOG)
         if self._output is not None:
             self._unwritten.turns.append(row)
@@ -104,7 +105,7 @@ class TurnLogWriter:
         Raises:
             LogRowError: the turn does not fit the log; it concerns its reading alone.
         """
-        row = held_row(address, prompt, held, run_id=self._run_id)
+        row = held_row(address, prompt, held, run_id=self.run_id)
         self._require_writable(row, schema=TURN_LOG)
         if self._output is not None:
             self._unwritten.turns.append(row)
@@ -116,7 +117,7 @@ class TurnLogWriter:
         Raises:
             LogRowError: the outcome does not fit the log; `require_outcome` checks that before.
         """
-        row = outcome_row(address, result, run_id=self._run_id)
+        row = outcome_row(address, result, run_id=self.run_id)
         self._require_writable(row, schema=OUTCOME_LOG)
         if self._output is not None:
             self._unwritten.outcomes.append(row)
@@ -129,7 +130,7 @@ class TurnLogWriter:
         Raises:
             LogRowError: it does not fit the log.
         """
-        row = closing_row(address, closed, run_id=self._run_id)
+        row = closing_row(address, closed, run_id=self.run_id)
         self._require_writable(row, schema=CLOSING_LOG)
         if self._output is not None:
             self._unwritten.closings.append(row)

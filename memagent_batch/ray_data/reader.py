@@ -65,6 +65,9 @@ class Reader:
         ended = await asyncio.gather(
             *(self._read(actor, of_document, asked) for of_document in shared for asked in of_document.asked())
         )
+        if left := list(chain.from_iterable(of_document.under_way() for of_document in shared)):
+            await asyncio.gather(*left, return_exceptions=True)
+            await actor.journal.log.settle()
         if actor.allowance is not None:
             await actor.allowance.give_back()
         return list(chain.from_iterable(ended))
@@ -255,6 +258,11 @@ class _DocumentReadings:
             _Asked(rows=of_address, sample=address.sample, is_answered=address in is_answered)
             for address, of_address in rows.items()
         ]
+
+    def under_way(self) -> list[asyncio.Future[Completion]]:
+        """Turns of its lists that no reading waits for: they were asked beside one that failed, and are paid."""
+        turns = chain.from_iterable(of_list.by_path.values() for of_list in self.list_turns.values())
+        return [turn for turn in turns if not turn.done()]
 
     def share(self, asked: _Asked) -> ReadingShare:
         """How much of a reading is done; it has the bytes of the document once for each row of the question list."""

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
+from memagent_batch.domain.closing.plan import WHOLE_OR_FAILED
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope, sum_counted
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import NotHeldError
@@ -21,6 +22,9 @@ LoggedTurns = Mapping[ReadingKey, Mapping[str, TurnRow]]
 
 PromptRows = Mapping[tuple[str, str], TurnRow]
 """Rows of one reading by the kind of the turn and the hash of its prompt."""
+
+ClosingTurn = tuple[str, str, str]
+"""A closing turn of one reading: its fingerprint, its path, and the hash of its prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +137,7 @@ class ReadingTurns:
     """What the turns have cost so far."""
     _num_asked: int = field(default=0, init=False)
     _of_last: dict[ReadingAddress, PromptRows] = field(default_factory=dict, init=False)
+    _closed: dict[ClosingTurn, Completion] = field(default_factory=dict, init=False)
 
     @property
     def most_at_once(self) -> int | None:
@@ -162,6 +167,8 @@ class ReadingTurns:
         else:
             siblings[prompt.path] = asyncio.ensure_future(self._complete(prompt, address))
             completion = await asyncio.shield(siblings[prompt.path])
+        if prompt.fingerprint is not None:
+            self._closed[_closing_turn(prompt.fingerprint, prompt)] = completion
         self.counts = self.counts.with_cut(prompt, completion)
         if self.counts_list or not of_list:
             self.counts = self.counts.with_turn(completion)
@@ -170,9 +177,11 @@ class ReadingTurns:
         return completion
 
     def _held(self, prompt: Prompt, address: ReadingAddress) -> TurnRow | None:
-        """The turn's row in the log, if it answered this very prompt."""
+        """The turn's row in the log, if it answered this very prompt, and need not be asked again."""
         row = self._rows(prompt, address).get(prompt.path)
-        return row if row is not None and row["prompt_hash"] == token_hash(prompt.token_ids) else None
+        if row is None or row["prompt_hash"] != token_hash(prompt.token_ids) or self._asks_again(prompt, row):
+            return None
+        return row
 
     def _held_from_last(self, prompt: Prompt, address: ReadingAddress) -> TurnRow | None:
         """The row of this very prompt in the last version of the document: at the same path, or else at another one.
@@ -186,7 +195,20 @@ class ReadingTurns:
             return row
         if last not in self._of_last:
             self._of_last[last] = by_prompt(self._rows(prompt, last))
-        return self._of_last[last].get((prompt.kind, token_hash(prompt.token_ids)))
+        found = self._of_last[last].get((prompt.kind, token_hash(prompt.token_ids)))
+        return None if found is None or self._asks_again(prompt, found) else found
+
+    def _asks_again(self, prompt: Prompt, row: TurnRow) -> bool:
+        """Whether a closing turn of an earlier run failed by what it wrote: held, it would fail so for ever.
+
+        Within a run, and where nothing is kept and turns are only replayed, a row is what the turn brought.
+        """
+        if prompt.fingerprint is None or prompt.kind not in WHOLE_OR_FAILED or self.journal is None:
+            return False
+        if row["run_id"] >= self.journal.log.run_id:
+            return False
+        is_cut = row["finish_reason"] == FinishReason.LENGTH
+        return is_cut or (prompt.guide is not None and not prompt.guide.allows(row["text"]))
 
     def _rows(self, prompt: Prompt, address: ReadingAddress) -> Mapping[str, TurnRow]:
         """What the log holds of a reading by path, under the fingerprint of such a turn."""
@@ -196,8 +218,11 @@ class ReadingTurns:
     async def _complete(self, prompt: Prompt, address: ReadingAddress) -> Completion:
         """Takes the turn from the last version of the document, or asks the engine; records it.
 
-        While the store fails, turns wait here and memory is bounded.
+        A closing turn that was asked for another type of the same question is taken as it is. While the store fails,
+        turns wait here and memory is bounded.
         """
+        if prompt.fingerprint is not None and (turn := _closing_turn(prompt.fingerprint, prompt)) in self._closed:
+            return replace(self._closed[turn], replayed=True)
         if (row := self._held_from_last(prompt, address)) is not None:
             if self.journal is not None:
                 self.journal.log.record_held(address, prompt, row)
@@ -257,6 +282,11 @@ class ReplayOnly:
 
     async def stop(self) -> None:
         """Nothing to stop."""
+
+
+def _closing_turn(fingerprint: str, prompt: Prompt) -> ClosingTurn:
+    """What names a closing turn under this fingerprint."""
+    return (fingerprint, prompt.path, token_hash(prompt.token_ids))
 
 
 def by_prompt(rows: Mapping[str, TurnRow]) -> PromptRows:

@@ -237,6 +237,24 @@ async def test_shared_parallel_read_that_fails_fails_its_list_and_the_next_run_r
     assert first_round == ["read/1/2"]
 
 
+async def test_turns_asked_beside_one_that_failed_have_ended_and_are_kept_when_the_document_is_done(
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(ScriptedEngine):
+        ended = 0
+
+        async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+            completion = await super().complete(prompt, seed=seed)
+            await asyncio.sleep(0.4)
+            self.ended += 1
+            return completion
+
+    broken = Slow(stop_at="read/1/2", fail=True)
+    assert await read_with(broken, side_by_side(job), monkeypatch) == ["failed"] * 3
+    assert broken.ended == len(broken.paths) - 1 > 1, "no turn is under way"
+    assert {row["path"] for row in rows_in(job, "log/turns")} == {*broken.paths} - {"read/1/2"}
+
+
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
 def test_shared_parallel_run_makes_each_turn_of_its_rounds_once_and_an_answer_for_each_question(job: JobConfig) -> None:

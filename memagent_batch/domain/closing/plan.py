@@ -23,6 +23,8 @@ EVIDENCE = "evidence"
 """Kind and path of the turn that points at the sentences that the answer rests on."""
 SUPPORT = "support"
 """Kind and path of the turn that says whether these sentences bear the answer."""
+WHOLE_OR_FAILED = frozenset({EVIDENCE, SUPPORT})
+"""Kinds of turns that fail where they are cut, or write what their guide does not allow. A value is `invalid` then."""
 
 CLOSING_SLOTS: Mapping[str, frozenset[Slot]] = {
     VALUE: frozenset({Slot.QUESTION, Slot.MEMORY, Slot.ANSWER, Slot.FORM}),

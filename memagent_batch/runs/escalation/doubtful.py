@@ -43,7 +43,7 @@ def doubtful_readings(
         not_read: Readings that could not be read or closed in this run, as rows of `OUTCOME_LOG`; they are not read
             again before they are.
     """
-    of_values = _of_closings(output, index, doubts=doubts)
+    of_values = _of_closings(output, index, doubts=doubts, of_bools=plan.asked.closings_of_bools())
     of_responses = _of_responses(output, index, doubts=doubts, extraction=extraction)
     unread = reading_keys(not_read)
     found: dict[Work, Doubt] = {}
@@ -53,7 +53,8 @@ def doubtful_readings(
             continue
         reasons = {of_values.get((reading.closing or "", key)), of_responses.get(key)}
         if index.outcomes[key].status == Status.FAILED:
-            reasons = {doubts.of(Status.FAILED, verdicts=Verdicts(), question_hash=key[1])}
+            question_hash = key[1] if plan.asked.is_bool(reading.work.question) else None
+            reasons = {doubts.of(Status.FAILED, verdicts=Verdicts(), question_hash=question_hash)}
         doubt = next((each for each in Doubt if each in reasons), None)
         if doubt is not None:
             found[reading.work] = doubt
@@ -110,8 +111,13 @@ def verdicts_of(closed: ClosingColumns, *, num_evidence: int | None) -> Verdicts
     )
 
 
-def _of_closings(output: Location, index: TurnIndex, *, doubts: Doubts) -> dict[tuple[str, ReadingKey], Doubt]:
-    """Doubts that closing turns give, by their fingerprint and the reading; nothing is read where they can't."""
+def _of_closings(
+    output: Location, index: TurnIndex, *, doubts: Doubts, of_bools: Collection[str]
+) -> dict[tuple[str, ReadingKey], Doubt]:
+    """Doubts that closing turns give, by their fingerprint and the reading; nothing is read where they can't.
+
+    `of_bools`: fingerprints of what closes questions of yes or no.
+    """
     if not set(doubts.when) - OF_RESPONSES:
         return {}
     found: dict[tuple[str, ReadingKey], Doubt] = {}
@@ -121,7 +127,7 @@ def _of_closings(output: Location, index: TurnIndex, *, doubts: Doubts) -> dict[
         for name, key, row in ((name, key, row) for name, rows in closed.items() for key, row in rows.items()):
             num_evidence = None if row["evidence"] is None else len(row["evidence"])
             verdicts = verdicts_of(row, num_evidence=num_evidence)
-            doubt = doubts.of(Status.OK, verdicts=verdicts, question_hash=key[1])
+            doubt = doubts.of(Status.OK, verdicts=verdicts, question_hash=key[1] if name in of_bools else None)
             if doubt is not None and standing[name, key] in files:
                 found[name, key] = doubt
     return found

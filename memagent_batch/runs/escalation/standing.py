@@ -7,6 +7,7 @@ from typing import cast
 import pyarrow as pa
 
 from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.closing.answer_types import AnswerType
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.escalation import Doubt
 from memagent_batch.domain.readings import Status
@@ -50,7 +51,8 @@ class PartLooks:
             return look
         answer = look.answer
         verdicts = verdicts_of(answer, num_evidence=answer["num_evidence"])
-        hash_, status = question["question_hash"], effective_status(answer["status"], answer["answer"], doubts=doubts)
+        hash_ = question["question_hash"] if question.get("answer_type") == AnswerType.BOOL else None
+        status = effective_status(answer["status"], answer["answer"], doubts=doubts)
         doubt = doubts.of(status, verdicts=verdicts, answer=answer["answer"], question_hash=hash_)
         if doubt is None:
             return look

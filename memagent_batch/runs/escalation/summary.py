@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from memagent_batch.config.escalation import TargetConfig
+from memagent_batch.domain.closing.answer_types import AnswerType
 from memagent_batch.domain.readings import Status
 from memagent_batch.runs.escalation.second_reader import SecondReader
 from memagent_batch.runs.manifest import LearntTarget, SecondLookCounts, SecondLookSummary
@@ -69,10 +70,14 @@ def learnt_target(
     Args:
         target: The target.
         thresholds: What it went by, by question hash.
-        questions: The questions that were asked, with `question_id` and `question_hash`.
+        questions: The questions that were asked, with `question_id`, `question_hash` and `answer_type`.
     """
     if target is None:
         return None
-    asked = dict(zip(*(questions[name].to_pylist() for name in ("question_id", "question_hash")), strict=True))
-    up_to = {name: thresholds[key] for name, key in asked.items() if key in thresholds}
+    asked = questions.select(["question_id", "question_hash", "answer_type"]).to_pylist()
+    up_to = {
+        row["question_id"]: thresholds[row["question_hash"]]
+        for row in asked
+        if row["answer_type"] == AnswerType.BOOL and row["question_hash"] in thresholds
+    }
     return {"recall": target.recall, "delta": target.delta, "up_to": up_to}

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.closing.answer_types import ValueType
+from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
 from memagent_batch.errors import InputError
 from memagent_batch.inputs.questions import type_fields, value_types
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT, LIST_HASH, with_hashes
@@ -68,6 +68,15 @@ class PlannedQuestions:
     def closing_of(self, row: int) -> str | None:
         """The fingerprint of what closes the readings of a question; None where nothing is asked after its answer."""
         return self._closings[row] if self._closings else None
+
+    def is_bool(self, row: int) -> bool:
+        """Whether a question asks for a yes or no. Others of the same words may ask for another type, or for none."""
+        value_type = self.types[row]
+        return value_type is not None and value_type.type is AnswerType.BOOL
+
+    def closings_of_bools(self) -> frozenset[str]:
+        """The fingerprints of `closings` that belong to questions of yes or no."""
+        return frozenset(each for row, each in enumerate(self._closings) if each and self.is_bool(row))
 
     def turns_of_closings(self) -> dict[str, list[str]]:
         """Fingerprints of closing turns, by that under which the log keeps what they brought together."""
