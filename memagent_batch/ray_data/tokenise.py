@@ -140,6 +140,7 @@ def tokenise_rows(
                 "turn_files": [],
                 "last_hash": None,
                 "closings": [],
+                "ended_by": [],
                 **{CARRY_PREFIX + name: value for name, value in zip(columns.carry, record.values[2:], strict=True)},
             }
             yield _call([read(_row_text(record), work)])

@@ -31,6 +31,8 @@ class PlannedDocument:
     """Hash of its last version, where `turn_files` hold turns of that one too."""
     closings: list[tuple[int, int]] = field(default_factory=list)
     """Readings that have been answered, but whose closing turns are missing."""
+    ended_by: list[str] = field(default_factory=list)
+    """Run and writer that ended each of these."""
     sentences: Sentences = field(default_factory=Sentences)
     """Its sentences, where evidence is asked for."""
     carried: Mapping[str, str | None] = field(default_factory=dict)
@@ -67,6 +69,7 @@ def _planned_document(row: pa.Table) -> PlannedDocument:
         num_bytes=values["num_bytes"] or 0,
         last_hash=values["last_hash"],
         closings=[(reading["question"], reading["sample"]) for reading in values["closings"]],
+        ended_by=values["ended_by"],
         sentences=Sentences(starts=starts, ends=ends),
         carried={name: value for name, value in values.items() if name.startswith(CARRY_PREFIX)},
     )

@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.files.location import Location
+from memagent_batch.log.schemas import TURN_LOG
+from memagent_batch.log.writer import new_run_id
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.state import read_state
 from pipelines.answer import answer
@@ -231,6 +233,22 @@ async def test_document_that_grew_beside_a_sample_is_read_from_where_its_last_re
     new = 2 * NUM_QUESTIONS
     assert stream.asked(manifest) == {"update/2": new, "update/3": new, "answer": new}
     await require_anew(stream, manifest, texts)
+
+
+async def test_closing_turns_are_asked_of_the_reading_that_stands_whatever_a_later_run_began(
+    text_model: str, tmp_path: Path
+) -> None:
+    stream, texts = Stream(tmp_path, text_model), {"a": text_of("a", days=2)}
+    first = await stream.night(texts)
+    later = new_run_id(after=first["run_id"])  # it read beside the first one, wrote something else, and was killed
+    began = [row for row in stream.logged() if row["path"] == "update/0"]
+    began = [{**row, "run_id": later, "text": "7", "token_ids": row["token_ids"][:1]} for row in began]
+    file = stream.output / f"log/turns/{later}-w-000001.parquet"
+    pq.write_table(pa.Table.from_pylist(began, schema=TURN_LOG), file)
+    closing = Stream(tmp_path, text_model, **CLOSING)
+    manifest = await closing.night(texts)
+    assert {row["closing_error"] for row in closing.table(manifest, "answers")} == {None}
+    await require_anew(closing, manifest, texts, **CLOSING)
 
 
 async def test_closing_turns_are_asked_of_readings_whose_turns_were_held(text_model: str, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.inputs.bundles import bundles
 from memagent_batch.inputs.document_index import ROWS_COLUMN, is_there
 from memagent_batch.inputs.lake.known import IndexedTable
-from memagent_batch.log.files import ReadingKey
+from memagent_batch.log.files import ReadingKey, log_line
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.reading.closed import Closing
 from memagent_batch.runs.planning.questions import PlannedQuestions
@@ -195,7 +195,8 @@ class Plan:
                 last_files = self.turn_files(last_hash, rows, index) if last_hash else []
                 files.append(sorted({*self.turn_files(hash_, rows, index), *last_files}))
                 held_hashes.append(last_hash if last_files else None)
-            for name, values in (("turn_files", files), ("last_hash", held_hashes)):
+            ended_by = self._ended_by(bundle, index)
+            for name, values in (("turn_files", files), ("ended_by", ended_by), ("last_hash", held_hashes)):
                 column = WORK_COLUMNS.field(name)
                 bundle = bundle.append_column(column, pa.array(values, column.type))
             yield bundle.combine_chunks()
@@ -220,6 +221,15 @@ class Plan:
         """The log files that hold turns of a document's readings for these questions, its own or shared ones."""
         hashes = {hashes[row] for row in rows for hashes in (self.asked.hashes, self.asked.list_hashes) if hashes}
         return sorted({file for hash_ in hashes for file in index.files_of((document_hash, hash_))})
+
+    def _ended_by(self, bundle: pa.Table, index: TurnIndex) -> list[list[str]]:
+        """Run and writer that ended each of the readings to close, by document."""
+        hashes, closings = (bundle[name].to_pylist() for name in ("document_hash", "closings"))
+        keys = (
+            [(hash_, self.asked.hashes[each["question"]], each["sample"]) for each in readings]
+            for hash_, readings in zip(hashes, closings, strict=True)
+        )
+        return [[log_line(index.outcomes[key].file) for key in of_document] for of_document in keys]
 
     def _status(self, document: IndexedText, row: int, sample: int, index: TurnIndex) -> Status | None:
         if document["error"] is not None:

@@ -199,8 +199,9 @@ class Projector:
 
 def _as_bundle(part: pa.Table) -> pa.Table:
     """A part of the plan as `tokenise` takes it: no closing turns, no turns of a last version."""
-    closings, last_hash = WORK_COLUMNS.field("closings"), WORK_COLUMNS.field("last_hash")
-    part = part.append_column(closings, pa.array([[]] * part.num_rows, closings.type))
+    for column in (WORK_COLUMNS.field("closings"), WORK_COLUMNS.field("ended_by")):
+        part = part.append_column(column, pa.array([[]] * part.num_rows, column.type))
+    last_hash = WORK_COLUMNS.field("last_hash")
     return part.append_column(last_hash, pa.nulls(part.num_rows, last_hash.type))
 
 
