@@ -81,7 +81,7 @@ class HeldReadings:
     async def turns(
         self, document: PlannedDocument, *, ended_by: Mapping[ReadingKey, str] = MappingProxyType({})
     ) -> Mapping[str, LoggedTurns]:
-        """Its turns by fingerprint, reading and path, and those of its last version.
+        """Its turns by fingerprint, reading and path, and those of its last versions.
 
         `ended_by`: run and writer that ended readings, so that these are replayed as they were read.
         """
@@ -89,7 +89,7 @@ class HeldReadings:
         fingerprints = [self.reader_fingerprint, *self.closing_turns]
         if not files or self.output is None:
             return {fingerprint: {} for fingerprint in fingerprints}
-        hashes = [hash_ for hash_ in (document.document_hash, document.last_hash) if hash_]
+        hashes = [document.document_hash, *document.last_hashes]
         ends = {(self.reader_fingerprint, key): line for key, line in ended_by.items()}
         read = partial(read_turns_of, fingerprints=fingerprints, document_hashes=hashes, ended_by=ends)
         return await asyncio.to_thread(read, self.output, files)

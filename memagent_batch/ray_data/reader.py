@@ -95,7 +95,7 @@ class Reader:
                 address=address,
                 seed=self._task.agent.sampling.seed,
                 held=held[address.reader_fingerprint],
-                last_hash=shared.document.last_hash,
+                last_hashes=shared.document.last_hashes,
                 held_closings=held,
                 journal=actor.journal,
                 places=actor.places,

@@ -56,6 +56,26 @@ async def test_grown_document_asks_its_last_chunk_its_new_one_and_the_answers(
     await require_anew(stream, manifest, texts, **knobs)
 
 
+@pytest.mark.parametrize("begins_whole", [True, False])
+async def test_nights_that_meet_a_bound_leave_their_turns_to_the_next_though_documents_grow_every_night(
+    text_model: str, tmp_path: Path, *, begins_whole: bool
+) -> None:
+    stream = Stream(tmp_path, text_model)
+    nights = [{name: text_of(name, days=days) for name in "abc"} for days in (2, 3, 4, 5)]
+    if begins_whole:
+        await stream.night(nights[0])
+    else:
+        await stream.stopped_night(nights[0], num_documents=2)
+    for texts in nights[1:3]:
+        await stream.stopped_night(texts, num_documents=1)
+    before = {token for row in stream.logged() if row["held_from"] is None for token in [row["prompt_hash"]]}
+    manifest = await stream.night(nights[3])
+    asked = [row for row in stream.logged(run_id=manifest["run_id"]) if row["held_from"] is None]
+    assert asked
+    assert [row["path"] for row in asked if row["prompt_hash"] in before] == []
+    await require_anew(stream, manifest, nights[3])
+
+
 async def test_held_turns_keep_no_second_copy_of_what_was_written(text_model: str, tmp_path: Path) -> None:
     stream = Stream(tmp_path, text_model)
     for days in (2, 3, 4):
