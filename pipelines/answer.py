@@ -160,7 +160,7 @@ def read_plan(
     job, fingerprint = run.job, run.reader.fingerprint
     index = scan_plan(run.output, plan, reader_fingerprint=fingerprint)
     only = again.readings if again else None
-    held_for = last_versions(before, plan, index=index, agent=job.agent, only=only)
+    held_for = last_versions(run.output, before, plan, index=index, agent=job.agent, only=only)
     bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for, only=only))
     if bundles:
         begun = (again.first.plan, again.first.index) if again else (plan, index)

@@ -96,7 +96,7 @@ def plan_checked(checked: Checked) -> PlanSummary:
         with step("counting tokens"):
             index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
             before = last_run(output)
-            held_for = last_versions(before, plan, index=index, agent=job.agent)
+            held_for = last_versions(output, before, plan, index=index, agent=job.agent)
             bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
             documents = document_lengths(bundles, agent=job.agent, sources=job)
             again = checked.escalation
@@ -163,14 +163,15 @@ def scan_plan(output: Location, plan: Plan, *, reader_fingerprint: str) -> TurnI
 
 
 def last_versions(
+    output: Location,
     before: PastRun | None,
     plan: Plan,
     *,
     index: TurnIndex,
     agent: AgentConfig,
     only: Collection[Work] | None = None,
-) -> dict[str, str]:
-    """Hashes of the last versions of changed documents, whose turns may be taken, by document_id.
+) -> dict[str, list[str]]:
+    """Hashes of the last versions of changed documents, whose turns may be taken, by document_id; the latest first.
 
     Sampled readings take none: their draws come from seeds of the text that is read, and so a reading is the same
     whatever was read before it. `only`: what a second reader reads; None for the reader of all.
@@ -181,7 +182,7 @@ def last_versions(
     if only is not None:
         hashes = pa.array({work.document_hash for work in only}, pa.string())
         documents = documents.filter(pc.is_in(documents["document_hash"], hashes))
-    return last_hashes(before, documents, index=index, reads_all=only is None)
+    return last_hashes(output, before, documents, index=index, reads_all=only is None)
 
 
 def make_plan(

@@ -85,7 +85,7 @@ def reading_price(
     slots = agent.policy.question_tokens + agent.policy.memory_tokens
     return {
         "documents_to_read": len(documents),
-        "documents_read_before": sum(len(bundle["last_hash"].drop_null()) for bundle in bundles),
+        "documents_read_before": sum(map(_num_read_before, bundles)),
         "document_tokens": sum(row["num_tokens"] for row in documents),
         "largest_document": {"document_id": largest["document_id"], "tokens": largest["num_tokens"]}
         if largest
@@ -114,6 +114,12 @@ def closing_price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig) ->
         "closing_prompt_tokens_at_most": prompt_tokens,
         "closing_completion_tokens_at_most": completion_tokens,
     }
+
+
+def _num_read_before(bundle: pa.Table) -> int:
+    """Documents of a bundle that have a last version."""
+    count: int = pc.sum(pc.greater(pc.list_value_length(bundle["last_hashes"]), 0)).as_py()
+    return count
 
 
 def _asked_rows(bundles: list[pa.Table]) -> Counter[int]:

@@ -14,7 +14,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.log.closings import LoggedClosing, scan_closings
 from memagent_batch.log.files import ReadingKey, log_line, read_log, read_log_files
 from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
-from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER
+from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 
 Row = dict[str, Any]
 """A row of a table by column name."""
@@ -134,7 +134,8 @@ def last_run_id(output: Location) -> str:
     Raises:
         StorageError: the log can't be listed.
     """
-    paths = [*(output / OUTCOMES_FOLDER).files(), *(output / TURNS_FOLDER).files()]
+    folders = (OUTCOMES_FOLDER, TURNS_FOLDER, CLOSINGS_FOLDER)
+    paths = [path for folder in folders for path in (output / folder).files()]
     return max((path.rpartition("/")[2].partition("-")[0] for path in paths), default="")
 
 

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import secrets
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -82,6 +83,7 @@ class TurnLogWriter:
         self._flushed: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._error: StorageError | None = None
+        self._thread = ThreadPoolExecutor(1, "turn-log")  # a flush must not wait for rankings in the loop's own threads
         self.num_flushes = 0
         """Flushes so far."""
         self.num_bytes = 0
@@ -215,8 +217,9 @@ class TurnLogWriter:
     async def _failure_at_last(self, rows: _UnwrittenRows, number: int) -> StorageError | None:
         """Writes the rows, and tries again through an outage; returns what kept them from being written in the end."""
         began, pause_seconds = time.monotonic(), FIRST_PAUSE_SECONDS
+        loop = asyncio.get_running_loop()
         while True:
-            error = await asyncio.to_thread(self._failure, rows, number)
+            error = await loop.run_in_executor(self._thread, self._failure, rows, number)
             if not isinstance(error, StorageOutageError):
                 return error
             if time.monotonic() - began + pause_seconds > self._settings.outage_seconds:

@@ -87,7 +87,7 @@ class AnswerReader:
         closed = await self._closed(document, held, keys=keys)
         opened = [reading for reading, each in closed.items() if each is None and self._is_open(reading, held)]
         left = [reading for reading in document.readings if reading not in held]
-        work = replace(document, readings=left, closings=opened)
+        work = replace(document, readings=left, closings=opened, ended_by=[held[each]["line"] for each in opened])
         ended = await self._reader.read([work]) if left or opened else []
         found: dict[tuple[int, int], tuple[OutcomeRow | None, ClosedRow | None]] = {
             reading: (row, closed[reading]) for reading, row in held.items()

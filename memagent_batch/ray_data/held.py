@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+from types import MappingProxyType
 from typing import Self
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.location import Location
 from memagent_batch.log.closings import read_closings
 from memagent_batch.log.files import ReadingKey
-from memagent_batch.log.index import TurnIndex, read_outcomes
-from memagent_batch.log.schemas import ClosingRow, OutcomeRow
+from memagent_batch.log.index import StandingOutcome, TurnIndex, read_outcomes
+from memagent_batch.log.schemas import ClosingRow
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.reading.documents import PlannedDocument
 from memagent_batch.reading.turns import LoggedTurns
@@ -77,14 +78,20 @@ class HeldReadings:
             takes_failed=takes_failed,
         )
 
-    async def turns(self, document: PlannedDocument) -> Mapping[str, LoggedTurns]:
-        """Its turns by fingerprint, reading and path, and those of its last version."""
+    async def turns(
+        self, document: PlannedDocument, *, ended_by: Mapping[ReadingKey, str] = MappingProxyType({})
+    ) -> Mapping[str, LoggedTurns]:
+        """Its turns by fingerprint, reading and path, and those of its last versions.
+
+        `ended_by`: run and writer that ended readings, so that these are replayed as they were read.
+        """
         files = sorted({*document.turn_files, *self.turn_files.get(document.document_hash, ())})
         fingerprints = [self.reader_fingerprint, *self.closing_turns]
         if not files or self.output is None:
             return {fingerprint: {} for fingerprint in fingerprints}
-        hashes = [hash_ for hash_ in (document.document_hash, document.last_hash) if hash_]
-        read = partial(read_turns_of, fingerprints=fingerprints, document_hashes=hashes)
+        hashes = [document.document_hash, *document.last_hashes]
+        ends = {(self.reader_fingerprint, key): line for key, line in ended_by.items()}
+        read = partial(read_turns_of, fingerprints=fingerprints, document_hashes=hashes, ended_by=ends)
         return await asyncio.to_thread(read, self.output, files)
 
     async def closed(self, document: PlannedDocument) -> Mapping[str, Mapping[ReadingKey, ClosingRow]]:
@@ -99,7 +106,7 @@ class HeldReadings:
             for name, rows in found.items()
         }
 
-    async def outcomes(self, document: PlannedDocument) -> Mapping[ReadingKey, OutcomeRow]:
+    async def outcomes(self, document: PlannedDocument) -> Mapping[ReadingKey, StandingOutcome]:
         """How its readings ended; none where a plan has left those out."""
         files = self.outcome_files.get(document.document_hash, ())
         if not files or self.output is None:

@@ -14,6 +14,7 @@ from memagent_batch.domain.readings import Status, cost_of
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import EngineDeadError, EngineRefusedError, NotReadError
 from memagent_batch.log.files import ReadingKey
+from memagent_batch.log.index import StandingOutcome, reading_key
 from memagent_batch.log.rows import outcome_row
 from memagent_batch.log.schemas import ClosedRow, ClosingRow, OutcomeRow
 from memagent_batch.logs import EventKind
@@ -72,7 +73,7 @@ class Reader:
             await actor.allowance.give_back()
         return list(chain.from_iterable(ended))
 
-    async def held_outcomes(self, document: PlannedDocument) -> Mapping[ReadingKey, OutcomeRow]:
+    async def held_outcomes(self, document: PlannedDocument) -> Mapping[ReadingKey, StandingOutcome]:
         """How readings of the document ended before; needs no engine."""
         return await (await self._life.held()).outcomes(document)
 
@@ -97,7 +98,7 @@ class Reader:
                 address=address,
                 seed=self._task.agent.sampling.seed,
                 held=held[address.reader_fingerprint],
-                last_hash=shared.document.last_hash,
+                last_hashes=shared.document.last_hashes,
                 held_closings=held,
                 journal=actor.journal,
                 places=actor.places,
@@ -281,7 +282,12 @@ class _DocumentReadings:
     @cached_property
     def held(self) -> asyncio.Task[Mapping[str, LoggedTurns]]:
         """Turns of the document that the log holds, by fingerprint; read once."""
-        return asyncio.ensure_future(self._actor.held.turns(self.document))
+        document, questions = self.document, self._actor.questions
+        ended_by = {
+            reading_key(questions.address(row, document_hash=document.document_hash, sample=sample)): line
+            for (row, sample), line in zip(document.closings, document.ended_by, strict=True)
+        }
+        return asyncio.ensure_future(self._actor.held.turns(document, ended_by=ended_by))
 
 
 def _both(*observers: Callable[[Prompt, Completion], None]) -> Callable[[Prompt, Completion], None]:

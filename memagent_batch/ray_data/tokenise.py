@@ -138,8 +138,9 @@ def tokenise_rows(
                 "num_bytes": 0,
                 "readings": [{"question": row, "sample": sample} for row, sample in product(questions, range(samples))],
                 "turn_files": [],
-                "last_hash": None,
+                "last_hashes": [],
                 "closings": [],
+                "ended_by": [],
                 **{CARRY_PREFIX + name: value for name, value in zip(columns.carry, record.values[2:], strict=True)},
             }
             yield _call([read(_row_text(record), work)])

@@ -27,10 +27,12 @@ class PlannedDocument:
     """Log files that hold turns of it."""
     num_bytes: int = 0
     """Size of its text by the plan, bytes of UTF-8; 0 for a row of a dataset, which no plan counts."""
-    last_hash: str | None = None
-    """Hash of its last version, where `turn_files` hold turns of that one too."""
+    last_hashes: list[str] = field(default_factory=list)
+    """Hashes of its last versions, the latest first, where `turn_files` hold turns of those too."""
     closings: list[tuple[int, int]] = field(default_factory=list)
     """Readings that have been answered, but whose closing turns are missing."""
+    ended_by: list[str] = field(default_factory=list)
+    """Run and writer that ended each of these."""
     sentences: Sentences = field(default_factory=Sentences)
     """Its sentences, where evidence is asked for."""
     carried: Mapping[str, str | None] = field(default_factory=dict)
@@ -65,8 +67,9 @@ def _planned_document(row: pa.Table) -> PlannedDocument:
         readings=[(reading["question"], reading["sample"]) for reading in values["readings"]],
         turn_files=values["turn_files"],
         num_bytes=values["num_bytes"] or 0,
-        last_hash=values["last_hash"],
+        last_hashes=values["last_hashes"],
         closings=[(reading["question"], reading["sample"]) for reading in values["closings"]],
+        ended_by=values["ended_by"],
         sentences=Sentences(starts=starts, ends=ends),
         carried={name: value for name, value in values.items() if name.startswith(CARRY_PREFIX)},
     )

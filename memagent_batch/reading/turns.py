@@ -1,7 +1,7 @@
 """The turns of one reading: all that stands between its policy and the engine."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -117,8 +117,8 @@ class ReadingTurns:
     """The run's seed."""
     held: LoggedTurns = field(default_factory=dict)
     """Turns that the log holds, of this reading and of its question list."""
-    last_hash: str | None = None
-    """Hash of the document's last version, whose turns of the same prompts are taken; None where there is none."""
+    last_hashes: Sequence[str] = ()
+    """Hashes of the document's last versions, the latest first, whose turns of the same prompts are taken."""
     held_closings: Mapping[str, LoggedTurns] = field(default_factory=dict)
     """Closing turns that the log holds, by their fingerprint."""
     journal: Journal | None = None
@@ -184,19 +184,19 @@ class ReadingTurns:
         return row
 
     def _held_from_last(self, prompt: Prompt, address: ReadingAddress) -> TurnRow | None:
-        """The row of this very prompt in the last version of the document: at the same path, or else at another one.
+        """The row of this very prompt in a last version of the document: at the same path, or else at another one.
 
         What is put into a document, or taken out, moves the paths of all that follows, and not always their prompts.
         """
-        if not self.last_hash:
-            return None
-        last = replace(address, document_hash=self.last_hash)
-        if (row := self._held(prompt, last)) is not None:
-            return row
-        if last not in self._of_last:
-            self._of_last[last] = by_prompt(self._rows(prompt, last))
-        found = self._of_last[last].get((prompt.kind, token_hash(prompt.token_ids)))
-        return None if found is None or self._asks_again(prompt, found) else found
+        for last in (replace(address, document_hash=last_hash) for last_hash in self.last_hashes):
+            if (row := self._held(prompt, last)) is not None:
+                return row
+            if last not in self._of_last:
+                self._of_last[last] = by_prompt(self._rows(prompt, last))
+            row = self._of_last[last].get((prompt.kind, token_hash(prompt.token_ids)))
+            if row is not None and not self._asks_again(prompt, row):
+                return row
+        return None
 
     def _asks_again(self, prompt: Prompt, row: TurnRow) -> bool:
         """Whether a closing turn of an earlier run failed by what it wrote: held, it would fail so for ever.
@@ -216,7 +216,7 @@ class ReadingTurns:
         return held.get(reading_key(address), {})
 
     async def _complete(self, prompt: Prompt, address: ReadingAddress) -> Completion:
-        """Takes the turn from the last version of the document, or asks the engine; records it.
+        """Takes the turn from a last version of the document, or asks the engine; records it.
 
         A closing turn that was asked for another type of the same question is taken as it is. While the store fails,
         turns wait here and memory is bounded.

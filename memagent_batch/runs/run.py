@@ -129,12 +129,15 @@ def _sample(job: JobConfig, plan: Plan) -> Sample | None:
 
 
 def _claim(output: Location, record: RunRecord) -> str:
-    """Writes `run.json` under an id that sorts behind the run that it replaces, or the log that it takes over."""
-    place = output / RUN_FILE
+    """Writes `run.json` under an id that sorts behind the run that it replaces and all that wrote to the log.
+
+    `ma.read` writes to a log without `run.json`, maybe on a machine whose clock runs ahead.
+    """
+    place, logged = output / RUN_FILE, last_run_id(output)
     for _ in range(CLAIM_TRIES):
         with storage_errors(place.uri):
             version, before = place.version(), read_json(place)
-            last = before["run_id"] if before else last_run_id(output)
+        last = max(before["run_id"], logged) if before else logged
         record = replace(record, run_id=new_run_id(after=last))
         if write_run_record(output, record, version=version):
             return record.run_id

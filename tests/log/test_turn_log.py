@@ -1,6 +1,8 @@
 import asyncio
+import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -211,6 +213,21 @@ async def test_turn_log_outcome_is_awaited_until_it_and_its_turns_are_files(tmp_
     await writer.record_outcome(address, outcome_of())
     assert set(turns_in(output_at(tmp_path), address)) == {"update/0"}
     assert standing_outcome(output_at(tmp_path), address)["response"] == "r"
+
+
+async def test_turn_log_flushes_while_other_work_holds_every_thread_of_the_event_loop(tmp_path: Path) -> None:
+    loop, ranked = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    ranking = asyncio.ensure_future(asyncio.to_thread(ranked.wait))
+    writer = writer_at(output_at(tmp_path), log=IN_AN_HOUR)
+    writer.record_turn(address_of(), *turn_of())
+    try:
+        await asyncio.wait_for(writer.flush(), timeout=20)
+        assert not ranking.done()
+    finally:
+        ranked.set()
+        await ranking
+    assert set(turns_in(output_at(tmp_path), address_of())) == {"update/0"}
 
 
 async def test_turn_log_later_flushes_leave_earlier_files_untouched_and_no_temporary_ones(tmp_path: Path) -> None:

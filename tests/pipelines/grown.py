@@ -8,10 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from benchmarks.whole_job import mindful_engine
 from jobs.settings import job_of
 from memagent_batch.config.job import JobConfig
+from memagent_batch.errors import BoundReachedError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.samples import sample_documents
 from memagent_batch.plugins import make_policy
@@ -20,7 +22,7 @@ from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.runs.finalise import close_run
-from memagent_batch.runs.history.history import keep_last_run, recorded_plan
+from memagent_batch.runs.history.history import keep_last_run, recorded_plan, write_begun_plan
 from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
@@ -75,6 +77,12 @@ class Stream:
         self.put(texts)
         return await read_here(self.job)
 
+    async def stopped_night(self, texts: Mapping[str, str], *, num_documents: int) -> None:
+        """A night over these texts that meets a bound when it has read so many documents."""
+        self.put(texts)
+        with pytest.raises(BoundReachedError):
+            await read_here(self.job, num_documents=num_documents)
+
     def manifest(self) -> Manifest:
         """Of the last finished run."""
         return require_manifest(Location(uri=str(self.output)))
@@ -98,8 +106,12 @@ class Stream:
         return Counter(row["path"] for row in self.logged(run_id=manifest["run_id"]) if row["held_from"] is None)
 
 
-async def read_here(job: JobConfig) -> Manifest:
-    """The run of `answer` in this process, without Ray: the same plan, reader and tables."""
+async def read_here(job: JobConfig, *, num_documents: int | None = None) -> Manifest:
+    """The run of `answer` in this process, without Ray: the same plan, reader and tables.
+
+    Raises:
+        BoundReachedError: `num_documents` are read, and more are left.
+    """
     checked, output = check(job), make_output(job)
     found = indexed(make_documents(job)[0], settings=job.input, found=checked.inputs.found)
     sample = sample_documents(found, limit=job.limit, seed=job.limit_seed)
@@ -114,8 +126,10 @@ async def read_here(job: JobConfig) -> Manifest:
     run = begin_run(output, job, reader=checked.reader, plan=plan)
     before = keep_last_run(output)
     index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
-    held_for = last_versions(before, plan, index=index, agent=job.agent)
-    bundles = plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for)
+    held_for = last_versions(output, before, plan, index=index, agent=job.agent)
+    bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
+    if bundles:
+        write_begun_plan(output, recorded_plan(plan, index), run_id=run.run_id)
     task = ReaderTask.of_job(
         job,
         run_id=run.run_id,
@@ -125,7 +139,9 @@ async def read_here(job: JobConfig) -> Manifest:
     )
     reader, splits = Reader(task), checked.closing is not None and checked.closing.turns.plan.evidence
     calls = [call for each in bundles for call in tokenise(each, agent=job.agent, sources=job, splits=splits)]
-    not_read = collect_not_read(await asyncio.gather(*map(reader, calls)))
+    not_read = collect_not_read(await asyncio.gather(*map(reader, calls[:num_documents])))
+    if num_documents is not None and num_documents < len(calls):
+        raise BoundReachedError(f"{num_documents} documents are read")
     log_files = set(list_log(output))
     index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
     kept = kept_parts(output)

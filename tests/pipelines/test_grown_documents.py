@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.files.location import Location
+from memagent_batch.log.schemas import TURN_LOG
+from memagent_batch.log.writer import new_run_id
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.state import read_state
 from pipelines.answer import answer
@@ -52,6 +54,26 @@ async def test_grown_document_asks_its_last_chunk_its_new_one_and_the_answers(
         5 * times,
     )
     await require_anew(stream, manifest, texts, **knobs)
+
+
+@pytest.mark.parametrize("begins_whole", [True, False])
+async def test_nights_that_meet_a_bound_leave_their_turns_to_the_next_though_documents_grow_every_night(
+    text_model: str, tmp_path: Path, *, begins_whole: bool
+) -> None:
+    stream = Stream(tmp_path, text_model)
+    nights = [{name: text_of(name, days=days) for name in "abc"} for days in (2, 3, 4, 5)]
+    if begins_whole:
+        await stream.night(nights[0])
+    else:
+        await stream.stopped_night(nights[0], num_documents=2)
+    for texts in nights[1:3]:
+        await stream.stopped_night(texts, num_documents=1)
+    before = {token for row in stream.logged() if row["held_from"] is None for token in [row["prompt_hash"]]}
+    manifest = await stream.night(nights[3])
+    asked = [row for row in stream.logged(run_id=manifest["run_id"]) if row["held_from"] is None]
+    assert asked
+    assert [row["path"] for row in asked if row["prompt_hash"] in before] == []
+    await require_anew(stream, manifest, nights[3])
 
 
 async def test_held_turns_keep_no_second_copy_of_what_was_written(text_model: str, tmp_path: Path) -> None:
@@ -231,6 +253,22 @@ async def test_document_that_grew_beside_a_sample_is_read_from_where_its_last_re
     new = 2 * NUM_QUESTIONS
     assert stream.asked(manifest) == {"update/2": new, "update/3": new, "answer": new}
     await require_anew(stream, manifest, texts)
+
+
+async def test_closing_turns_are_asked_of_the_reading_that_stands_whatever_a_later_run_began(
+    text_model: str, tmp_path: Path
+) -> None:
+    stream, texts = Stream(tmp_path, text_model), {"a": text_of("a", days=2)}
+    first = await stream.night(texts)
+    later = new_run_id(after=first["run_id"])  # it read beside the first one, wrote something else, and was killed
+    began = [row for row in stream.logged() if row["path"] == "update/0"]
+    began = [{**row, "run_id": later, "text": "7", "token_ids": row["token_ids"][:1]} for row in began]
+    file = stream.output / f"log/turns/{later}-w-000001.parquet"
+    pq.write_table(pa.Table.from_pylist(began, schema=TURN_LOG), file)
+    closing = Stream(tmp_path, text_model, **CLOSING)
+    manifest = await closing.night(texts)
+    assert {row["closing_error"] for row in closing.table(manifest, "answers")} == {None}
+    await require_anew(closing, manifest, texts, **CLOSING)
 
 
 async def test_closing_turns_are_asked_of_readings_whose_turns_were_held(text_model: str, tmp_path: Path) -> None:

@@ -292,7 +292,7 @@ async def test_turn_of_the_last_version_is_taken_by_its_prompt_where_its_path_ha
     journal.log.record_turn(last, prompt_of("answer", token_ids=(10, 14)), FRESH)
     await journal.log.flush()
     held = logged_at(tmp_path, "last")
-    turns = ReadingTurns(engine=engine, address=ADDRESS, seed=7, journal=journal, held=held, last_hash="last")
+    turns = ReadingTurns(engine=engine, address=ADDRESS, seed=7, journal=journal, held=held, last_hashes=["last"])
     asked = [("read/4", (10, 11)), ("read/5", (10, 12)), ("read/6", (10, 13)), ("read/7", (10, 14))]
     prompts = [replace(prompt_of(path, token_ids=token_ids), kind="read") for path, token_ids in asked]
     texts = [(await turns(prompt)).text for prompt in prompts]
@@ -303,6 +303,26 @@ async def test_turn_of_the_last_version_is_taken_by_its_prompt_where_its_path_ha
     assert {path: (row["path"], row["text"], row["turn"]) for path, row in rows.items()} == {
         path: (path, text, number) for number, ((path, _), text) in enumerate(zip(asked, texts, strict=True))
     }
+
+
+async def test_turn_of_an_earlier_version_is_taken_where_the_latest_was_not_read_so_far(tmp_path: Path) -> None:
+    engine, journal = FreshEngine(), journal_at(tmp_path)
+    prompts = [prompt_of(f"update/{number}", token_ids=(10, number)) for number in range(3)]
+    for version, read in (("early", prompts[:2]), ("late", prompts[:1])):
+        for prompt in read:
+            completion = replace(FRESH, text=f"{prompt.path} of {version}")
+            journal.log.record_turn(replace(ADDRESS, document_hash=version), prompt, completion)
+    await journal.log.flush()
+    turns = ReadingTurns(
+        engine=engine,
+        address=ADDRESS,
+        seed=7,
+        journal=journal,
+        held=logged_at(tmp_path, "early", "late"),
+        last_hashes=["late", "early"],
+    )
+    texts = [(await turns(prompt)).text for prompt in prompts]
+    assert texts == ["update/0 of late", "update/1 of early", "fresh"]
 
 
 def logged_at(folder: Path, *document_hashes: str) -> Any:

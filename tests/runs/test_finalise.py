@@ -212,6 +212,18 @@ def test_run_that_claims_later_has_the_later_id_whatever_its_clock_says(
     assert json.loads((tmp_path / "run" / "run.json").read_text())["run_id"] == run.run_id
 
 
+@pytest.mark.parametrize("folder", ["turns", "outcomes", "closings"])
+def test_run_has_a_later_id_than_all_rows_of_the_log_of_which_run_json_knows_nothing(
+    tmp_path: Path, folder: str
+) -> None:
+    plan, ahead = plan_of(readable=0, broken=1), "29990101T000000.000Z.ffff"
+    begun(tmp_path, plan)
+    logged = tmp_path / "run" / "log" / folder / f"{ahead}-w-000001.parquet"
+    logged.parent.mkdir(parents=True, exist_ok=True)
+    logged.touch()
+    assert begun(tmp_path, plan).run_id > ahead
+
+
 class JumpingClock(datetime):
     """A wall clock that is put back by a day whenever it is looked at."""
 

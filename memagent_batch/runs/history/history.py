@@ -7,6 +7,7 @@ it found what; `manifest.json` is a copy of the one that it closed with, and is 
 """
 
 from array import array
+from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -41,7 +42,8 @@ PREVIOUS = "previous"
 _CAST_ROWS = 1024
 """Rows whose large strings become strings at once: a chunk of these holds at most 2 GiB."""
 LOOKED_BACK = 64
-"""Runs before the last one in which the last version of a document that it did not read is looked for."""
+"""Runs before the last one in which the last version of a document that it did not read is looked for, and as many runs
+that were stopped after it."""
 SHOWN_RUNS = 10
 """Runs that an error names, the latest ones."""
 
@@ -191,23 +193,55 @@ def write_begun_plan(output: Location, plan: pa.Table, *, run_id: str) -> None:
 
 
 def last_hashes(
-    past: PastRun | None, documents: pa.Table, *, index: TurnIndex, reads_all: bool = True
-) -> dict[str, str]:
+    output: Location, past: PastRun | None, documents: pa.Table, *, index: TurnIndex, reads_all: bool = True
+) -> dict[str, list[str]]:
     """Hashes that documents had when they were last read, where these have changed since, by document_id.
 
-    A run that did not read a document, as one with a limit or without its endpoint, leaves this to the runs before it.
+    Runs that were stopped after the last finished one come first, the latest of them before the others: each may have
+    read a part. A finished run that did not read a document, as one with a limit or without its endpoint, leaves this
+    to the runs before it.
 
     Args:
+        output: Where the runs wrote.
         past: The last finished run; None where there is none.
         documents: The index of the documents.
         index: The log; without turns of the reader nothing is looked for.
         reads_all: Whether the reader reads what a run reads; a second reader has read the versions that have its turns.
     """
-    held = {document_hash for document_hash, _ in index.turn_files}
-    if past is None or not held:
+    held = frozenset(document_hash for document_hash, _ in index.turn_files)
+    if not held:
         return {}
     names = (documents[name].to_pylist() for name in ("document_id", "document_hash"))
     wanted = {name: hash_ for name, hash_ in zip(*names, strict=True) if hash_ is not None}
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, hash_ in _begun_versions(output, wanted, after=past.run_id if past else "", held=held):
+        found[name].append(hash_)
+    finished = _finished_versions(past, wanted, held=held, reads_all=reads_all) if past else {}
+    for name, hash_ in finished.items():
+        found[name].append(hash_)
+    return {name: list(dict.fromkeys(versions)) for name, versions in found.items()}
+
+
+def _begun_versions(
+    output: Location, wanted: Mapping[str, str], *, after: str, held: frozenset[str]
+) -> Iterator[tuple[str, str]]:
+    """Ids of documents and versions with turns in the log that runs after this one began to read, the latest first."""
+    earlier = pa.array(held.difference(wanted.values()), pa.string())
+    if not len(earlier):  # as where a run goes on that was stopped: its plan need not be read
+        return
+    suffix = f"/{PLAN_FILE}"
+    plans = [path for path in (output / RUNS_FOLDER).files() if path.endswith(suffix)]
+    begun = {path.removesuffix(suffix).rsplit("/", 1)[-1] for path in plans} - {*finished_runs(output)}
+    for run_id in sorted((each for each in begun if each > after), reverse=True)[:LOOKED_BACK]:
+        plan = _read_table(output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}").select(["document_id", "document_hash"])
+        rows = plan.filter(pc.is_in(plan["document_hash"], earlier)).to_pylist()
+        yield from ((row["document_id"], row["document_hash"]) for row in rows if row["document_id"] in wanted)
+
+
+def _finished_versions(
+    past: PastRun, wanted: dict[str, str], *, held: frozenset[str], reads_all: bool
+) -> dict[str, str]:
+    """The versions that the last finished run which read these documents found, by document_id."""
     found: dict[str, str] = {}
     for plan in _plans_back(past):
         if not wanted:

@@ -3,9 +3,9 @@
 Holds ids, hashes and places of documents, and the questions; never texts.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from types import MappingProxyType
 from typing import TypedDict
 
@@ -17,7 +17,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.inputs.bundles import bundles
 from memagent_batch.inputs.document_index import ROWS_COLUMN, is_there
 from memagent_batch.inputs.lake.known import IndexedTable
-from memagent_batch.log.files import ReadingKey
+from memagent_batch.log.files import ReadingKey, log_line
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.reading.closed import Closing
 from memagent_batch.runs.planning.questions import PlannedQuestions
@@ -164,7 +164,7 @@ class Plan:
         index: TurnIndex,
         *,
         retry_failed: bool,
-        last_hashes: Mapping[str, str] = MappingProxyType({}),
+        last_hashes: Mapping[str, Sequence[str]] = MappingProxyType({}),
         only: Container[Work] | None = None,
     ) -> Iterator[pa.Table]:
         """Documents with readings to do, longest first, as bundles to tokenise together (`bundles.py`).
@@ -175,7 +175,7 @@ class Plan:
         Args:
             index: What the log holds.
             retry_failed: Whether failed readings are done again.
-            last_hashes: Hashes of the last versions of documents that have changed, by document_id.
+            last_hashes: Hashes of the last versions of documents that have changed, by document_id; the latest first.
             only: Readings beside which none are done; None for all.
         """
         work = self._todo(index, retry_failed=retry_failed, only=only)
@@ -191,11 +191,11 @@ class Plan:
             hashes = (bundle[name].to_pylist() for name in ("document_hash", "document_id"))
             files, held_hashes = [], []
             for hash_, name, rows in zip(*hashes, asked, strict=True):
-                last_hash = last_hashes.get(name)
-                last_files = self.turn_files(last_hash, rows, index) if last_hash else []
-                files.append(sorted({*self.turn_files(hash_, rows, index), *last_files}))
-                held_hashes.append(last_hash if last_files else None)
-            for name, values in (("turn_files", files), ("last_hash", held_hashes)):
+                of_last = {last: self.turn_files(last, rows, index) for last in last_hashes.get(name, ())}
+                files.append(sorted({*self.turn_files(hash_, rows, index), *chain.from_iterable(of_last.values())}))
+                held_hashes.append([last for last, last_files in of_last.items() if last_files])
+            ended_by = self._ended_by(bundle, index)
+            for name, values in (("turn_files", files), ("ended_by", ended_by), ("last_hashes", held_hashes)):
                 column = WORK_COLUMNS.field(name)
                 bundle = bundle.append_column(column, pa.array(values, column.type))
             yield bundle.combine_chunks()
@@ -220,6 +220,15 @@ class Plan:
         """The log files that hold turns of a document's readings for these questions, its own or shared ones."""
         hashes = {hashes[row] for row in rows for hashes in (self.asked.hashes, self.asked.list_hashes) if hashes}
         return sorted({file for hash_ in hashes for file in index.files_of((document_hash, hash_))})
+
+    def _ended_by(self, bundle: pa.Table, index: TurnIndex) -> list[list[str]]:
+        """Run and writer that ended each of the readings to close, by document."""
+        hashes, closings = (bundle[name].to_pylist() for name in ("document_hash", "closings"))
+        keys = (
+            [(hash_, self.asked.hashes[each["question"]], each["sample"]) for each in readings]
+            for hash_, readings in zip(hashes, closings, strict=True)
+        )
+        return [[log_line(index.outcomes[key].file) for key in of_document] for of_document in keys]
 
     def _status(self, document: IndexedText, row: int, sample: int, index: TurnIndex) -> Status | None:
         if document["error"] is not None:

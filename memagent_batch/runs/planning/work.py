@@ -13,12 +13,13 @@ WORK_COLUMNS = pa.schema(
         pa.field("readings", pa.list_(pa.struct([("question", pa.int32()), ("sample", pa.int32())]))),
         pa.field("turn_files", pa.list_(pa.string())),
         pa.field("closings", pa.list_(pa.struct([("question", pa.int32()), ("sample", pa.int32())]))),
-        pa.field("last_hash", pa.string()),
+        pa.field("ended_by", pa.list_(pa.string())),
+        pa.field("last_hashes", pa.list_(pa.string())),
     ]
 )
 """What a document is read for: row of the question list and sample; the log files that hold turns of it; the
-readings that the log has answered, but whose closing turns are missing; and the hash of its last version,
-where these files hold turns of that one too."""
+readings that the log has answered, but whose closing turns are missing; run and writer that ended each of these; and
+the hashes of its last versions, the latest first, where these files hold turns of those too."""
 
 
 class Work(NamedTuple):

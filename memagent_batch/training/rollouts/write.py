@@ -199,9 +199,9 @@ class Projector:
 
 def _as_bundle(part: pa.Table) -> pa.Table:
     """A part of the plan as `tokenise` takes it: no closing turns, no turns of a last version."""
-    closings, last_hash = WORK_COLUMNS.field("closings"), WORK_COLUMNS.field("last_hash")
-    part = part.append_column(closings, pa.array([[]] * part.num_rows, closings.type))
-    return part.append_column(last_hash, pa.nulls(part.num_rows, last_hash.type))
+    for column in map(WORK_COLUMNS.field, ("closings", "ended_by", "last_hashes")):
+        part = part.append_column(column, pa.array([[]] * part.num_rows, column.type))
+    return part
 
 
 def _unread_document(row: Mapping[str, Any]) -> PlannedDocument:
