@@ -141,8 +141,7 @@ def parse_settings(kind: type[SettingsT], manual: Manual, arguments: Sequence[st
         SettingsError: an option or a knob is unknown, missing or wrong; names it.
         SystemExit: help was asked for, and is printed.
     """
-    parser = OptionParser(manual)
-    return settings_from(kind, parser, parse_options(parser, arguments))
+    return settings_from(kind, parse_options(OptionParser(manual), arguments))
 
 
 def parse_options(parser: OptionParser, arguments: Sequence[str]) -> Namespace:
@@ -152,10 +151,10 @@ def parse_options(parser: OptionParser, arguments: Sequence[str]) -> Namespace:
     return options
 
 
-def settings_from(kind: type[SettingsT], parser: OptionParser, options: Namespace) -> SettingsT:
+def settings_from(kind: type[SettingsT], options: Namespace) -> SettingsT:
     """The settings with the options over them; see `parse_settings`."""
     values = knob_values(kind, options)
-    settings = read_settings(kind, values, config=options.config, ignored=parser.manual.ignored)
+    settings = read_settings(kind, values, config=options.config)
     begin_log(as_json=getattr(settings, "log_format", LogFormat.TEXT) == LogFormat.JSON)
     return settings
 

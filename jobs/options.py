@@ -8,6 +8,7 @@ import difflib
 import json
 import os
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -35,7 +36,9 @@ SEAMS = {seam.knob: seam for seam in (POLICIES, ENGINES, REWARDS)}
 """Knobs whose value is a kind."""
 
 CONFIG_HELP = "A job file: YAML, with `name: value` on each line."
-SOURCES = "Options can also stand in a YAML file (--config FILE) or in MEMAGENT_... variables."
+SOURCES = "can also stand in a YAML file (--config FILE) or in MEMAGENT_... variables."
+HELP_WIDTH = 100
+"""Characters of a line of help that is wrapped."""
 
 _OPTION = re.compile(r"--[A-Za-z][A-Za-z0-9_.-]*")
 
@@ -69,8 +72,6 @@ class Manual:
     """Knobs that stand first; `--help` shows them alone, `--help-all` the others too."""
     unused: tuple[str, ...] = ()
     """Knobs, and groups of them, that the command takes, so that it can share a job file, but does not use."""
-    ignored: tuple[str, ...] = ()
-    """Knobs of other commands that a job file and the environment may hold."""
     short: Mapping[str, str] = field(default_factory=dict)
     """Another name of a knob's option."""
 
@@ -118,7 +119,7 @@ class OptionParser(argparse.ArgumentParser):
         super().__init__(
             prog=manual.command,
             usage=f"{manual.command} [options]" if manual.knobs else None,
-            description=f"{manual.about}\n\n{SOURCES}" if manual.knobs else manual.about,
+            description=manual.about,
             epilog="\n  ".join(["examples:", *manual.examples]) + f"\n\n{more}",
             allow_abbrev=False,
             formatter_class=_Formatter,
@@ -131,6 +132,7 @@ class OptionParser(argparse.ArgumentParser):
         self.add_argument("-h", "--help", action="store_true", help="show this help")
         if manual.common:
             self.add_argument(HELP_ALL, action="store_true", help="show all options")
+        self._num_general = len(self._actions)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """The options.
@@ -183,6 +185,10 @@ class OptionParser(argparse.ArgumentParser):
     def _print_help(self, *, is_whole: bool) -> None:
         for action in [] if is_whole else self._hidden:
             action.help = argparse.SUPPRESS
+        if self.manual.knobs:
+            alone = ", ".join(action.option_strings[0] for action in self._actions[self._num_general :])
+            sources = f"Options {f'other than {alone} ' if alone else ''}{SOURCES}"
+            self.description = f"{self.manual.about}\n\n{textwrap.fill(sources, HELP_WIDTH, break_on_hyphens=False)}"
         print(self.format_help(), end="")
 
 

@@ -19,7 +19,10 @@ MANUAL = Manual(
     about="Shows what `answer` would read and cost; starts no engine.",
     knobs=JobSettings,
     common=(*INPUT, "output", *MODEL, "pool.replicas", "limit", "price_per_hour", "retry_failed"),
-    unused=("rollouts", "log", "table_format", "simulated", "max_tokens", "max_cost", "max_hours"),
+    unused=(
+        *("rollouts", "log", "table_format", "simulated", "max_tokens", "max_cost", "max_hours", "max_failed_share"),
+        *("pool.cpus_per_replica", "pool.gpus_per_replica", "pool.readings_in_flight", "pool.turns_in_flight"),
+    ),
     examples=(
         "memagent plan --config jobs/configs/tiny.yaml --documents texts/ --output out/ "
         '--ask "What is the access code of quiet-harbour?"',
@@ -37,7 +40,7 @@ def _run_plan(arguments: Sequence[str]) -> None:
     parser = OptionParser(MANUAL)
     parser.add_argument("--tokens-per-second", type=float, metavar="N", help="speed of one replica, for the hours")
     options = parse_options(parser, arguments)
-    job = settings_from(JobSettings, parser, options).job()
+    job = settings_from(JobSettings, options).job()
     rates = _rates(options, price_per_hour=job.price_per_hour)
     with step("checking inputs and model"):
         from pipelines.check import check

@@ -5,7 +5,7 @@ The only place that reads knobs from the environment. What it reads becomes a pl
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar, cast
@@ -131,31 +131,33 @@ class TrainSettings(Settings, TrainConfig):
         return self.part(TrainConfig)
 
 
+ALL_KNOBS = frozenset({*TrainLoopSettings.model_fields, *TrainSettings.model_fields})
+"""First names of the knobs of all commands. A job file and the environment serve several commands: each passes over
+the knobs that only others have."""
+
+
 def job_of(**knobs: Any) -> JobConfig:
     """The job of some knobs, by the names that a job file has."""
     return JobSettings(**knobs).job()
 
 
-def read_settings(
-    kind: type[SettingsT], given: Mapping[str, Any], *, config: str | None, ignored: Iterable[str] = ()
-) -> SettingsT:
-    """The settings: job file (`--config`) < environment < command line.
+def read_settings(kind: type[SettingsT], given: Mapping[str, Any], *, config: str | None) -> SettingsT:
+    """The settings: job file (`--config`) < environment < command line. Knobs of other commands are passed over.
 
     Args:
         kind: The knobs of the command.
         given: Knobs of the command line, nested by group.
         config: The job file.
-        ignored: Knobs that file and environment may hold for other commands.
 
     Raises:
         SettingsError: a knob is unknown, missing or wrong; names it.
     """
-    ignored = frozenset(ignored)
-    _require_known_environment(kind, ignored=ignored)
+    _require_known_environment(kind)
     try:
         source = EnvSettingsSource(cast(type[BaseSettings], kind), env_prefix=ENV_PREFIX, env_nested_delimiter="__")
+        others = ALL_KNOBS - kind.model_fields.keys()
         knobs = merged(merged(_job_file(config), source()), given)
-        return kind(**{name: value for name, value in knobs.items() if name not in ignored})
+        return kind(**{name: value for name, value in knobs.items() if name not in others})
     except ValidationError as error:
         raise SettingsError(readable(error, kind=kind)) from error
     except SourceError as error:
@@ -203,11 +205,11 @@ def _without_content(error: yaml.MarkedYAMLError) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else problem
 
 
-def _require_known_environment(kind: type[BaseModel], *, ignored: frozenset[str]) -> None:
+def _require_known_environment(kind: type[BaseModel]) -> None:
     for name in os.environ:
         if name.startswith(ENV_PREFIX):
             knob = name.removeprefix(ENV_PREFIX).split("__")[0].lower()
-            if knob not in kind.model_fields and knob not in ignored:
+            if knob not in ALL_KNOBS:
                 names = [f"{ENV_PREFIX}{other.name.upper().replace('.', '__')}" for other in knobs_of(kind)]
                 raise SettingsError(f"environment variable {name}: there is no knob {knob!r}; {remedy(name, names)}")
 

@@ -36,7 +36,12 @@ LOOP = Manual(
         *("loop.max_steps", "loop.max_minutes", "loop.held_out", "rollouts.group_size"),
         *MODEL,
     ),
-    unused=("ask", "log", "closing", "table_format", "retry_failed", "max_failed_share", "adopt_output", *BOUNDS),
+    unused=(
+        *("ask", "log", "closing", "escalate", "table_format", "retry_failed", "max_failed_share", "adopt_output"),
+        *("sampling.temperature", "sampling.top_p", "sampling.top_k", *BOUNDS),
+        *("pool.replicas", "pool.max_replicas", "pool.cpus_per_replica", "pool.gpus_per_replica"),
+        "pool.turns_in_flight",
+    ),
     short={"rollouts.group_size": "--group-size"},
     examples=(
         "memagent train loop --documents texts/ --questions questions.parquet --model my-model/ --output loop/ "
@@ -65,7 +70,11 @@ def _train(arguments: Sequence[str]) -> None:
 
 
 def _loop(arguments: Sequence[str]) -> None:
-    training = parse_settings(TrainLoopSettings, LOOP, arguments).training()
+    settings = parse_settings(TrainLoopSettings, LOOP, arguments)
+    from pipelines.training.collect import require_one_reader
+
+    require_one_reader(settings.escalate, command="train loop")
+    training = settings.training()
     quiet_engine()
     from memagent_batch.training.learner.tasks import TableTasks, read_held_out
     from pipelines.training.train_loop import train_loop

@@ -35,14 +35,17 @@ SECTIONS = (
     (
         "Runs over documents",
         JobSettings,
-        "`memagent answer`, `plan`, `collect`, `evaluate run` and `train loop` read these. A command ignores what it "
-        "does not need, so that several commands can share one job file. `memagent collect` sets temperature, `top_p` "
-        "and `top_k` by itself. `rollouts` belongs to `collect` and `train loop`.",
+        "`memagent answer`, `plan`, `collect`, `evaluate run` and `train loop` read these. Several commands can "
+        "share one job file and the same variables: each passes over settings that only other commands have. Documents "
+        "and questions of `evaluate run` are those of its suite. The group `rollouts` belongs to `collect` and "
+        "`train loop`. These draw at temperature 1, `top_p` 1 and `top_k` -1: they refuse other values than those and "
+        "the defaults, and they refuse `escalate`.",
     ),
     (
         "`memagent train`",
         TrainSettings,
-        "`memagent train` reads these, and the group `learner` below.",
+        "`memagent train` reads these, and the group `learner` below. Its `rollouts` is a folder: with a job file that "
+        "has the group of that name, give it on the command line.",
     ),
     (
         "`memagent train loop`",

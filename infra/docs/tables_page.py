@@ -5,11 +5,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from memagent_batch.convert.table import CONVERTED
-from memagent_batch.log.schemas import OUTCOME_LOG, TURN_LOG
+from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG, TURN_LOG
 from memagent_batch.review.labels.table import LABELS
 from memagent_batch.review.sample.record import REVIEW_SAMPLE
 from memagent_batch.runs.history.schemas import DIFFERENCES, REMOVED, RUN_PLAN
 from memagent_batch.runs.record.log_files import LOG_FILE_LIST
+from memagent_batch.runs.tables.results import MAX_RESULT_COLUMNS, results_schema
 from memagent_batch.runs.tables.schemas import ANSWERS, EVIDENCE, MEMORIES
 from memagent_batch.training.rollouts.table import ROLLOUTS
 
@@ -27,6 +28,14 @@ TABLES = (
         "With `closing.evidence`: one row for each sentence that an answer rests on, and for each string of the answer "
         "that was looked for in the text. Whether the chosen sentences bear the answer is asked of all of them "
         "together: `support` and its probability are in `answers`.",
+    ),
+    (
+        "results/",
+        results_schema({}),
+        f"Where a question asks for a type, in lists of up to {MAX_RESULT_COLUMNS:,} questions: one row for each "
+        "document. A column for each question follows, named by its question_id: bool, text (label), list of texts "
+        "(labels), double (number), date32 (date), or what the schema of a json says; text where the question asks for "
+        "no type.",
     ),
     (
         "rollouts/",
@@ -55,6 +64,11 @@ TABLES = (
         "One row for each reading that ended; the first `ok` stands, else the last `failed`.",
     ),
     (
+        "log/closings/",
+        CLOSING_LOG,
+        "One row for each answered reading whose closing turns have ended.",
+    ),
+    (
         "runs/RUN_ID/plan.parquet",
         RUN_PLAN,
         "One row for each document of a finished run. Carried input columns follow, named `carry:<name>`.",
@@ -62,7 +76,8 @@ TABLES = (
     (
         "runs/RUN_ID/log.parquet",
         LOG_FILE_LIST,
-        "One row for each file of the turn log that was there when the run closed. `memagent verify` checks it.",
+        "One row for each file of the turn log that was there when the run planned its tables. `memagent verify` "
+        "checks it.",
     ),
     (
         "documents/",

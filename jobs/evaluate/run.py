@@ -15,6 +15,7 @@ from jobs.options import INPUT, MODEL, Manual, OptionParser
 from jobs.settings import ReaderSettings, read_yaml, readable
 from memagent_batch.config.job import RunConfig
 from memagent_batch.config.section import merged
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.masking import shown
 
@@ -24,7 +25,6 @@ MANUAL = Manual(
     knobs=ReaderSettings,
     common=("output", *MODEL),
     unused=("rollouts", "table_format", "adopt_output"),
-    ignored=(*INPUT, "input"),
     examples=(
         "memagent evaluate run --suite suite/ --output eval/ --config job.yaml --policies overwrite truncate",
         "memagent evaluate run --suite suite/ --output eval/ --model my-model/ --variants variants.yaml",
@@ -35,7 +35,7 @@ MANUAL = Manual(
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Names of variants, which name folders too."""
 
-SET_BY_SUITE = frozenset({"documents", "questions", "ask", "input", "output", "storage_options"})
+SET_BY_SUITE = frozenset({"output", *SourceConfig.model_fields})
 """Knobs that are the same for all variants, or the evaluation's to set."""
 
 
@@ -87,9 +87,8 @@ def _run_variants(arguments: Sequence[str]) -> None:
     for name in INPUT:
         if any(argument.split("=")[0] == f"--{name}" for argument in arguments):
             raise SettingsError(f"--{name}: the suite brings documents and questions; leave it out")
-    parser = _run_parser()
-    options = parse_options(parser, arguments)
-    base = settings_from(ReaderSettings, parser, options)
+    options = parse_options(_run_parser(), arguments)
+    base = settings_from(ReaderSettings, options)
     listed = read_variants(options.variants) if options.variants else {}
     knobs = policy_variants(options.policies) | listed or policy_variants([base.policy.kind])
     settings = {name: vary(base, changed, name=name) for name, changed in knobs.items()}

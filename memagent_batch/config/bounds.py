@@ -22,7 +22,8 @@ class BoundsConfig(Section):
     """Most that the run costs, by `price_per_million_prompt_tokens` and `price_per_million_completion_tokens`, or by
     `price_per_hour`."""
     max_hours: Bound | None = None
-    """Longest time of the run, hours: a turn that would end later, by the longest of late, is not started."""
+    """Longest time of the run, hours: a turn that would end later, judged by the longest of the latest turns, is not
+    started."""
     price_per_hour: Bound | None = None
     """Price of one replica's machine for an hour, in any currency."""
     price_per_million_prompt_tokens: Bound | None = None

@@ -24,7 +24,7 @@ class LogFormat(StrEnum):
 
 
 class TableFormat(StrEnum):
-    """File format of `answers` and `memories`."""
+    """File format of the tables `answers`, `memories`, `evidence`, `results` and `removed`."""
 
     PARQUET = "parquet"
     """Parquet, zstd."""
@@ -79,7 +79,7 @@ class RunConfig(BoundsConfig, Storage):
     """Knobs of `memagent collect`."""
 
     table_format: TableFormat = TableFormat.PARQUET
-    """File format of `answers` and `memories`."""
+    """File format of the tables `answers`, `memories`, `evidence`, `results` and `removed`."""
     retry_failed: bool = False
     """Read failed readings again, and nothing else that is done."""
     max_failed_share: Annotated[float, Field(ge=0, le=1)] = 1.0

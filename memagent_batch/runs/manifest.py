@@ -205,7 +205,11 @@ def public_settings(task: AgentTask) -> dict[str, Any]:
         second = task.agent.with_knobs(task.escalate.to)
         public = second.model_dump(mode="json", exclude=_secrets(second)["agent"])
         knobs["escalate"]["to"] = _named(public, task.escalate.to)
-    return {**recorded(knobs), **{name: knobs[name] for name in knobs.keys() & {"ask"}}}  # questions are data
+    public = recorded(knobs)
+    if "ask" in knobs:  # what is asked is data: in a JSON schema, a field named `signature` is no secret
+        public["ask"] = knobs["ask"]
+        public["input"]["question_type"] = knobs["input"]["question_type"]
+    return public
 
 
 def _named(knobs: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,6 +49,30 @@ def test_parse_settings_prefers_command_line_to_environment_to_job_file(
     assert settings.model == "m"
 
 
+def test_parse_settings_passes_over_knobs_of_other_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "job.yaml").write_text("learner: {device: cpu}\nrollouts: {group_size: 4}\nreference: r\nmodel: m\n")
+    monkeypatch.setenv("MEMAGENT_LOOP__HELD_OUT", "h.csv")
+    monkeypatch.setenv("MEMAGENT_OPENAI__API_KEY", "hunter2")
+    config = f"--config={tmp_path / 'job.yaml'}"
+    assert parse(config).model == "m"
+    trained = parse_settings(TrainSettings, train.MANUAL, [config, "--rollouts=r", "--output=o"]).training()
+    assert trained.rollouts == "r"  # the folder, not the group of that name
+    assert (trained.model, trained.reference, trained.learner.device) == ("m", "r", "cpu")
+
+
+@pytest.mark.parametrize("name", ["learnr", "lerner"])
+def test_parse_settings_misspelt_knob_is_refused_by_every_command(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job.yaml").write_text(f"{name}: {{device: cpu}}\n")
+    config = f"--config={tmp_path / 'job.yaml'}"
+    with pytest.raises(SettingsError, match=f"{name}: there is no such knob"):
+        parse(config)
+    monkeypatch.setenv(f"MEMAGENT_{name.upper()}__DEVICE", "cpu")
+    with pytest.raises(SettingsError, match=f"there is no knob '{name}'; did you mean MEMAGENT_LEARNER__DEVICE"):
+        parse_settings(TrainSettings, train.MANUAL, ["--rollouts=r", "--model=m", "--output=o"])
+
+
 def test_parse_settings_absent_knobs_have_their_defaults() -> None:
     assert parse().job() == JobConfig(documents="docs", ask=("Who?",), output="run")
 
@@ -187,6 +211,38 @@ def test_help_fits_on_a_screen_and_shows_no_types_of_the_code(command: str, caps
     assert lines[1] == "" or command in {"status", "evaluate make"}
     assert len(lines) < 95
     assert not [line for line in lines if re.search(r"tuple\[|dict\[|default factory|\bNone\b|\{\}|VLLM\b,", line)]
+
+
+@pytest.mark.parametrize(
+    ("command", "hidden"),
+    [
+        ("train loop", ["escalate.when", "pool.replicas", "pool.max-replicas", "pool.turns-in-flight", "ask"]),
+        ("plan", ["max-failed-share", "pool.turns-in-flight"]),
+    ],
+)
+def test_help_all_lists_no_option_that_does_nothing(
+    command: str, hidden: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([*command.split(), "--help-all"])
+    text = capsys.readouterr().out
+    assert not [name for name in hidden if re.search(rf"--{re.escape(name)}[ ,\n]", text)]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("answer", "Options can also stand in a YAML file"),
+        ("plan", "Options other than --tokens-per-second can also stand in a YAML file"),
+        ("evaluate run", "Options other than --suite, --format, --score-on, --policies, --variants can also stand"),
+    ],
+)
+def test_help_says_which_options_a_job_file_may_hold(
+    command: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([*command.split(), "--help"])
+    assert said in capsys.readouterr().out
 
 
 MANUALS = [

@@ -16,8 +16,11 @@ def base(*arguments: str) -> ReaderSettings:
 def test_knobs_that_the_suite_sets_may_stand_in_a_shared_job_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "job.yaml").write_text("documents: texts\nquestions: q.csv\ninput: {text_column: body}\nmodel: m\n")
+    (tmp_path / "job.yaml").write_text(
+        "documents: texts\nquestions: q.csv\ninput: {text_column: body}\nlimit: 20\nmodel: m\n"
+    )
     monkeypatch.setenv("MEMAGENT_ASK", '["Who?"]')
+    monkeypatch.setenv("MEMAGENT_LIMIT_SEED", "7")
     assert base("--config", str(tmp_path / "job.yaml")).agent.model == "m"
 
 
@@ -72,6 +75,7 @@ def test_read_variants_names_and_knobs_are_read_in_order(tmp_path: Path) -> None
         ("5: {}", "variant 5: a name has letters"),
         ("a: 5", "'a' holds no knobs"),
         ("a: {output: x}", "'a' sets output, which is the same for all"),
+        ("a: {limit: 5}", "'a' sets limit, which is the same for all"),
     ],
 )
 def test_read_variants_bad_file_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -39,7 +39,7 @@ LOG_FILE_LIST = pa.schema(
         column("sha256", pa.string(), "SHA-256 of its bytes, hex"),
     ]
 )
-"""One row for each file of the turn log that was there when the run closed."""
+"""One row for each file of the turn log that was there when the run planned its tables."""
 
 
 def list_log(output: Location) -> Iterator[str]:

@@ -46,7 +46,7 @@ def evaluation_lines(manifest: Manifest, evaluations: Sequence[ReaderEvaluation]
     if not evaluations:
         yield "No evaluation of its reader was attached. `memagent evaluate attach` does so."
         return
-    yield "By questions with known answers about other documents than those of the scan, with 95 % intervals:"
+    yield "By questions with known answers about the documents of a suite, with 95 % intervals:"
     yield ""
     scan = readers_of(manifest)
     own_first = sorted(evaluations, key=lambda each: whom(each.readers, scan=scan) is None)  # each half still by date

@@ -1,3 +1,4 @@
+import re
 from xml.etree import ElementTree
 
 from infra.docs.answer_picture import PICTURE, Trace, draw, sentence_span
@@ -48,3 +49,10 @@ def test_picture_in_docs_is_an_answer_with_its_trace() -> None:
     words = ["".join(element.itertext()) for element in ElementTree.parse(PICTURE).getroot().iter()]
     assert "memory unchanged" in words
     assert "the model answers from the memory alone:" in words
+
+
+def test_pages_with_the_picture_say_how_many_tokens_it_has() -> None:
+    words = " ".join(ElementTree.parse(PICTURE).getroot().itertext())
+    for page in (PICTURE.parents[1] / "index.md", PICTURE.parents[2] / "README.md"):
+        (tokens,) = re.findall(r"drawn from its tables: ([0-9,]+) tokens", page.read_text(encoding="utf-8"))
+        assert f" {tokens} tokens in " in words
