@@ -61,7 +61,7 @@ async def night(
         seed=0,
         held=held["reader"],
         held_closings=held,
-        last_hash=None if text == TEXT else text_hash(TEXT),
+        last_hashes=() if text == TEXT else (text_hash(TEXT),),
         journal=Journal(log=log, suspects=Suspects(output=output, run_id=run_id)) if keeps else None,
     )
     reading = await finished(turns, tokenizer.document(text), agent=make_agent(AGENT), text=text)
