@@ -230,33 +230,35 @@ def test_second_reader_that_fails_leaves_the_first_answer_and_says_so(
 def test_person_looks_where_a_threshold_of_labels_says_so_and_no_reader_is_left(
     documents: Path, text_model: str, tmp_path: Path
 ) -> None:
-    output = Location(uri=str(tmp_path / "scan"))
-    settings = job(documents, text_model, tmp_path / "scan", escalate={"target": {"recall": 0.9}})
+    output, endless = Location(uri=str(tmp_path / "scan")), "Is it signed? " * 40
+    ask = [*ASK, {"question_id": "endless", "question": endless, "answer_type": "bool"}]
+    settings = job(documents, text_model, tmp_path / "scan", ask=ask, escalate={"target": {"recall": 0.9}})
     with pytest.raises(SettingsError, match="no threshold was learnt"):
         check(settings)
-    reader = answer(job(documents, text_model, tmp_path / "scan"))["reader_fingerprint"]
-    learnt: Any = {"question_id": "risk", "question_hash": text_hash("Which risk?"), "up_to": 0.2}
+    reader = answer(job(documents, text_model, tmp_path / "scan", ask=ask))["reader_fingerprint"]
+    learnt: Any = {"question_id": "endless", "question_hash": text_hash(endless), "up_to": 0.2}
     learnt |= {"format": THRESHOLD_FORMAT, "recall": 0.9, "delta": 0.05, "reader_fingerprint": reader}
     write_threshold(output, learnt)
     with pytest.raises(SettingsError, match=r"question 'signed': no threshold was learnt"):
         check(settings)
     write_threshold(output, learnt | {"question_id": "signed", "question_hash": text_hash("Is it signed?")})
+    write_threshold(output, learnt | {"question_id": "risk", "question_hash": text_hash("Which risk?")})
     write_threshold(output, learnt | {"question_hash": "gone", "reader_fingerprint": "of a question not asked"})
     manifest = answer(settings)
     assert manifest["changes"]["readings"]["read"] == 0
     assert manifest["second_look"]["counts"] == {**NONE, "escalated": 3, "needs_review": 3}
-    learnt_by = {"recall": 0.9, "delta": 0.05, "up_to": {"signed": 0.2, "risk": 0.2}}
+    learnt_by = {"recall": 0.9, "delta": 0.05, "up_to": {"signed": 0.2, "endless": 0.2}}
     assert manifest["second_look"]["target"] == learnt_by
     assert manifest["second_look"]["reader_fingerprint"] is None
     for (document, question), row in by_id(rows_of(tmp_path / "scan", manifest)).items():
-        is_doubtful = question == "risk" and document != "none"
+        is_doubtful = question == "endless" and document != "none"  # it failed; `risk` asks for no yes or no
         because = "target" if is_doubtful else None
         assert (row["tier"], row["needs_review"], row["escalated_because"]) == (1, is_doubtful, because)
     planned = planned_again(settings)
     assert (planned["doubtful"], planned["reader"]) == (2, None), "twins have one"
-    learnt |= {"up_to": 0.1}
-    write_threshold(output, learnt)
-    assert answer(settings)["second_look"]["counts"] == NONE
+    write_threshold(output, learnt | {"recall": 0.8})
+    with pytest.raises(SettingsError, match=r"question 'endless': its threshold was learnt for recall 0.8"):
+        check(settings)
 
 
 def test_both_readers_keep_to_one_bound_and_going_on_ends_as_without_one(
