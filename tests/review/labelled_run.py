@@ -41,6 +41,8 @@ class MadeRun:
     """Answers that are drawn again, as by another model."""
     hostile: str = ""
     num_parts: int = 2
+    value_labels: tuple[str, str | None] = ("red", "green")
+    """Of answers that found it, and of others; None where it is not stated."""
     form: Form = Form.ROWS
 
 
@@ -94,6 +96,7 @@ def _answer_rows(made: MadeRun, truth: Mapping[str, bool]) -> list[dict[str, Any
         found = draws[0] < (made.recall if is_true else false_positives)
         failed, invalid = draws[1] < made.share_failed, draws[2] < made.share_invalid
         answered = not failed and not invalid
+        value_label = made.value_labels[0 if found else 1]
         rows.append(
             {
                 "run_id": made.run_id,
@@ -118,8 +121,8 @@ def _answer_rows(made: MadeRun, truth: Mapping[str, bool]) -> list[dict[str, Any
                 "answer_type": "bool",
                 "value": json.dumps(found) if answered else None,
                 "value_bool": found if answered else None,
-                "value_label": ("red" if found else "green") if answered else None,
-                "value_status": None if failed else "invalid" if invalid else "ok",
+                "value_label": value_label if answered else None,
+                "value_status": None if failed else "invalid" if invalid else "ok" if value_label else "not_stated",
                 "confidence": draws[3] if answered else None,
             }
         )
