@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
+from memagent_batch.log.question_list import CLOSING_FINGERPRINT, read_asked
 from memagent_batch.review.calibration.betting import fewest_draws
 from memagent_batch.review.calibration.isotonic import JudgedAnswer, calibrated, cross_fitted, error_of, fit
 from memagent_batch.review.calibration.sample import (
@@ -54,7 +55,7 @@ class Calibration(TypedDict):
     looked_at: int
     """Readings of the run that the threshold has looked at again."""
     before: Drift | None
-    """None where no threshold was learnt before, for this reader and target."""
+    """None where no threshold was learnt before, for this reader, its closing turns and this target."""
 
 
 def calibrate(output: Location, name: str | None, *, target: Target) -> Calibration:
@@ -81,7 +82,8 @@ def calibrate(output: Location, name: str | None, *, target: Target) -> Calibrat
         raise OutputError(f"review {review.record['review_id']}: no label is of a uniform sample of all{stratum}")
     before = read_threshold(output, _question_hash(review))
     judged = judged_answers(review, counted, answers)
-    threshold = _threshold(review, manifest, readings, judged, target=target)
+    closing = _closing_fingerprint(output, review, manifest)
+    threshold = _threshold(review, manifest, readings, judged, target=target, closing=closing)
     write_threshold(output, threshold)
     return {
         "threshold": threshold,
@@ -97,6 +99,15 @@ def _question_hash(review: Review) -> str:
     return review.sample[0].unit.question_hash
 
 
+def _closing_fingerprint(output: Location, review: Review, manifest: Manifest) -> str | None:
+    """What the run asked after the answers to the question, which its confidence is from."""
+    with output_errors(output.uri):
+        asked = read_asked(output, run_id=manifest["run_id"])
+    question = (review.record["question_id"], _question_hash(review))
+    rows = (row for row in asked.to_pylist() if (row["question_id"], row["question_hash"]) == question)
+    return next((row.get(CLOSING_FINGERPRINT) for row in rows), None)
+
+
 def _threshold(
     review: Review,
     manifest: Manifest,
@@ -104,6 +115,7 @@ def _threshold(
     judged: Sequence[JudgedAnswer],
     *,
     target: Target,
+    closing: str | None,
 ) -> LearntThreshold:
     """The threshold that the labelled readings teach, as it is written, with what `judged` says of confidence."""
     return {
@@ -111,6 +123,7 @@ def _threshold(
         "question_id": review.record["question_id"],
         "question_hash": _question_hash(review),
         "reader_fingerprint": manifest["reader_fingerprint"],
+        "closing_fingerprint": closing,
         "review_id": review.record["review_id"],
         "run_id": manifest["run_id"],
         "recall": target.recall,
@@ -155,7 +168,10 @@ def _drift(
     before: LearntThreshold | None, now: LearntThreshold, readings: Sequence[LabelledReading], *, target: Target
 ) -> Drift | None:
     """Whether labels that were given since the threshold before refute it."""
-    if before is None or any(before[name] != now[name] for name in ("reader_fingerprint", "recall", "delta")):
+    if before is None or any(
+        before[name] != now[name]
+        for name in ("format", "reader_fingerprint", "closing_fingerprint", "recall", "delta")  # another format first
+    ):
         return None
     fresh = positives_of([each for each in readings if each.labelled_at.isoformat() > before["learnt_at"]])
     return {

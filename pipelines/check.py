@@ -64,7 +64,13 @@ def check(job: JobConfig) -> Checked:
         types.setdefault(of_column, "input.question_type")
     closing = checked_closing(job.closing, agent, types=types, reader_fingerprint=reader.fingerprint)
     escalation = checked_escalation(
-        job.escalate, job.agent, first=reader, closing=job.closing, types=types, output=make_output(job)
+        job.escalate,
+        job.agent,
+        first=reader,
+        closing=job.closing,
+        first_closing=closing,
+        types=types,
+        output=make_output(job),
     )
     require_compiled(types, agent)
     if escalation is not None and escalation.thresholds is not None:

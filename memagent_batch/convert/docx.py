@@ -3,6 +3,7 @@
 import importlib
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,24 @@ W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 BREAKS = {f"{W}tab": "\t", f"{W}br": "\n", f"{W}cr": "\n", f"{W}noBreakHyphen": "-"}
 BLOCKS = frozenset({f"{W}p", f"{W}tbl"})
+LEFT_OUT = frozenset({FALLBACK, f"{W}pPr", f"{W}rPr", f"{W}del", f"{W}moveFrom"})
+"""Elements whose text is no text of the document: fallbacks, formats, and what a tracked change took from its place."""
+
+TICKED, CROSSED, EMPTY_BOX = "\N{BALLOT BOX WITH CHECK}", "\N{BALLOT BOX WITH X}", "\N{BALLOT BOX}"
+BOXES: dict[str, dict[int, str]] = {
+    "wingdings": {0xFE: TICKED, 0xFD: CROSSED, 0xA8: EMPTY_BOX, 0x6F: EMPTY_BOX, 0x71: EMPTY_BOX},
+    "wingdings 2": {0x52: TICKED, 0x53: CROSSED, 0xA3: EMPTY_BOX},
+    "wingdings 3": {},
+    "webdings": {},
+    "symbol": {},
+}
+"""Symbol fonts, and those of their characters that forms are filled in with, by their position."""
+SYMBOLS = range(0xF000, 0xF100)
+"""Where Word writes the positions of a symbol font; other characters are what Unicode says."""
+REPLACED = "\ufffd"
+"""What stands for a symbol that only its font knows."""
+REPLACED_SYMBOLS = "symbols that only their font knows are shown as U+FFFD"
+OFF = frozenset({"0", "false", "off"})
 
 MARGINS = frozenset({"header", "footer", "footnotes", "endnotes", "comments"})
 """Parts of the package that hold text beside the body: the ends of their relations' types, and their locators."""
@@ -30,11 +49,14 @@ def warm_up() -> None:
 
 
 class DocxConverter:
-    """Text in content controls, text boxes and insertions is taken; what a tracked change deleted is not."""
+    """Text in content controls, text boxes and insertions is taken, and what forms are filled in with.
+
+    What a tracked change deleted, or moved elsewhere, is not.
+    """
 
     def version(self) -> str:
         """Its own number and python-docx's."""
-        return package_version("python-docx", own=1)
+        return package_version("python-docx", own=2)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each section of the body, and for each header, footer and list of notes.
@@ -51,13 +73,18 @@ class DocxConverter:
         except (PackageNotFoundError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise ConversionError(f"it can't be opened as a DOCX ({error}); is it whole?") from error
         styles = {style.style_id: style.name or "" for style in document.styles}
-        yield from section_parts(
-            _headed_blocks(_without_declarations(document.element).find(f"{W}body"), styles), separator="\n\n"
-        )
+        body = _without_declarations(document.element).find(f"{W}body")
+        for part in section_parts(_headed_blocks(body, styles), separator="\n\n"):
+            yield replace(part, reason=_reason(part.text))
         for locator, root in _margins(document):
             text = "\n\n".join(text for _, text in _headed_blocks(root, {}))
             if text.strip():
-                yield Part(locator=locator, text=text)
+                yield Part(locator=locator, text=text, reason=_reason(text))
+
+
+def _reason(text: str) -> str | None:
+    """What to know of a text."""
+    return REPLACED_SYMBOLS if REPLACED in text else None
 
 
 def _require_bounds(file: Path) -> None:
@@ -111,7 +138,7 @@ def _outermost_blocks(root: Any) -> Iterator[Any]:
     for child in root:
         if child.tag in BLOCKS:
             yield child
-        elif child.tag != FALLBACK:
+        elif child.tag not in LEFT_OUT:
             yield from _outermost_blocks(child)
 
 
@@ -136,9 +163,45 @@ def _collect_text(element: Any, inline: list[str], boxes: list[str]) -> None:
         inline.append(BREAKS[element.tag])
     elif element.tag in BLOCKS:
         boxes.append(_paragraph(element) if element.tag == f"{W}p" else _table(element))
-    elif element.tag not in (FALLBACK, f"{W}pPr", f"{W}rPr"):
+    elif element.tag == f"{W}sym":
+        inline.append(_symbol(element))
+    elif element.tag == f"{W}fldChar":
+        inline.append(_form_field(element))
+    elif element.tag not in LEFT_OUT:
         for child in element:
             _collect_text(child, inline, boxes)
+
+
+def _symbol(element: Any) -> str:
+    """A character of a font, as Unicode has it."""
+    try:
+        code = int(element.get(f"{W}char", ""), 16)
+        character = chr(code)
+    except (ValueError, OverflowError):
+        return REPLACED
+    font = BOXES.get(element.get(f"{W}font", "").lower())
+    if font is not None:
+        return font.get(code - SYMBOLS.start if code in SYMBOLS else code, REPLACED)
+    return REPLACED if code in SYMBOLS else character
+
+
+def _form_field(field: Any) -> str:
+    """What is chosen in a field of a form, as Word shows it; empty where the field's text stands behind it."""
+    box, choices = field.find(f"{W}ffData/{W}checkBox"), field.find(f"{W}ffData/{W}ddList")
+    if box is not None:
+        return EMPTY_BOX if _chosen(box, "checked", "0") in OFF else CROSSED
+    if choices is not None:
+        listed = dict(enumerate(entry.get(f"{W}val", "") for entry in choices.iterfind(f"{W}listEntry")))
+        chosen = _chosen(choices, "result", "0")
+        return listed.get(int(chosen), "") if chosen.isdecimal() else ""
+    return ""
+
+
+def _chosen(field: Any, name: str, otherwise: str) -> str:
+    """What a field of a form was filled in with, else what it says where nobody did."""
+    given = (field.find(f"{W}{each}") for each in (name, "default"))
+    values = (str(each.get(f"{W}val", "1")) for each in given if each is not None)
+    return next(values, otherwise)
 
 
 def _table(table: Any) -> str:

@@ -63,8 +63,13 @@ ENDINGS = {
 }
 PLAIN = frozenset({FileKind.MARKDOWN, FileKind.TEXT})
 """Kinds whose content may look like the headers of a message."""
+QUOTING_ENDINGS = frozenset(ending for ending, kind in ENDINGS.items() if ending and kind in PLAIN | {FileKind.HTML})
+"""Endings of texts that may name the mark of a PDF near their beginning."""
+PDF_MARK = b"%PDF-"
+PDF_MARK_BYTES = 1 << 10
+"""Bytes among which readers of PDF look for the mark: some files have other bytes before it."""
 
-IMAGES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*", b"BM")
+IMAGES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*")
 IMAGE_ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff", ".bmp", ".webp", ".heic", ".jp2"})
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 """How files of Office before 2007 begin, and encrypted ones of today."""
@@ -114,9 +119,9 @@ def _head_and_tail(file: Path) -> tuple[bytes, bytes]:
 
 
 def _by_content(head: bytes, tail: bytes, *, ending: str) -> str | NoConverter | None:
-    if b"%PDF-" in head[:1024]:
+    if _is_pdf(head, ending=ending):
         return FileKind.PDF
-    if head.startswith(IMAGES):
+    if head.startswith(IMAGES) or _is_bitmap(head):
         return _IMAGE
     if head.startswith(OLE):
         return _ole(head + tail)
@@ -128,6 +133,18 @@ def _by_content(head: bytes, tail: bytes, *, ending: str) -> str | NoConverter |
         return _skipped("RTF has no converter; save it as DOCX, or name one with --converter .rtf=NAME")
     is_mail = MBOX_START.match(head) or _has_headers(head)
     return FileKind.EMAIL if is_mail and ENDINGS.get(ending if ending else ".eml") not in PLAIN else None
+
+
+def _is_pdf(head: bytes, *, ending: str) -> bool:
+    """Whether it has the mark of a PDF; in a file that ends as texts do, at its beginning."""
+    if ending in QUOTING_ENDINGS:
+        return head.lstrip().startswith(PDF_MARK)
+    return PDF_MARK in head[:PDF_MARK_BYTES]
+
+
+def _is_bitmap(head: bytes) -> bool:
+    """Whether it is a BMP: its four reserved bytes are zero, and those of a text that begins with BM are not."""
+    return head.startswith(b"BM") and head[6:10] == bytes(4)
 
 
 def _has_headers(head: bytes) -> bool:

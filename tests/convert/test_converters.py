@@ -123,6 +123,42 @@ def test_docx_keeps_text_in_controls_boxes_and_insertions_and_drops_what_was_del
     assert row["text"] == "controlled\n\ninserted\nboxed"
 
 
+def test_docx_shows_what_its_forms_are_filled_in_with(rows_of: RowsOf) -> None:
+    symbol = '<w:r><w:sym w:font="{}" w:char="{}"/></w:r>'
+    field = '<w:r><w:fldChar w:fldCharType="begin"><w:ffData>{}</w:ffData></w:fldChar></w:r>'
+    boxes = [("Wingdings", "F0FE"), ("Wingdings", "F0A8"), ("Wingdings 2", "F053"), ("MS Gothic", "2612")]
+    ticks = (
+        '<w:default w:val="0"/><w:checked/>',
+        '<w:default w:val="1"/>',
+        '<w:default w:val="1"/><w:checked w:val="0"/>',
+        "",
+    )
+    entries = '<w:listEntry w:val="monthly"/><w:listEntry w:val="yearly"/>'
+    body = [
+        "".join(symbol.format(*box) for box in boxes),
+        "".join(field.format(f"<w:checkBox>{tick}</w:checkBox>") for tick in ticks),
+        field.format(f'<w:ddList><w:result w:val="1"/>{entries}</w:ddList>'),
+        field.format(f"<w:ddList>{entries}</w:ddList>"),
+    ]
+    (row,) = rows_of("f.docx", files.with_body("".join(f"<w:p>{each}</w:p>" for each in body)))
+    assert (row["text"] or "").split("\n\n") == ["☑☐☒☒", "☒☒☐☐", "yearly", "monthly"]
+    assert row["reason"] is None
+    (row,) = rows_of("u.docx", files.with_body(f"<w:p>{symbol.format('Wingdings', 'F04A')}</w:p>"))
+    assert (row["text"], row["reason"]) == ("\ufffd", "symbols that only their font knows are shown as U+FFFD")
+
+
+def test_docx_reads_what_was_moved_at_its_new_place_alone(rows_of: RowsOf) -> None:
+    run = "<w:r><w:t>{}</w:t></w:r>"
+    moved = run.format("moved")
+    body = (
+        f"<w:moveFrom><w:p>{moved}</w:p></w:moveFrom><w:p><w:moveFrom>{moved}</w:moveFrom>{run.format('here')}"
+        "<w:del><w:r><w:tab/><w:br/><w:delText>gone</w:delText></w:r></w:del></w:p>"
+        f"<w:p><w:moveTo>{moved}</w:moveTo></w:p>"
+    )
+    (row,) = rows_of("m.docx", files.with_body(body))
+    assert row["text"] == "here\n\nmoved"
+
+
 def test_docx_header_and_footnotes_are_parts(rows_of: RowsOf) -> None:
     rows = rows_of("h.docx", files.docx_with_header("Strictly private", text="body"))
     assert [(row["locator"], row["text"]) for row in rows] == [("text", "body"), ("header", "Strictly private")]
@@ -266,6 +302,13 @@ def test_text_that_is_not_utf8_is_taken_for_windows_1252_and_says_so(rows_of: Ro
         ("README", lambda: b"plain words", "text", "ok"),
         ("blank.html", lambda: b"", "trafilatura", "empty"),
         ("scan.tiff", lambda: b"II*\0....", None, "needs_ocr"),
+        ("scan.bin", lambda: b"BM\x46\0\0\0\0\0\0\0\x36", None, "needs_ocr"),
+        ("contract.txt", lambda: b"BMW AG and its supplier agree", "text", "ok"),
+        ("letter", lambda: b"BMW AG and its supplier agree", "text", "ok"),
+        ("notes.txt", lambda: b"A PDF begins with %PDF-1.4", "text", "ok"),
+        ("notes.md", lambda: b"# PDF\nIt begins with %PDF-1.4", "markdown", "ok"),
+        ("notes.html", lambda: files.page(f"A PDF begins with %PDF-1.4. {LONG}"), "trafilatura", "ok"),
+        ("padded.pdf", lambda: b"\r\n" + files.pdf(written(LONG)), "pypdfium2", "ok"),
         ("old.doc", lambda: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", None, "skipped"),
         ("data.parquet", lambda: b"PAR1", None, "skipped"),
         ("more.zip", lambda: b"PK\x03\x04", None, "skipped"),

@@ -14,6 +14,7 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import BoundReachedError, SettingsError
 from memagent_batch.files.location import Location
+from memagent_batch.log.question_list import read_asked
 from memagent_batch.runs.escalation.thresholds import THRESHOLD_FORMAT, write_threshold
 from memagent_batch.runs.history.comparison import compare_runs
 from memagent_batch.runs.history.history import find_run
@@ -235,14 +236,22 @@ def test_person_looks_where_a_threshold_of_labels_says_so_and_no_reader_is_left(
     settings = job(documents, text_model, tmp_path / "scan", ask=ask, escalate={"target": {"recall": 0.9}})
     with pytest.raises(SettingsError, match="no threshold was learnt"):
         check(settings)
-    reader = answer(job(documents, text_model, tmp_path / "scan", ask=ask))["reader_fingerprint"]
+    first = answer(job(documents, text_model, tmp_path / "scan", ask=ask))
+    asked = read_asked(output, run_id=first["run_id"]).to_pylist()
+    closings = {row["question_id"]: row["closing_fingerprint"] for row in asked}
     learnt: Any = {"question_id": "endless", "question_hash": text_hash(endless), "up_to": 0.2}
-    learnt |= {"format": THRESHOLD_FORMAT, "recall": 0.9, "delta": 0.05, "reader_fingerprint": reader}
+    learnt |= {"format": THRESHOLD_FORMAT, "recall": 0.9, "delta": 0.05}
+    learnt |= {"reader_fingerprint": first["reader_fingerprint"], "closing_fingerprint": closings["endless"]}
     write_threshold(output, learnt)
     with pytest.raises(SettingsError, match=r"question 'signed': no threshold was learnt"):
         check(settings)
-    write_threshold(output, learnt | {"question_id": "signed", "question_hash": text_hash("Is it signed?")})
-    write_threshold(output, learnt | {"question_id": "risk", "question_hash": text_hash("Which risk?")})
+    signed = learnt | {"question_id": "signed", "question_hash": text_hash("Is it signed?")}
+    write_threshold(output, signed | {"closing_fingerprint": closings["risk"]})
+    with pytest.raises(SettingsError, match=r"question 'signed': its threshold was learnt for another form of its"):
+        check(settings)
+    write_threshold(output, signed)
+    risk = {"question_id": "risk", "question_hash": text_hash("Which risk?"), "closing_fingerprint": closings["risk"]}
+    write_threshold(output, learnt | risk)
     write_threshold(output, learnt | {"question_hash": "gone", "reader_fingerprint": "of a question not asked"})
     manifest = answer(settings)
     assert manifest["changes"]["readings"]["read"] == 0

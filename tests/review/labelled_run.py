@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.questions import given_questions
+from memagent_batch.log.question_list import CLOSING_FINGERPRINT, with_hashes, write_asked
 from memagent_batch.review.labels.sheet import unquoted
 from memagent_batch.runs.tables.schemas import ANSWERS, EVIDENCE
 from tests.runs.history.written_documents import Form, write_documents
@@ -41,7 +43,11 @@ class MadeRun:
     """Answers that are drawn again, as by another model."""
     hostile: str = ""
     num_parts: int = 2
+    value_labels: tuple[str, str | None] = ("red", "green")
+    """Of answers that found it, and of others; None where it is not stated."""
     form: Form = Form.ROWS
+    closing: str = "c" * 64
+    """Fingerprint of what is asked after each answer."""
 
 
 def text_of(number: int, hostile: str = "") -> str:
@@ -78,6 +84,9 @@ def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
     tables = {**written.tables}
     made_by = {"run_id": made.run_id, "reader_fingerprint": FINGERPRINT}
     manifest = {**made_by, "files": files, "settings": settings, "tables": tables, "parts": []}
+    asked = with_hashes(given_questions([{"question_id": "clause", "question": QUESTION}]), as_lists=False)
+    asked = asked.append_column(CLOSING_FINGERPRINT, pa.array([made.closing]))
+    write_asked(Location(uri=str(folder)), asked, run_id=made.run_id)
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return truth
 
@@ -94,6 +103,7 @@ def _answer_rows(made: MadeRun, truth: Mapping[str, bool]) -> list[dict[str, Any
         found = draws[0] < (made.recall if is_true else false_positives)
         failed, invalid = draws[1] < made.share_failed, draws[2] < made.share_invalid
         answered = not failed and not invalid
+        value_label = made.value_labels[0 if found else 1]
         rows.append(
             {
                 "run_id": made.run_id,
@@ -118,8 +128,8 @@ def _answer_rows(made: MadeRun, truth: Mapping[str, bool]) -> list[dict[str, Any
                 "answer_type": "bool",
                 "value": json.dumps(found) if answered else None,
                 "value_bool": found if answered else None,
-                "value_label": ("red" if found else "green") if answered else None,
-                "value_status": None if failed else "invalid" if invalid else "ok",
+                "value_label": value_label if answered else None,
+                "value_status": None if failed else "invalid" if invalid else "ok" if value_label else "not_stated",
                 "confidence": draws[3] if answered else None,
             }
         )

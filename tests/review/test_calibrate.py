@@ -5,15 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from jobs.cli import main
 from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.closing.answer_types import Bool
 from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.questions import given_questions
-from memagent_batch.log.question_list import with_hashes
+from memagent_batch.log.question_list import CLOSING_FINGERPRINT, read_asked, with_hashes
 from memagent_batch.review.calibration.threshold import ALL, Target
 from memagent_batch.review.labels.label import Purpose
 from memagent_batch.review.sample.record import rule_of
@@ -69,17 +71,21 @@ def test_threshold_is_learnt_from_the_uniform_part_of_a_sample_and_finds_its_sha
     confidence: Any = threshold["confidence"]
     assert confidence["error"]["gap"] > 2 * confidence["error_calibrated"]["gap"], "it was drawn by lot"
     output_ = Location(uri=str(output))
-    known: Any = {"recall": 0.9, "delta": 0.05, "reader_fingerprint": FINGERPRINT}
+    known: Any = {"recall": 0.9, "delta": 0.05, "reader_fingerprint": FINGERPRINT, "closings": {Bool(): MADE.closing}}
     asked = given_questions([{"question_id": "clause", "question": QUESTION, "answer_type": "bool"}])
     thresholds = read_thresholds(output_, **known)
     thresholds.require(asked)
     assert thresholds.up_to == {text_hash(QUESTION): threshold["up_to"]}
-    for other, message in (
+    others: list[tuple[dict[str, Any], str]] = [
         ({"reader_fingerprint": "g"}, "another reader"),
+        ({"closings": {Bool(): "d"}}, "another form of its value"),
+        ({"closings": {Bool(not_stated=False): MADE.closing, Bool(): "d"}}, "another form of its value"),
         ({"recall": 0.95}, "recall 0.9, delta 0.05"),
-    ):
+    ]
+    for other, message in others:
         with pytest.raises(SettingsError, match=f"question 'clause': its threshold was learnt for {message}"):
             read_thresholds(output_, **{**known, **other}).require(asked)
+    for other, _ in (*others[:2], others[3]):
         assert not read_thresholds(output_, **{**known, **other}).up_to
 
 
@@ -91,7 +97,8 @@ def test_worth_of_a_confidence_is_shown_for_the_questions_and_the_reader_that_it
     label(output, truth)
     confidence: Any = calibrate(location, None, target=TARGET)["threshold"]["confidence"]
     assert [each["confidence"] for each in confidence["worth"]] == [0.5, 0.75, 0.9, 0.99]
-    asked = with_hashes(given_questions([{"question_id": "clause", "question": QUESTION}]), as_lists=False)
+    asked = read_asked(location, run_id=MADE.run_id)
+    reclosed = asked.drop_columns([CLOSING_FINGERPRINT]).append_column(CLOSING_FINGERPRINT, pa.array(["d"]))
     reworded = with_hashes(given_questions([{"question_id": "clause", "question": "Has it?"}]), as_lists=False)
     manifest = require_manifest(location)
     (text,) = read_confidences(location, manifest, questions=asked)
@@ -99,6 +106,7 @@ def test_worth_of_a_confidence_is_shown_for_the_questions_and_the_reader_that_it
     assert text.startswith(f"clause, by {confidence['num_labels']:,} labels: share of answers that are right")
     assert f"{100 * share:.1f} % at 90 %" in text
     assert read_confidences(location, manifest, questions=reworded) == []
+    assert read_confidences(location, manifest, questions=reclosed) == [], "its confidence comes of other turns"
     other: Any = {**manifest, "reader_fingerprint": "another"}
     assert read_confidences(location, other, questions=asked) == []
     assert caplog.text == ""
@@ -114,9 +122,15 @@ def test_worth_of_a_confidence_is_shown_for_the_questions_and_the_reader_that_it
 
 def test_target_is_refused_for_a_question_without_a_threshold_and_not_for_one_that_is_not_asked() -> None:
     learnt: Any = {"format": THRESHOLD_FORMAT, "recall": 0.9, "delta": 0.05, "reader_fingerprint": "r", "up_to": 0.7}
+    learnt["closing_fingerprint"] = "c"
     gone: Any = {**learnt, "reader_fingerprint": "another"}
     thresholds = Thresholds(
-        place="out", recall=0.9, delta=0.05, reader_fingerprint="r", learnt={text_hash("A?"): learnt, "gone": gone}
+        place="out",
+        recall=0.9,
+        delta=0.05,
+        reader_fingerprint="r",
+        closings={Bool(): "c"},
+        learnt={text_hash("A?"): learnt, "gone": gone},
     )
     first, second, free = (
         {"question_id": "a", "question": "A?", "answer_type": "bool"},
@@ -155,6 +169,9 @@ def test_next_night_learns_on_old_labels_and_says_where_the_reader_has_drifted(t
     drift = calibrate(location, make_review(location, DEVELOP)["review"], target=TARGET)["before"]
     assert drift is not None
     assert drift["has_drifted"]
+    write_run(output, replace(worse, closing="d"))
+    again = make_review(location, DEVELOP)["review"]
+    assert calibrate(location, again, target=TARGET)["before"] is None, "its confidence comes of other turns"
 
 
 def test_threshold_is_learnt_of_the_condition_however_it_is_written(tmp_path: Path) -> None:

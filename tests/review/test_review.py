@@ -56,6 +56,14 @@ def true_recall(output: Path, truth: dict[str, bool]) -> tuple[float, float]:
     return sum(found) / sum(truth.values()), sum(found) / len(found)
 
 
+def values_not_found(output: Path) -> int:
+    return sum(
+        each is None
+        for name in json.loads((output / "manifest.json").read_text())["files"]["answers"]
+        for each in pq.read_table(output / name)["value_label"].to_pylist()
+    )
+
+
 @pytest.mark.parametrize("error_rate", [0.0, 0.02, 0.05])
 def test_estimates_cover_the_truth_with_people_who_err(tmp_path: Path, error_rate: float) -> None:
     output = tmp_path / "out"
@@ -146,6 +154,28 @@ def test_review_by_values_has_measures_of_each(tmp_path: Path) -> None:
     recall = values["values"][1]["measures"]["recall"]
     assert recall["low"] <= true_recall(output, truth)[0] <= recall["high"]
     assert "## red" in page
+
+
+@pytest.mark.parametrize("value", ["unclear", "Unclear", "none of these"])
+def test_review_by_values_refuses_a_value_that_labels_say_of_documents(tmp_path: Path, value: str) -> None:
+    write_run(tmp_path / "out", replace(MADE, num_documents=100, value_labels=("red", value)))
+    asked = replace(ASKED, rule=rule_of(None, by="value_label", unsure_below=None), labels="50")
+    with pytest.raises(SettingsError, match=f"the value '{value}'.*--flagged \"value_label = '{value}'\""):
+        make_review(Location(uri=str(tmp_path / "out")), asked)
+
+
+def test_review_by_values_counts_no_as_a_value_and_not_as_nothing(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    truth = write_run(output, MadeRun(num_documents=300, value_labels=("no", None), share_failed=0, share_invalid=0))
+    location = Location(uri=str(output))
+    asked = replace(ASKED, rule=rule_of(None, by="value_label", unsure_below=None), labels="300", second_share=0.0)
+    folder = Path(make_review(location, asked)["folder"])
+    everything = dict.fromkeys(truth, True)
+    data = fill_sheet(folder / "labels.csv", everything, reviewer="ada", positive="no")
+    import_labels(location, [take_in(output, data)], reviewer=None)
+    assert make_review(location, asked)["left"]["second"] == values_not_found(output)
+    values, _ = estimate(location, None, so_far=False, with_seen=False)
+    assert values["error_rate"]["value"] == pytest.approx(values_not_found(output) / 300)
 
 
 def test_estimate_refuses_what_is_not_labelled_yet_or_says_that_it_looked(tmp_path: Path) -> None:

@@ -28,30 +28,37 @@ def counts_of(
 
 def right_counts(units: Sequence[LabelledUnit], sizes: Mapping[str, int]) -> list[StratumCounts]:
     """Of each stratum with an answer, how many labels agree with it."""
+    by_value = any(name.startswith(VALUE_PREFIX) for name in sizes)
     return [
-        _stratum_counts(name, size, units, positive=agreeing(name), found=False)
+        _stratum_counts(name, size, units, positive=_agreeing(name, by_value=by_value), found=False)
         for name, size in sizes.items()
         if name not in UNANSWERED
     ]
 
 
-def agreeing(stratum: str) -> set[str]:
+def contradicts(unit: LabelledUnit) -> bool:
+    """Whether the label that counts says otherwise than the scan, so that a second person should look."""
+    if unit.value is None:
+        return False
+    decisions = [label.decision for label in unit.labels if label.decision is not None]
+    by_value = any(NONE_OF_THESE in decision.choices for decision in decisions)
+    stratum = unit.drawn.unit.stratum
+    agreeing = {_negative(by_value=by_value)} if stratum in UNANSWERED else _agreeing(stratum, by_value=by_value)
+    return unit.value not in agreeing
+
+
+def _agreeing(stratum: str, *, by_value: bool) -> set[str]:
     """The labels that agree with what the scan says of a stratum; none where it has no answer."""
     if stratum in UNANSWERED:
         return set()
     if stratum.startswith(VALUE_PREFIX):
         return {stratum.removeprefix(VALUE_PREFIX)}
-    return {YES} if stratum == Stratum.FLAGGED else {NO, NONE_OF_THESE}
+    return {YES} if stratum == Stratum.FLAGGED else {_negative(by_value=by_value)}
 
 
-def contradicts(unit: LabelledUnit) -> bool:
-    """Whether the label that counts says otherwise than the scan, so that a second person should look."""
-    stratum = unit.drawn.unit.stratum
-    if unit.value is None:
-        return False
-    if stratum in UNANSWERED:
-        return unit.value not in {NO, NONE_OF_THESE}
-    return unit.value not in agreeing(stratum)
+def _negative(*, by_value: bool) -> str:
+    """The label that says that nothing is there; in a review by values, `no` is a value like others."""
+    return NONE_OF_THESE if by_value else NO
 
 
 def _stratum_counts(

@@ -14,6 +14,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
+from memagent_batch.review.labels.label import NONE_OF_THESE, UNCLEAR
 from memagent_batch.review.sample.conditions import ColumnCondition
 from memagent_batch.review.sample.draw import Unit
 from memagent_batch.review.sample.strata import UNANSWERED, VALUE_PREFIX, Stratum
@@ -108,7 +109,18 @@ def read_population(output: Location, manifest: Manifest, *, question_id: str, r
             f"--by: {rule.by} has {len(population.values)} values, more than {MAX_VALUES}; say with --flagged which "
             "of them matter"
         )
+    _require_no_word_of_reviewers(population.values, by=rule.by)
     return population
+
+
+def _require_no_word_of_reviewers(values: Sequence[str], *, by: str | None) -> None:
+    """Refuses values that a label could not be told from: people say them of documents, not of the question."""
+    taken = next((value for value in values if value.casefold() in (UNCLEAR, NONE_OF_THESE)), None)
+    if taken is not None:
+        raise SettingsError(
+            f"--by: {by} has the value {taken!r}, and labels say {UNCLEAR!r} and {NONE_OF_THESE!r} where a person "
+            f"can't say, or no value is right; review each value by itself: --flagged \"{by} = '{taken}'\""
+        )
 
 
 def strata_of(answers: pa.Table, *, rule: StratumRule) -> list[str]:

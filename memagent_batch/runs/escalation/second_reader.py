@@ -77,6 +77,7 @@ def checked_escalation(
     *,
     first: ReaderIdentity,
     closing: ClosingConfig,
+    first_closing: Closing | None,
     types: Collection[ValueType | None],
     output: Location,
 ) -> Escalation | None:
@@ -87,6 +88,7 @@ def checked_escalation(
         base: The first reader, before its budgets were fitted.
         first: Its identity.
         closing: What is asked after each answer.
+        first_closing: The same, as the first reader is asked it.
         types: Types that the questions ask for.
         output: The run's location, with the thresholds that were learnt.
 
@@ -106,7 +108,11 @@ def checked_escalation(
     target, thresholds = config.target, None
     if target is not None:
         thresholds = read_thresholds(
-            output, recall=target.recall, delta=target.delta, reader_fingerprint=first.fingerprint
+            output,
+            recall=target.recall,
+            delta=target.delta,
+            reader_fingerprint=first.fingerprint,
+            closings={each: first_closing.of_type(each) for each in types if each} if first_closing else {},
         )
     doubts = Doubts(
         when=config.reasons,

@@ -1,21 +1,22 @@
 """Thresholds that labels taught: `memagent review calibrate` writes one for each question, and runs read them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict, cast
 
 import pyarrow as pa
 
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.closing.answer_types import AnswerType
+from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.questions import value_types
 
 THRESHOLDS_FOLDER = "review/thresholds"
 """Where thresholds lie below an output."""
-THRESHOLD_FORMAT = "memagent-threshold/1"
+THRESHOLD_FORMAT = "memagent-threshold/2"
 """Changes with every change of layout that an older version can't read."""
 
 
@@ -27,6 +28,8 @@ class LearntThreshold(TypedDict):
     question_hash: str
     reader_fingerprint: str
     """The first reader, whose confidence it is of."""
+    closing_fingerprint: str | None
+    """What was asked after its answers, where the confidence is from; None where the run does not say."""
     review_id: str
     run_id: str
     recall: float
@@ -79,28 +82,39 @@ class Thresholds:
     """How often that may be missed."""
     reader_fingerprint: str
     """The first reader of the run."""
+    closings: Mapping[ValueType, str | None]
+    """Fingerprints of what is asked after its answers, by the type that a question asks for."""
     learnt: Mapping[str, LearntThreshold]
     """All that lie there, by question hash; some may be of other questions, readers and targets."""
 
     @property
     def up_to(self) -> dict[str, float]:
         """Those that hold for the run, by question hash."""
-        return {name: each["up_to"] for name, each in self.learnt.items() if not self._problem(each)}
+        closings = self.closings.values()
+        return {name: each["up_to"] for name, each in self.learnt.items() if not self._problem(each, closings=closings)}
 
     def require(self, questions: pa.Table) -> None:
         """Checks that each question that is answered by yes or no has one: without it, no "no" would be looked at.
 
         Raises:
-            SettingsError: one has none, or one for another target or reader; names it, and says what to do.
+            SettingsError: one has none, or one for another target, reader or form of its value; names it, and says
+                what to do.
         """
-        for row in questions.select(["question_id", "question", "answer_type"]).to_pylist():
-            if row["answer_type"] == AnswerType.BOOL:
-                problem = self._problem(self.learnt.get(text_hash(row["question"])))
+        rows = questions.select(["question_id", "question"]).to_pylist()
+        for row, type_ in zip(rows, value_types(questions), strict=True):
+            if type_ is not None and type_.type is AnswerType.BOOL:
+                learnt = self.learnt.get(text_hash(row["question"]))
+                problem = self._problem(learnt, closings=[self.closings.get(type_)])
                 if problem:
                     raise SettingsError(f"escalate.target: question {row['question_id']!r}: {problem}")
 
-    def _problem(self, threshold: LearntThreshold | None) -> str | None:
-        """Why a threshold does not hold for the run; None where it does."""
+    def _problem(self, threshold: LearntThreshold | None, *, closings: Collection[str | None]) -> str | None:
+        """Why a threshold does not hold for the run; None where it does.
+
+        Args:
+            threshold: The threshold; None where none was learnt.
+            closings: What the run asks after answers to its question: one of these.
+        """
         if threshold is None:
             return (
                 f"no threshold was learnt for its wording at {self.place}; run without the target, label with "
@@ -109,25 +123,41 @@ class Thresholds:
         if threshold["format"] != THRESHOLD_FORMAT:
             return "its threshold was learnt by another version; say `memagent review calibrate` with this target again"
         learnt = (threshold["recall"], threshold["delta"])
-        is_of_reader = threshold["reader_fingerprint"] == self.reader_fingerprint
-        if learnt == (self.recall, self.delta) and is_of_reader:
+        if learnt != (self.recall, self.delta):
+            what = f"recall {learnt[0]}, delta {learnt[1]}"
+        elif threshold["reader_fingerprint"] != self.reader_fingerprint:
+            what = "another reader"
+        elif threshold["closing_fingerprint"] not in closings:
+            what = "another form of its value, or other closing turns, and so for another confidence"
+        else:
             return None
-        what = f"recall {learnt[0]}, delta {learnt[1]}" if learnt != (self.recall, self.delta) else "another reader"
         return (
             f"its threshold was learnt for {what}; say `memagent review calibrate` with this target after a run of "
-            "this reader"
+            "this reader without the target"
         )
 
 
-def read_thresholds(output: Location, *, recall: float, delta: float, reader_fingerprint: str) -> Thresholds:
-    """The thresholds of an output, for a run with this target and first reader.
+def read_thresholds(
+    output: Location,
+    *,
+    recall: float,
+    delta: float,
+    reader_fingerprint: str,
+    closings: Mapping[ValueType, str | None],
+) -> Thresholds:
+    """The thresholds of an output, for a run with this target, first reader, and what is asked after its answers.
 
     Raises:
         OutputError: a file can't be read.
     """
     learnt = read_learnt(output)
     return Thresholds(
-        place=str(output), recall=recall, delta=delta, reader_fingerprint=reader_fingerprint, learnt=learnt
+        place=str(output),
+        recall=recall,
+        delta=delta,
+        reader_fingerprint=reader_fingerprint,
+        closings=closings,
+        learnt=learnt,
     )
 
 

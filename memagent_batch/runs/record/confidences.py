@@ -9,7 +9,7 @@ import pyarrow as pa
 from memagent_batch.errors import OutputError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
-from memagent_batch.log.question_list import ASKED_FOLDER, read_asked
+from memagent_batch.log.question_list import ASKED_FOLDER, CLOSING_FINGERPRINT, read_asked
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.escalation.thresholds import LearntThreshold, threshold_places
 from memagent_batch.runs.manifest import Manifest
@@ -35,17 +35,24 @@ def read_confidences(output: Location, manifest: Manifest, *, questions: pa.Tabl
         return []
     if questions is None and (output / f"{ASKED_FOLDER}/{manifest['run_id']}.parquet").exists():
         questions = read_asked(output, run_id=manifest["run_id"])
-    hashes = set(questions["question_hash"].to_pylist()) if questions is not None else set()
-    return [text for name, text in found.items() if name in hashes]
+    asked = _closed_questions(questions) if questions is not None else set()
+    return [text for question, text in found.items() if question in asked]
 
 
-def _confidence(place: Location, manifest: Manifest) -> tuple[str, str] | None:
-    """Question hash and text of a threshold; None where it is of another reader, says nothing, or is damaged."""
+def _closed_questions(questions: pa.Table) -> set[tuple[str, str | None]]:
+    """Each question of a list with hashes: its hash, and the fingerprint of what was asked after its answers."""
+    has_closings = CLOSING_FINGERPRINT in questions.schema.names
+    closings = questions[CLOSING_FINGERPRINT].to_pylist() if has_closings else [None] * questions.num_rows
+    return set(zip(questions["question_hash"].to_pylist(), closings, strict=True))
+
+
+def _confidence(place: Location, manifest: Manifest) -> tuple[tuple[str, str | None], str] | None:
+    """Question, and text of a threshold; None where it is of another reader, says nothing, or is damaged."""
     try:
         threshold = cast("LearntThreshold", read_json(place))
         if threshold["reader_fingerprint"] != manifest["reader_fingerprint"] or not threshold["confidence"]:
             return None
-        return threshold["question_hash"], _text(threshold)
+        return (threshold["question_hash"], threshold["closing_fingerprint"]), _text(threshold)
     except (OutputError, KeyError, TypeError, ValueError) as error:
         message = (
             f"{place} is damaged or of an older version, and its confidence is not shown: {type(error).__name__}: "
