@@ -23,7 +23,6 @@ TURN_FILES = (2, 8)
 """Fewest and most log files before the fault strikes."""
 OUTAGE_SECONDS = 15.0
 """How long the store is down, or the disk full, where it comes back."""
-START_TRIES = 3
 FLAKY = (
     *(RequestFault.INTERNAL_ERROR, RequestFault.UNAVAILABLE, RequestFault.THROTTLED),
     *(RequestFault.RESET, RequestFault.LOST_ANSWER, RequestFault.SLOW),
@@ -70,6 +69,8 @@ def strike(
         left = _strike(fault, job, world, outage_seconds=ENDPOINT_OUTAGE_SECONDS.get(fault, 0.0) * outage_share)
         if fault != Fault.SECOND_ATTEMPT and (code := job.finish()):
             raise RuntimeError(f"{fault}: the run did not go on, exit code {code}: {job.last_words()}")
+        if fault in (Fault.STORE_FLAKY, Fault.STORE_SILENT):
+            _require_struck(fault, world)
         _, outlived = job.wait_until_gone(patience=GONE_SECONDS)
         results = read_results(world.output)
         return make_report(
@@ -84,21 +85,17 @@ def strike(
 
 
 def _start_reading(job: KilledJob, world: World, *, files: int) -> None:
-    """Starts the command and waits for that many log files; Ray may need several starts on a busy machine."""
-    for _ in range(START_TRIES):
-        job.start()
-        if job.wait_until(lambda: len((world.output / "log/turns").files()) >= files):
-            return
-    raise RuntimeError(f"the command ended before the fault struck: {job.last_words()}")
+    """Starts the command and waits for that many log files."""
+    job.start()
+    if not job.wait_until(lambda: len((world.output / "log/turns").files()) >= files):
+        raise RuntimeError(f"the command ended before the fault struck: {job.last_words()}")
 
 
 def _start_planned(job: KilledJob, world: World) -> None:
     """Starts the command and waits until the run is recorded: it is planned, and no text has been fetched yet."""
-    for _ in range(START_TRIES):
-        job.start()
-        if job.wait_until((world.output / "run.json").exists):
-            return
-    raise RuntimeError(f"the command ended before the fault struck: {job.last_words()}")
+    job.start()
+    if not job.wait_until((world.output / "run.json").exists):
+        raise RuntimeError(f"the command ended before the fault struck: {job.last_words()}")
 
 
 def _strike(fault: Fault, job: KilledJob, world: World, *, outage_seconds: float) -> list[str]:
@@ -183,6 +180,11 @@ def _again(fault: Fault, job: KilledJob) -> None:
 def _require_code(fault: Fault, job: KilledJob) -> None:
     if (code := job.finish()) != EXIT_CODES[fault]:
         raise RuntimeError(f"{fault}: exit code {code}, not {EXIT_CODES[fault]}: {job.last_words()}")
+
+
+def _require_struck(fault: Fault, world: World) -> None:
+    if world.proxy is None or not world.proxy.struck:
+        raise RuntimeError(f"{fault}: no request was struck")
 
 
 def _find(job: KilledJob, role: Role) -> psutil.Process:

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +25,10 @@ SHORT_PATIENCE_SECONDS = 5.0
 """`log.outage_seconds` where the store stays down."""
 HANGING_SECONDS = 20.0
 """`vllm.turn_timeout_seconds` where the engine hangs; far above a turn of the tiny policy, on a busy machine too."""
-QUICK_CLIENT = {"connect_timeout": 2, "read_timeout": 2, "retries": {"mode": "standard", "max_attempts": 4}}
-"""Knobs of the S3 client, so that it does not sit out the outage by itself."""
+QUICK_CLIENT = {"connect_timeout": 2, "read_timeout": 2}
+"""Knobs of the S3 client, so that it gives a silent request up soon."""
+FEW_RETRIES = {"retries": {"mode": "standard", "max_attempts": 4}}
+"""Knobs of a client that does not sit out an outage by itself."""
 FEW_TRIES = ("--openai.max-retries", "2", "--openai.backoff-seconds", "0.5")
 """So that an outage lasts longer than a request is sent again by itself."""
 SIMULATED = ("--engine", "simulated", "--simulated.turn-seconds", str(TURN_SECONDS))
@@ -67,12 +69,13 @@ def make_world(fault: Fault, folder: Path, *, documents: int, chunks: int) -> It
         else:
             arguments += VLLM if fault == Fault.ENGINE_HANGS else SIMULATED
         if fault == Fault.TEXTS_SILENT:
-            texts, proxy, options = _bucket(stack)
+            texts, proxy, options = _bucket(stack, client=QUICK_CLIENT | FEW_RETRIES)
             (texts / corpus.documents.name).write_bytes(corpus.documents.read_bytes())
             arguments[arguments.index("--documents") + 1] = f"{texts.uri}/{corpus.documents.name}"
             arguments += ["--storage-options", json.dumps(options)]
         elif fault in ON_STORE:
-            output, proxy, options = _bucket(stack)
+            is_up = fault in (Fault.STORE_FLAKY, Fault.STORE_SILENT)
+            output, proxy, options = _bucket(stack, client=QUICK_CLIENT if is_up else QUICK_CLIENT | FEW_RETRIES)
             patience = SHORT_PATIENCE_SECONDS if fault == Fault.STORE_DOWN else 300.0
             arguments += ["--storage-options", json.dumps(options), "--log.outage-seconds", str(patience)]
         elif fault == Fault.DISK_FULL:
@@ -99,7 +102,7 @@ def _endpoint(stack: ExitStack) -> FaultProxy:
     return stack.enter_context(FaultProxy(upstream=endpoint.url))
 
 
-def _bucket(stack: ExitStack) -> tuple[Location, FaultProxy, dict[str, Any]]:
+def _bucket(stack: ExitStack, *, client: Mapping[str, Any]) -> tuple[Location, FaultProxy, dict[str, Any]]:
     """A bucket of a store in this process, the proxy before it, and the options that lead through the proxy."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -110,5 +113,5 @@ def _bucket(stack: ExitStack) -> tuple[Location, FaultProxy, dict[str, Any]]:
     name = f"chaos-{uuid.uuid4().hex[:8]}"  # all stores of this process have the same buckets
     bucket = Location(uri=f"s3://{name}", storage_options={**keys, "client_kwargs": {"endpoint_url": proxy.upstream}})
     bucket.fs.mkdir(bucket.path)
-    options = {**keys, "client_kwargs": {"endpoint_url": proxy.url}, "config_kwargs": QUICK_CLIENT}
+    options = {**keys, "client_kwargs": {"endpoint_url": proxy.url}, "config_kwargs": dict(client)}
     return bucket / "run", proxy, options
