@@ -222,7 +222,7 @@ def test_actor_killed_in_mid_reading_is_replaced_and_the_rows_are_the_same(text_
     log = tmp_path / "log"
     found: list[dict[str, Any]] = []
     read = ma.read(dataset, slow, questions=["Who?"], log=log)
-    reading = threading.Thread(target=lambda: found.extend(rows_of(read)))
+    reading = threading.Thread(target=lambda: found.extend(rows_of(read)), daemon=True)
     reading.start()
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not list(log.glob("log/turns/*.parquet")):

@@ -141,7 +141,7 @@ def require_undisturbed(report: FaultReport, *, reference: Results, failed: int)
     assert report.failed == failed
     assert report.turns == len(reference.logged)
     assert report.kills.calls_repeated <= report.kills.calls_bound
-    assert [title for title in report.processes_left if "Engine" in title or "Reader" in title] == []
+    assert report.processes_left == []
     assert report.kills.counts_equal
     assert report.counts_close
 
