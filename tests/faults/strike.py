@@ -17,7 +17,7 @@ from tests.faults.fault import ENDPOINT_OUTAGE_SECONDS, EXIT_CODES, ON_CLUSTER, 
 from tests.faults.killed_job import GONE_SECONDS, KilledJob, Role
 from tests.faults.loopback.proxy import RequestFault
 from tests.faults.report import FaultReport, make_report, read_results, seconds_without_turn
-from tests.faults.world import World, make_world
+from tests.faults.world import World, make_world, paced
 
 TURN_FILES = (2, 8)
 """Fewest and most log files before the fault strikes."""
@@ -29,8 +29,8 @@ FLAKY = (
 )
 FAILING_SHARE = 0.3
 """Share of requests that a flaky store fails."""
-SLOW_ARGUMENTS = ("--simulated.turn-seconds", "5")
-"""The first of two attempts must still be reading when the second one has started Ray and made its plan."""
+SLOW_SECONDS = 5.0
+"""Of a turn of the first of two attempts: it must still be reading when the second one has started Ray and planned."""
 
 
 def strike(
@@ -59,7 +59,7 @@ def strike(
         return strike_cluster(fault, folder, documents=documents, chunks=chunks)
     with ExitStack() as stack:
         world = stack.enter_context(make_world(fault, folder, documents=documents, chunks=chunks))
-        slow = SLOW_ARGUMENTS if fault == Fault.SECOND_ATTEMPT else ()
+        slow = paced(SLOW_SECONDS) if fault == Fault.SECOND_ATTEMPT else ()
         job = stack.enter_context(KilledJob([*world.arguments, *slow], output=world.job_folder / "job"))
         if fault == Fault.TEXTS_SILENT:
             _start_planned(job, world)
@@ -81,6 +81,7 @@ def strike(
             seconds_to_recover=[seconds_without_turn(results, began=began)],
             processes_left=[*left, *outlived],
             console=job.last_words(),
+            reference=world.reference,
         )
 
 

@@ -1,5 +1,6 @@
 """The real job in a place where a fault can strike: its documents, its output, and what stands before it."""
 
+import asyncio
 import json
 import uuid
 from collections.abc import Iterator, Mapping
@@ -10,6 +11,10 @@ from typing import Any
 
 from moto.server import ThreadedMotoServer
 
+from benchmarks.whole_job import mindful_engine
+from jobs.answer import MANUAL
+from jobs.cli import parse_settings
+from jobs.settings import JobSettings
 from memagent_batch.files.location import Location
 from memagent_batch.wiring import TINY_MODEL
 from tests.faults.corpus import Corpus, make_corpus
@@ -17,6 +22,8 @@ from tests.faults.fault import ON_ENDPOINT, ON_STORE, Fault
 from tests.faults.loopback.endpoint import MODEL, LoopbackEndpoint
 from tests.faults.loopback.proxy import FaultProxy
 from tests.faults.loopback.small_disk import small_disk
+from tests.faults.report import Results, read_results
+from tests.pipelines.grown import read_here
 
 READINGS_IN_FLIGHT = 4
 TURN_SECONDS = 0.1
@@ -31,7 +38,8 @@ FEW_RETRIES = {"retries": {"mode": "standard", "max_attempts": 4}}
 """Knobs of a client that does not sit out an outage by itself."""
 FEW_TRIES = ("--openai.max-retries", "2", "--openai.backoff-seconds", "0.5")
 """So that an outage lasts longer than a request is sent again by itself."""
-SIMULATED = ("--engine", "simulated", "--simulated.turn-seconds", str(TURN_SECONDS))
+MINDFUL = ("--engine", mindful_engine.KIND, "--allow-code")
+"""An engine without a model whose memories and answers depend on all that was read before."""
 VLLM = (
     *("--vllm.turn-timeout-seconds", str(HANGING_SECONDS), "--vllm.cpu-kv-cache-gib", "1"),
     *("--vllm.dtype", "float32"),
@@ -52,6 +60,8 @@ class World:
     """The small disk that holds the output, if one does."""
     proxy: FaultProxy | None
     """Proxy before the store or the endpoint that fails, if one does."""
+    reference: Results | None
+    """What the same job writes that nothing strikes; None where its engine is none of this process."""
 
 
 @contextmanager
@@ -67,7 +77,7 @@ def make_world(fault: Fault, folder: Path, *, documents: int, chunks: int) -> It
             arguments += ["--tokenizer", str(TINY_MODEL)]
             arguments += ["--engine", "openai", "--openai.base-url", f"{proxy.url}/v1", *FEW_TRIES]
         else:
-            arguments += VLLM if fault == Fault.ENGINE_HANGS else SIMULATED
+            arguments += VLLM if fault == Fault.ENGINE_HANGS else [*MINDFUL, *paced(TURN_SECONDS)]
         if fault == Fault.TEXTS_SILENT:
             texts, proxy, options = _bucket(stack, client=QUICK_CLIENT | FEW_RETRIES)
             (texts / corpus.documents.name).write_bytes(corpus.documents.read_bytes())
@@ -87,6 +97,9 @@ def make_world(fault: Fault, folder: Path, *, documents: int, chunks: int) -> It
             job_folder=folder,
             disk=disk,
             proxy=proxy,
+            reference=None
+            if fault in ON_ENDPOINT or fault == Fault.ENGINE_HANGS
+            else _read_undisturbed(corpus, folder),
         )
 
 
@@ -94,6 +107,19 @@ def job_arguments(corpus: Corpus) -> list[str]:
     """Arguments of a job that is struck, all but engine and output."""
     pool = ("--pool.readings-in-flight", str(READINGS_IN_FLIGHT))
     return [*corpus.arguments(), *pool, "--log.flush-seconds", str(FLUSH_SECONDS)]
+
+
+def paced(turn_seconds: float) -> tuple[str, str]:
+    """Arguments that make the engine answer after this time."""
+    return "--engine-knobs", json.dumps({"turn_seconds": turn_seconds})
+
+
+def _read_undisturbed(corpus: Corpus, folder: Path) -> Results:
+    """The corpus read in this process, by an engine that answers at once."""
+    output = folder / "undisturbed"
+    arguments = [*job_arguments(corpus), *MINDFUL, *paced(0), "--output", str(output)]
+    asyncio.run(read_here(parse_settings(JobSettings, MANUAL, arguments).job()))
+    return read_results(Location(uri=str(output)))
 
 
 def _endpoint(stack: ExitStack) -> FaultProxy:
