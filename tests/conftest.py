@@ -3,12 +3,12 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,8 @@ from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.files.location import Location
 from memagent_batch.logs import end_log
 from memagent_batch.wiring import TINY_MODEL
+from tests.faults.loopback.cluster import free_port
+from tests.job_process import START_TRIES
 
 if TYPE_CHECKING:
     from selenium import webdriver
@@ -124,7 +126,15 @@ def ray_here() -> Iterator[None]:
     import ray
 
     os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    os.environ.setdefault("RAY_worker_niceness", "0")  # as the product sets it; else actors wait for all else here
+    for left in reversed(range(START_TRIES)):
+        try:
+            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+            break
+        except Exception:  # Ray gives its own processes 30 s, and raises what it has at hand
+            ray.shutdown()
+            if not left:
+                raise
     yield
     ray.shutdown()
 
@@ -138,11 +148,8 @@ def vllm_server(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> It
     tokenizer = tmp_path_factory.mktemp("tokenizer")
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(Path(tiny_model) / name, tokenizer)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     model = f"--model {tiny_model} --tokenizer {tokenizer} --served-model-name tiny"
-    arguments = f"{model} --host 127.0.0.1 --port {port} --max-model-len 1024"
+    arguments = f"{model} --host 127.0.0.1 --max-model-len 1024"
     flags = "--dtype float32 --enforce-eager --enable-prompt-tokens-details --disable-log-stats"
     guides = ["--structured-outputs-config", json.dumps({"backend": "xgrammar", "disable_any_whitespace": True})]
     tags = {"reasoning_start_str": THOUGHT_TAGS[0], "reasoning_end_str": THOUGHT_TAGS[1]}
@@ -151,25 +158,10 @@ def vllm_server(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> It
     log_path = tmp_path_factory.mktemp("server") / "log.txt"
     settings = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_WAIT_POLICY": "PASSIVE", "VLLM_CPU_KVCACHE_SPACE": "1"}
     settings["TORCHDYNAMO_DISABLE"] = "1"  # else it compiles at the first log-probabilities
-    with log_path.open("wb") as log:
-        process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "vllm.entrypoints.openai.api_server",
-                *guides,
-                *thoughts,
-                *f"{arguments} {flags} {executor}".split(),
-            ],
-            stdout=log,
-            stderr=log,
-            env=os.environ | settings,
-        )
-    try:
-        wait_until_served(f"http://127.0.0.1:{port}/health", process=process, log_path=log_path)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        end_with_children(process)
+    module = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+    command = [*module, *guides, *thoughts, *f"{arguments} {flags} {executor}".split()]
+    with served(command, env=os.environ | settings, log_path=log_path) as url:
+        yield f"{url}/v1"
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -248,17 +240,37 @@ async def started_client(base_url: str, *, tokenizer: Tokenizer, sampling: Sampl
     await engine.stop()
 
 
-def wait_until_served(url: str, *, process: "subprocess.Popen[bytes]", log_path: Path) -> None:
-    """Returns when the URL answers 200; fails with the end of the log when the process ends first, or after 300 s."""
+@contextmanager
+def served(command: list[str], *, env: dict[str, str], log_path: Path) -> Iterator[str]:
+    """URL of a server while the block lasts, at a free port; at another one where it ends before it serves.
+
+    It binds the port long after it was found to be free.
+    """
+    for is_last in (False, True):
+        url = f"http://127.0.0.1:{(port := free_port())}"
+        with log_path.open("wb") as log:
+            process = subprocess.Popen([*command, "--port", str(port)], stdout=log, stderr=log, env=env)
+        try:
+            if is_served(f"{url}/health", process=process):
+                yield url
+                return
+            if is_last or process.poll() is None:
+                pytest.fail(f"the server did not come up:\n{log_path.read_text(errors='replace')[-5000:]}")
+        finally:
+            end_with_children(process)
+
+
+def is_served(url: str, *, process: "subprocess.Popen[bytes]") -> bool:
+    """True as soon as the URL answers 200; False when the process ends first, or after 300 s."""
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline and process.poll() is None:
         try:
             if httpx.get(url, trust_env=False).status_code == 200:
-                return
+                return True
         except httpx.TransportError:
             pass
         time.sleep(0.5)
-    pytest.fail(f"the server did not come up:\n{log_path.read_text(errors='replace')[-5000:]}")
+    return False
 
 
 def end_with_children(process: "subprocess.Popen[bytes]") -> None:

@@ -26,6 +26,7 @@ from memagent_batch.logs import (
 from memagent_batch.ray_data.progress import progress
 from memagent_batch.ray_data.progress.board import KEPT_EVENTS, Event, ProgressBoard, Report
 from memagent_batch.runs.planning.work import PendingWork
+from tests.job_process import run_job
 
 log = logging.getLogger("memagent_batch.tests")
 
@@ -388,8 +389,7 @@ def job(text_model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def lines_of(folder: Path, *arguments: str, code: int) -> list[dict[str, Any]]:
     """The lines of stderr of a command, each of them parsed."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "always"}
-    command = [sys.executable, "-m", "memagent_batch", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    done = run_job([sys.executable, "-m", "memagent_batch", *arguments], cwd=folder, env=environment)
     assert done.returncode == code, done.stderr
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert all({"time", "level", "event", "message"} <= line.keys() for line in lines)

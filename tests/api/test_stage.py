@@ -18,6 +18,7 @@ from ray.data import DataContext
 from ray.data._internal.metadata_exporter import sanitize_for_struct
 
 import memagent_batch as ma
+from benchmarks.whole_job import mindful_engine
 from memagent_batch.api import stage
 from memagent_batch.budgets import fitted
 from memagent_batch.config.job import PoolConfig, RunConfig
@@ -217,12 +218,13 @@ def actor_processes() -> list[psutil.Process]:
 def test_actor_killed_in_mid_reading_is_replaced_and_the_rows_are_the_same(text_model: str, tmp_path: Path) -> None:
     texts: dict[str, str | None] = {f"d{number}": f"{number} and some words " * 150 for number in range(4)}
     dataset = ray.data.from_arrow(table_of(texts))
-    whole = rows_of(ma.read(dataset, agent_of(text_model), questions=["Who?"]))
-    slow = agent_of(text_model, simulated={"turn_seconds": 0.3})
+    agent = agent_of(text_model).model_copy(update={"engine": mindful_engine.KIND})
+    whole = rows_of(ma.read(dataset, agent, questions=["Who?"]))
+    slow = agent.model_copy(update={"engine_knobs": {"turn_seconds": 0.3}})
     log = tmp_path / "log"
     found: list[dict[str, Any]] = []
     read = ma.read(dataset, slow, questions=["Who?"], log=log)
-    reading = threading.Thread(target=lambda: found.extend(rows_of(read)))
+    reading = threading.Thread(target=lambda: found.extend(rows_of(read)), daemon=True)
     reading.start()
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not list(log.glob("log/turns/*.parquet")):

@@ -21,6 +21,8 @@ from typing import Self
 import psutil
 import pyarrow.parquet as pq
 
+from tests.job_process import NOT_STARTED, START_TRIES
+
 MARK = "KILLED_JOB_MARK"
 """Environment variable that marks the processes of one job."""
 POLL_SECONDS = 0.05
@@ -52,6 +54,10 @@ class KilledJob:
         self._mark = uuid.uuid4().hex
         self._ray = Path(tempfile.mkdtemp(prefix="k-", dir="/tmp"))  # short: Ray's socket names end at 107 bytes
         self._command: subprocess.Popen[bytes] | None = None
+        self._tries_left = 0
+        """Starts that are left to the command, should Ray not be started."""
+        self._console_bytes = 0
+        """Size of the console before the command."""
         self.console = output.with_suffix(".console.txt")
         """What all the commands wrote."""
 
@@ -71,7 +77,13 @@ class KilledJob:
         shutil.rmtree(self._ray, ignore_errors=True)
 
     def start(self) -> None:
-        """Runs the command, once more if need be."""
+        """Gives the command, which is given again where Ray could not be started, as long as the job is waited for."""
+        self._tries_left = START_TRIES
+        self._run()
+
+    def _run(self) -> None:
+        self._tries_left -= 1
+        self._console_bytes = self.console.stat().st_size if self.console.exists() else 0
         environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
         environment |= {MARK: self._mark, "RAY_TMPDIR": str(self._ray)}
         environment["SPT_NOENV"] = "1"  # Ray and vLLM write their titles over the environment without this
@@ -91,7 +103,7 @@ class KilledJob:
 
     def finish(self) -> int:
         """Waits for the command; returns its exit code."""
-        self.wait_until(lambda: self.exit_code() is not None)
+        self.wait_until(self._has_ended)
         code = self.exit_code()
         return -1 if code is None else code
 
@@ -128,7 +140,7 @@ class KilledJob:
         """
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not condition():
-            if self.exit_code() is not None:
+            if self._has_ended():
                 return condition()
             if time.monotonic() > deadline:
                 raise TimeoutError(f"nothing happened for {PATIENCE_SECONDS:g} s: {self.last_words()}")
@@ -153,6 +165,14 @@ class KilledJob:
     def last_words(self) -> str:
         """The end of the console."""
         return self.console.read_text(errors="replace")[-3000:]
+
+    def _has_ended(self) -> bool:
+        """Whether the command has ended and is not given again, as it is here where Ray could not be started."""
+        code = self.exit_code()
+        if code and self._tries_left and NOT_STARTED.encode() in self.console.read_bytes()[self._console_bytes :]:
+            self._run()
+            return False
+        return code is not None
 
     def _actors(self) -> list[psutil.Process]:
         return [process for process in self.processes() if _title(process).startswith("ray::") and _reads(process)]

@@ -51,8 +51,6 @@ class KillFigures:
 
     moments: list[str]
     """State of the run at each kill."""
-    rows_changed: int
-    """Rows that differ from the undisturbed run's."""
     counts_equal: bool
     """Whether the manifest counts the same as the undisturbed run's."""
     calls_repeated: int
@@ -93,8 +91,10 @@ class FaultReport:
     """Titles of processes that outlived the job, or the process that they should have ended with."""
     console: str
     """The end of the console."""
+    rows_changed: int | None = None
+    """Readings whose rows differ from an undisturbed run's, where there is one."""
     kills: KillFigures | None = None
-    """Figures against an undisturbed run, where there is one."""
+    """Further figures against it, where vLLM's processes are killed."""
 
 
 def read_results(output: Location) -> Results:
@@ -124,6 +124,7 @@ def make_report(
     seconds_to_recover: Sequence[float | None],
     processes_left: list[str],
     console: str,
+    reference: Results | None = None,
     kills: KillFigures | None = None,
 ) -> FaultReport:
     """Counts what the run left.
@@ -136,7 +137,8 @@ def make_report(
         seconds_to_recover: of each strike; None where no turn was left.
         processes_left: titles of processes that outlived the job.
         console: everything that the job printed.
-        kills: figures against an undisturbed run.
+        reference: content of the output of an undisturbed run.
+        kills: further figures against it.
     """
     statuses = [row[0] for rows in results.rows.values() for row in rows]
     return FaultReport(
@@ -153,8 +155,13 @@ def make_report(
         seconds=round(results.finished_at[-1] - began, 1),
         processes_left=processes_left,
         console=console[-TAIL_CHARS:],
+        rows_changed=None if reference is None else _changed(results, reference),
         kills=kills,
     )
+
+
+def _changed(results: Results, reference: Results) -> int:
+    return sum(rows != results.rows.get(key) for key, rows in reference.rows.items())
 
 
 def seconds_without_turn(results: Results, *, began: float) -> float | None:
@@ -173,7 +180,7 @@ def seconds_to_next_turn(results: Results, *, at: float) -> float | None:
 def table(reports: Mapping[Fault, Sequence[FaultReport]]) -> str:
     """The fault table in Markdown; the columns `changed` to `bound` hold figures against an undisturbed run."""
     columns = ("asked", "ok", "failed", "rows_lost", "rows_doubled", "turns_logged_twice")
-    kill_columns = ("rows_changed", "calls_repeated", "calls_bound")
+    kill_columns = ("calls_repeated", "calls_bound")
     header = [
         *("fault", "tried", "asked", "ok", "failed", "rows lost", "doubled", "turns logged twice"),
         *("changed", "calls repeated", "bound", "seconds to recover"),
@@ -183,8 +190,10 @@ def table(reports: Mapping[Fault, Sequence[FaultReport]]) -> str:
         sums = [sum(getattr(report, name) for report in tries) for name in columns]
         kills = [report.kills for report in tries if report.kills]
         kill_sums = [sum(getattr(each, name) for each in kills) if kills else "-" for name in kill_columns]
+        changed = [report.rows_changed for report in tries if report.rows_changed is not None]
         seconds = _span([seconds for report in tries for seconds in report.seconds_to_recover])
-        lines.append(f"| {' | '.join(map(str, [fault, len(tries), *sums, *kill_sums, seconds]))} |")
+        figures = [fault, len(tries), *sums, sum(changed) if changed else "-", *kill_sums, seconds]
+        lines.append(f"| {' | '.join(map(str, figures))} |")
     return "\n".join(lines)
 
 

@@ -17,21 +17,20 @@ from tests.faults.fault import ENDPOINT_OUTAGE_SECONDS, EXIT_CODES, ON_CLUSTER, 
 from tests.faults.killed_job import GONE_SECONDS, KilledJob, Role
 from tests.faults.loopback.proxy import RequestFault
 from tests.faults.report import FaultReport, make_report, read_results, seconds_without_turn
-from tests.faults.world import World, make_world
+from tests.faults.world import World, make_world, paced
 
 TURN_FILES = (2, 8)
 """Fewest and most log files before the fault strikes."""
 OUTAGE_SECONDS = 15.0
 """How long the store is down, or the disk full, where it comes back."""
-START_TRIES = 3
 FLAKY = (
     *(RequestFault.INTERNAL_ERROR, RequestFault.UNAVAILABLE, RequestFault.THROTTLED),
     *(RequestFault.RESET, RequestFault.LOST_ANSWER, RequestFault.SLOW),
 )
 FAILING_SHARE = 0.3
 """Share of requests that a flaky store fails."""
-SLOW_ARGUMENTS = ("--simulated.turn-seconds", "5")
-"""The first of two attempts must still be reading when the second one has started Ray and made its plan."""
+SLOW_SECONDS = 5.0
+"""Of a turn of the first of two attempts: it must still be reading when the second one has started Ray and planned."""
 
 
 def strike(
@@ -60,7 +59,7 @@ def strike(
         return strike_cluster(fault, folder, documents=documents, chunks=chunks)
     with ExitStack() as stack:
         world = stack.enter_context(make_world(fault, folder, documents=documents, chunks=chunks))
-        slow = SLOW_ARGUMENTS if fault == Fault.SECOND_ATTEMPT else ()
+        slow = paced(SLOW_SECONDS) if fault == Fault.SECOND_ATTEMPT else ()
         job = stack.enter_context(KilledJob([*world.arguments, *slow], output=world.job_folder / "job"))
         if fault == Fault.TEXTS_SILENT:
             _start_planned(job, world)
@@ -70,6 +69,8 @@ def strike(
         left = _strike(fault, job, world, outage_seconds=ENDPOINT_OUTAGE_SECONDS.get(fault, 0.0) * outage_share)
         if fault != Fault.SECOND_ATTEMPT and (code := job.finish()):
             raise RuntimeError(f"{fault}: the run did not go on, exit code {code}: {job.last_words()}")
+        if fault in (Fault.STORE_FLAKY, Fault.STORE_SILENT):
+            _require_struck(fault, world)
         _, outlived = job.wait_until_gone(patience=GONE_SECONDS)
         results = read_results(world.output)
         return make_report(
@@ -80,25 +81,22 @@ def strike(
             seconds_to_recover=[seconds_without_turn(results, began=began)],
             processes_left=[*left, *outlived],
             console=job.last_words(),
+            reference=world.reference,
         )
 
 
 def _start_reading(job: KilledJob, world: World, *, files: int) -> None:
-    """Starts the command and waits for that many log files; Ray may need several starts on a busy machine."""
-    for _ in range(START_TRIES):
-        job.start()
-        if job.wait_until(lambda: len((world.output / "log/turns").files()) >= files):
-            return
-    raise RuntimeError(f"the command ended before the fault struck: {job.last_words()}")
+    """Starts the command and waits for that many log files."""
+    job.start()
+    if not job.wait_until(lambda: len((world.output / "log/turns").files()) >= files):
+        raise RuntimeError(f"the command ended before the fault struck: {job.last_words()}")
 
 
 def _start_planned(job: KilledJob, world: World) -> None:
     """Starts the command and waits until the run is recorded: it is planned, and no text has been fetched yet."""
-    for _ in range(START_TRIES):
-        job.start()
-        if job.wait_until((world.output / "run.json").exists):
-            return
-    raise RuntimeError(f"the command ended before the fault struck: {job.last_words()}")
+    job.start()
+    if not job.wait_until((world.output / "run.json").exists):
+        raise RuntimeError(f"the command ended before the fault struck: {job.last_words()}")
 
 
 def _strike(fault: Fault, job: KilledJob, world: World, *, outage_seconds: float) -> list[str]:
@@ -183,6 +181,11 @@ def _again(fault: Fault, job: KilledJob) -> None:
 def _require_code(fault: Fault, job: KilledJob) -> None:
     if (code := job.finish()) != EXIT_CODES[fault]:
         raise RuntimeError(f"{fault}: exit code {code}, not {EXIT_CODES[fault]}: {job.last_words()}")
+
+
+def _require_struck(fault: Fault, world: World) -> None:
+    if world.proxy is None or not world.proxy.struck:
+        raise RuntimeError(f"{fault}: no request was struck")
 
 
 def _find(job: KilledJob, role: Role) -> psutil.Process:

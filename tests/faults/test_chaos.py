@@ -45,6 +45,7 @@ MARKS[Fault.ENGINE_HANGS].append(pytest.mark.vllm)
 def test_job_struck_in_mid_reading_ends_with_one_row_for_each_reading(fault: Fault, tmp_path: Path) -> None:
     report = strike(fault, tmp_path, rng=random.Random(str(fault)), outage_share=OUTAGE_SHARE)
     require_whole(report)
+    assert not report.rows_changed
     assert re.search(MESSAGES.get(fault, ""), report.console, re.DOTALL)
     if fault in ORDERLY:
         assert report.turns_logged_twice == 0

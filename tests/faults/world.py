@@ -1,8 +1,9 @@
 """The real job in a place where a fault can strike: its documents, its output, and what stands before it."""
 
+import asyncio
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,10 @@ from typing import Any
 
 from moto.server import ThreadedMotoServer
 
+from benchmarks.whole_job import mindful_engine
+from jobs.answer import MANUAL
+from jobs.cli import parse_settings
+from jobs.settings import JobSettings
 from memagent_batch.files.location import Location
 from memagent_batch.wiring import TINY_MODEL
 from tests.faults.corpus import Corpus, make_corpus
@@ -17,6 +22,8 @@ from tests.faults.fault import ON_ENDPOINT, ON_STORE, Fault
 from tests.faults.loopback.endpoint import MODEL, LoopbackEndpoint
 from tests.faults.loopback.proxy import FaultProxy
 from tests.faults.loopback.small_disk import small_disk
+from tests.faults.report import Results, read_results
+from tests.pipelines.grown import read_here
 
 READINGS_IN_FLIGHT = 4
 TURN_SECONDS = 0.1
@@ -25,11 +32,14 @@ SHORT_PATIENCE_SECONDS = 5.0
 """`log.outage_seconds` where the store stays down."""
 HANGING_SECONDS = 20.0
 """`vllm.turn_timeout_seconds` where the engine hangs; far above a turn of the tiny policy, on a busy machine too."""
-QUICK_CLIENT = {"connect_timeout": 2, "read_timeout": 2, "retries": {"mode": "standard", "max_attempts": 4}}
-"""Knobs of the S3 client, so that it does not sit out the outage by itself."""
+QUICK_CLIENT = {"connect_timeout": 2, "read_timeout": 2}
+"""Knobs of the S3 client, so that it gives a silent request up soon."""
+FEW_RETRIES = {"retries": {"mode": "standard", "max_attempts": 4}}
+"""Knobs of a client that does not sit out an outage by itself."""
 FEW_TRIES = ("--openai.max-retries", "2", "--openai.backoff-seconds", "0.5")
 """So that an outage lasts longer than a request is sent again by itself."""
-SIMULATED = ("--engine", "simulated", "--simulated.turn-seconds", str(TURN_SECONDS))
+MINDFUL = ("--engine", mindful_engine.KIND, "--allow-code")
+"""An engine without a model whose memories and answers depend on all that was read before."""
 VLLM = (
     *("--vllm.turn-timeout-seconds", str(HANGING_SECONDS), "--vllm.cpu-kv-cache-gib", "1"),
     *("--vllm.dtype", "float32"),
@@ -50,6 +60,8 @@ class World:
     """The small disk that holds the output, if one does."""
     proxy: FaultProxy | None
     """Proxy before the store or the endpoint that fails, if one does."""
+    reference: Results | None
+    """What the same job writes that nothing strikes; None where its engine is none of this process."""
 
 
 @contextmanager
@@ -65,14 +77,15 @@ def make_world(fault: Fault, folder: Path, *, documents: int, chunks: int) -> It
             arguments += ["--tokenizer", str(TINY_MODEL)]
             arguments += ["--engine", "openai", "--openai.base-url", f"{proxy.url}/v1", *FEW_TRIES]
         else:
-            arguments += VLLM if fault == Fault.ENGINE_HANGS else SIMULATED
+            arguments += VLLM if fault == Fault.ENGINE_HANGS else [*MINDFUL, *paced(TURN_SECONDS)]
         if fault == Fault.TEXTS_SILENT:
-            texts, proxy, options = _bucket(stack)
+            texts, proxy, options = _bucket(stack, client=QUICK_CLIENT | FEW_RETRIES)
             (texts / corpus.documents.name).write_bytes(corpus.documents.read_bytes())
             arguments[arguments.index("--documents") + 1] = f"{texts.uri}/{corpus.documents.name}"
             arguments += ["--storage-options", json.dumps(options)]
         elif fault in ON_STORE:
-            output, proxy, options = _bucket(stack)
+            is_up = fault in (Fault.STORE_FLAKY, Fault.STORE_SILENT)
+            output, proxy, options = _bucket(stack, client=QUICK_CLIENT if is_up else QUICK_CLIENT | FEW_RETRIES)
             patience = SHORT_PATIENCE_SECONDS if fault == Fault.STORE_DOWN else 300.0
             arguments += ["--storage-options", json.dumps(options), "--log.outage-seconds", str(patience)]
         elif fault == Fault.DISK_FULL:
@@ -84,6 +97,9 @@ def make_world(fault: Fault, folder: Path, *, documents: int, chunks: int) -> It
             job_folder=folder,
             disk=disk,
             proxy=proxy,
+            reference=None
+            if fault in ON_ENDPOINT or fault == Fault.ENGINE_HANGS
+            else _read_undisturbed(corpus, folder),
         )
 
 
@@ -93,13 +109,26 @@ def job_arguments(corpus: Corpus) -> list[str]:
     return [*corpus.arguments(), *pool, "--log.flush-seconds", str(FLUSH_SECONDS)]
 
 
+def paced(turn_seconds: float) -> tuple[str, str]:
+    """Arguments that make the engine answer after this time."""
+    return "--engine-knobs", json.dumps({"turn_seconds": turn_seconds})
+
+
+def _read_undisturbed(corpus: Corpus, folder: Path) -> Results:
+    """The corpus read in this process, by an engine that answers at once."""
+    output = folder / "undisturbed"
+    arguments = [*job_arguments(corpus), *MINDFUL, *paced(0), "--output", str(output)]
+    asyncio.run(read_here(parse_settings(JobSettings, MANUAL, arguments).job()))
+    return read_results(Location(uri=str(output)))
+
+
 def _endpoint(stack: ExitStack) -> FaultProxy:
     """An endpoint in this process, behind a proxy."""
     endpoint = stack.enter_context(LoopbackEndpoint(turn_seconds=TURN_SECONDS))
     return stack.enter_context(FaultProxy(upstream=endpoint.url))
 
 
-def _bucket(stack: ExitStack) -> tuple[Location, FaultProxy, dict[str, Any]]:
+def _bucket(stack: ExitStack, *, client: Mapping[str, Any]) -> tuple[Location, FaultProxy, dict[str, Any]]:
     """A bucket of a store in this process, the proxy before it, and the options that lead through the proxy."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -110,5 +139,5 @@ def _bucket(stack: ExitStack) -> tuple[Location, FaultProxy, dict[str, Any]]:
     name = f"chaos-{uuid.uuid4().hex[:8]}"  # all stores of this process have the same buckets
     bucket = Location(uri=f"s3://{name}", storage_options={**keys, "client_kwargs": {"endpoint_url": proxy.upstream}})
     bucket.fs.mkdir(bucket.path)
-    options = {**keys, "client_kwargs": {"endpoint_url": proxy.url}, "config_kwargs": QUICK_CLIENT}
+    options = {**keys, "client_kwargs": {"endpoint_url": proxy.url}, "config_kwargs": dict(client)}
     return bucket / "run", proxy, options

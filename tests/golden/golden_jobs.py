@@ -5,7 +5,6 @@ Nothing of the product is imported here, so that these jobs run at any commit, w
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.golden.recording import read_output, save
+from tests.job_process import run_job
 
 JOB_SECONDS = 1800
 """Longest time for one command; the demo takes a minute on two idle cores."""
-
-START_TRIES = 3
-NOT_STARTED = "Ray can't be started"
-"""What a command says where Ray gave up after 30 s, as on a machine with much else to do; nothing was written then."""
 
 KNOBS = {
     "model": "tiny",
@@ -82,25 +78,16 @@ class Workplace:
         Raises:
             JobFailedError: it did not end with exit code 0; shows what it wrote last.
         """
-        for left in reversed(range(START_TRIES)):
-            done = self._run(module, arguments)
-            if done.returncode == 0:
-                return
-            written = (done.stdout + done.stderr)[-3000:]
-            if NOT_STARTED not in written or not left:
-                raise JobFailedError(f"{module} {' '.join(arguments)} ended with {done.returncode}:\n{written}")
-
-    def _run(self, module: str, arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
         own = {name: value for name, value in os.environ.items() if not name.startswith("MEMAGENT_")}
-        return subprocess.run(
+        done = run_job(
             [sys.executable, "-m", module, *arguments],
             cwd=self.folder,
             env=own | {"PYTHONPATH": str(self.code), "HF_HUB_OFFLINE": "1"},
-            capture_output=True,
-            text=True,
             timeout=JOB_SECONDS,
-            check=False,
         )
+        if done.returncode:
+            written = (done.stdout + done.stderr)[-3000:]
+            raise JobFailedError(f"{module} {' '.join(arguments)} ended with {done.returncode}:\n{written}")
 
     def keep(self, name: str, *, output: str = "out", runs: Sequence[str] = ()) -> None:
         """Records a folder as it is now; `runs` are ids of runs, beside those in names of its files."""

@@ -14,6 +14,7 @@ import pytest
 
 from jobs import answer, cli, plan
 from memagent_batch.ray_data.session import LEVEL_VARIABLE
+from tests.job_process import run_job
 
 BUDGETS = {"chunk-tokens": 50, "question-tokens": 60, "memory-tokens": 40, "answer-tokens": 40}
 STEPS = ("checking inputs and model", "indexing the documents")
@@ -189,7 +190,7 @@ def test_real_command_line_with_bad_documents_shows_its_steps_and_nothing_of_ray
     command = [sys.executable, "-m", "jobs.cli", "answer", *arguments_of(job)]
     variables = {name: value for name, value in os.environ.items() if name != LEVEL_VARIABLE}
     variables["PYTHONWARNINGS"] = "ignore"
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    done = run_job(command, env=variables)
     assert (done.returncode, done.stdout) == (2, "")
     *steps, said = done.stderr.splitlines()
     assert steps == ["checking inputs and model", "starting Ray", "indexing the documents: 1 file"]

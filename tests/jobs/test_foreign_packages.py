@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.job_process import run_job
+
 ROOT = Path(__file__).parents[2]
 NAMES = ("jobs", "pipelines")
 
@@ -30,14 +32,8 @@ def project(tmp_path: Path) -> Path:
 def run(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Runs the command as its users do, with the project's folder first on the path."""
     search = os.pathsep.join([".", str(ROOT)])
-    return subprocess.run(
-        [sys.executable, "-m", "memagent_batch", *arguments],
-        cwd=project,
-        env=os.environ | {"PYTHONPATH": search},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "memagent_batch", *arguments]
+    return run_job(command, cwd=project, env=os.environ | {"PYTHONPATH": search})
 
 
 def test_command_beside_packages_of_the_same_name_starts_ours(project: Path) -> None:

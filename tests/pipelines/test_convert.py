@@ -131,7 +131,7 @@ def test_failed_files_stay_until_they_are_asked_for_again(tmp_path: Path) -> Non
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.loop").write_text("x")
     (tmp_path / "in" / "b.txt").write_text("fine")
-    job = job_of(tmp_path, limits=Limits(seconds=0.5))
+    job = job_of(tmp_path, limits=Limits(seconds=3))
     assert endings(convert(job)) == {"converted": 2, "failed": 1, "ok": 1}
     assert endings(convert(job)) == {"held": 2, "failed": 1, "ok": 1}
     mended = replace(job, converters={".loop": "tests.convert.hostile:Quiet"}, retry_failed=True)

@@ -2,7 +2,6 @@
 
 import json
 import random
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from tests.faults.corpus import Corpus
 from tests.faults.fault import Fault
 from tests.faults.kills import Moment, kill_at_moments, require_undisturbed
 from tests.faults.report import read_results
+from tests.job_process import run_job
 
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -68,7 +68,7 @@ def finished_run(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Pa
     """The output of one run over the corpus."""
     output = tmp_path_factory.mktemp("finished") / "run"
     command = [sys.executable, "-m", "jobs.answer", *corpus.arguments(), "--output", str(output)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_job(command)
     assert done.returncode == 0, done.stderr[-5000:]
     return output
 

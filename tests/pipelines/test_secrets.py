@@ -6,7 +6,6 @@ import http.server
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -16,6 +15,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import yaml
+
+from tests.job_process import run_job
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -115,10 +116,10 @@ def written(server: str, text_model: str, tmp_path_factory: pytest.TempPathFacto
     }
     switches = {"RAY_TMPDIR": session, "RAY_enable_export_api_write": "1"}
     command = [sys.executable, "-m", "jobs.answer", "--config", str(folder / "job.yaml")]
-    done = subprocess.run(command, capture_output=True, env=os.environ | planted | switches, check=False)
+    done = run_job(command, env=os.environ | planted | switches)
     (folder / "job.yaml").unlink()
-    (folder / "stdout").write_bytes(done.stdout)
-    (folder / "stderr").write_bytes(done.stderr)
+    (folder / "stdout").write_text(done.stdout)
+    (folder / "stderr").write_text(done.stderr)
     shutil.move(session, folder / "session")
     return folder
 

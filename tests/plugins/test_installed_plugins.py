@@ -11,6 +11,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.job_process import run_job
+
 EXAMPLE = Path(__file__).parent / "example"
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = {"a": "The owl sleeps. " * 60, "b": "The fox reads."}
@@ -34,9 +36,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(python: Path, *arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     places = {"PYTHONPATH": str(ROOT), "PATH": f"{python.parent}:{os.environ['PATH']}"}
-    return subprocess.run(
-        [python, *arguments], cwd=cwd, env={**os.environ, **places, **environment}, capture_output=True, text=True
-    )
+    return run_job([python, *arguments], cwd=cwd, env={**os.environ, **places, **environment})
 
 
 @pytest.mark.ray

@@ -117,7 +117,7 @@ def test_actor_killed_while_the_endpoint_is_down_is_replaced_and_the_run_reads_e
             policy={"chunk_tokens": 30, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
             log={"flush_seconds": 0.1},
         )
-        run = threading.Thread(target=lambda: manifests.append(pipeline.answer(job)))
+        run = threading.Thread(target=lambda: manifests.append(pipeline.answer(job)), daemon=True)
         run.start()
         wait_until(lambda: there.num_answered > 20)
         there.is_down.set()

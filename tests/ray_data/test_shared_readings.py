@@ -37,6 +37,8 @@ from tests.ray_data.progress.silent_board import SilentBoard
 
 RUN_ID = "20260101T000000.000Z"
 QUESTIONS = ("Who?", "Where?", "When?")
+PATIENCE_SECONDS = 120.0
+"""Longest wait for turns in the log."""
 
 
 class ScriptedEngine:
@@ -117,7 +119,9 @@ def rows_in(run: RunConfig, folder: str) -> list[dict[str, Any]]:
 
 def wait_until_logged(run: RunConfig, *, num_turns: int) -> None:
     folder = Path(run.output) / "log" / "turns"
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not folder.exists() or len(rows_in(run, "log/turns")) < num_turns:
+        assert time.monotonic() < deadline
         time.sleep(0.02)
 
 

@@ -12,9 +12,10 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -70,7 +71,7 @@ class LoopbackCluster:
     def __init__(self, *, num_workers: int, worker_cpus: int) -> None:
         """Nothing runs yet."""
         self.folder = Path(tempfile.mkdtemp(prefix="c-", dir="/tmp"))  # short: Ray's socket names end at 107 bytes
-        self.dashboard_port, self._port = free_port(), free_port()
+        self.dashboard_port = self._port = 0
         self.nodes: list[Node] = []
         self._num_workers, self._worker_cpus = num_workers, worker_cpus
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | {
@@ -84,14 +85,11 @@ class LoopbackCluster:
         """Makes a token, and starts head and workers."""
         self.command("get-auth-token", "--generate", environment={"HOME": str(self.folder)})
         self.environment["RAY_AUTH_TOKEN_PATH"] = str(self.folder / ".ray" / "auth_token")
-        head = ["--head", f"--port={self._port}", f"--dashboard-port={self.dashboard_port}", "--num-cpus=0"]
         try:
-            self._start("head", head, folder=self.folder)
+            self._start("head", self._head, folder=self.folder)
             self.environment["RAY_ADDRESS"] = f"127.0.0.1:{self._port}"
             for number in range(1, self._num_workers + 1):
-                cpus = [f"--num-cpus={self._worker_cpus}", f"--resources={json.dumps({f'worker-{number}': 1})}"]
-                address = f"--address=127.0.0.1:{self._port}"
-                self._start(f"worker-{number}", [address, *cpus], folder=self.folder / f"w{number}")
+                self._start(f"worker-{number}", partial(self._worker, number), folder=self.folder / f"w{number}")
         except BaseException:
             self._end()
             raise
@@ -135,15 +133,28 @@ class LoopbackCluster:
             raise RuntimeError(f"`ray {' '.join(arguments)}` failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
         return done.stdout
 
-    def _start(self, name: str, arguments: Sequence[str], *, folder: Path) -> None:
-        """Starts a node with a folder of its own; in a shared one nodes would unpack a job's files over each other."""
+    def _head(self) -> list[str]:
+        """Arguments of the head, at ports that were free a moment ago."""
+        self.dashboard_port, self._port = free_port(), free_port()
+        return ["--head", f"--port={self._port}", f"--dashboard-port={self.dashboard_port}", "--num-cpus=0"]
+
+    def _worker(self, number: int) -> list[str]:
+        """Arguments of a worker."""
+        cpus = [f"--num-cpus={self._worker_cpus}", f"--resources={json.dumps({f'worker-{number}': 1})}"]
+        return [f"--address=127.0.0.1:{self._port}", *cpus]
+
+    def _start(self, name: str, arguments: Callable[[], list[str]], *, folder: Path) -> None:
+        """Starts a node with a folder of its own; in a shared one nodes would unpack a job's files over each other.
+
+        A try that fails is repeated with arguments of its own.
+        """
         node = Node(name=name, mark=uuid.uuid4().hex)
         self.nodes.append(node)
         for last in (False, False, True):  # Ray gives its own processes 30 s, too few on a machine that is busy
             ports = [f"--dashboard-agent-listen-port={free_port()}", f"--metrics-export-port={free_port()}"]
             own = [f"--temp-dir={folder}", *ports, "--disable-usage-stats"]
             try:
-                self.command("start", *arguments, *own, environment={MARK: node.mark})
+                self.command("start", *arguments(), *own, environment={MARK: node.mark})
                 return
             except RuntimeError:
                 node.kill()

@@ -73,7 +73,7 @@ def loopback_prometheus(cluster: LoopbackCluster, folder: Path) -> Iterator[Prom
     Raises:
         RuntimeError: it is not installed, or does not start.
     """
-    port, binary = free_port(), shutil.which("prometheus")
+    binary = shutil.which("prometheus")
     if binary is None:
         raise RuntimeError("prometheus is missing: make tools")
     config = yaml.safe_load(RULES.with_name("prometheus.yaml").read_text())
@@ -84,16 +84,27 @@ def loopback_prometheus(cluster: LoopbackCluster, folder: Path) -> Iterator[Prom
     (folder / "alerts.yaml").write_text(RULES.read_text())
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
     files = [f"--config.file={folder / 'prometheus.yaml'}", f"--storage.tsdb.path={folder / 'data'}"]
-    with (folder / "log.txt").open("wb") as log:
-        process = subprocess.Popen([binary, *files, f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
-    prometheus = Prometheus(f"http://127.0.0.1:{port}")
-    try:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not prometheus.is_ready():
-            if process.poll() is not None or time.monotonic() > deadline:
+    for is_last in (False, True):
+        address = f"127.0.0.1:{free_port()}"  # bound a little later, when it may be taken
+        with (folder / "log.txt").open("wb") as log:
+            process = subprocess.Popen([binary, *files, f"--web.listen-address={address}"], stdout=log, stderr=log)
+        prometheus = Prometheus(f"http://{address}")
+        try:
+            if _comes_up(prometheus, process):
+                yield prometheus
+                return
+            if is_last or process.poll() is None:
                 raise RuntimeError(f"prometheus does not start: {(folder / 'log.txt').read_text()[-2000:]}")
-            time.sleep(0.2)
-        yield prometheus
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+
+
+def _comes_up(prometheus: Prometheus, process: "subprocess.Popen[bytes]") -> bool:
+    """Waits until it answers; False where its process ends first, or it takes too long."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        if prometheus.is_ready():
+            return True
+        time.sleep(0.2)
+    return False

@@ -138,7 +138,7 @@ def test_every_turn_shows_the_prompt_of_its_policy_whole(maker: TurnMaker, tiny_
 def test_the_sentence_that_is_asked_for_is_marked_and_no_other(maker: TurnMaker, tiny_tokenizer: Tokenizer) -> None:
     asked_for, other = (tiny_tokenizer.encode(word)[0] for word in ("yes", "none"))
     lengths = Lengths(shortest_tokens=90, longest_tokens=200, long_share=0.5)
-    num_others = 0
+    num_marked = num_others = 0
     for example in islice(maker.single_sections(random.Random(4), lengths), 150):
         (branch,) = example.branches
         if branch.kind != "update single blank new":
@@ -150,7 +150,9 @@ def test_the_sentence_that_is_asked_for_is_marked_and_no_other(maker: TurnMaker,
         assert [text.endswith(f" {value}") for text in told[asked_for]] in ([True], [])  # none where the value was cut
         if value[:-1].isdigit():  # another fact may have the same status
             assert not [text for text in told[other] if text.endswith(f" {value}")]
+        num_marked += len(told[asked_for])
         num_others += len(told[other])
+    assert num_marked > 20
     assert num_others > 30
 
 
