@@ -10,13 +10,14 @@ from textwrap import wrap
 from jobs.cli import run_command
 from jobs.options import Manual, OptionParser, output_of
 from memagent_batch.domain.readings import Status
+from memagent_batch.domain.texts.shares import percent
 from memagent_batch.evaluation.report.traces import notes_of
 from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.files.errors import output_errors
 from memagent_batch.log.index import Row
 from memagent_batch.pages.document_page import CHOSEN
 from memagent_batch.pages.readings import RunReading, find_readings
-from memagent_batch.pages.values import look_of, percent, shown_value
+from memagent_batch.pages.values import look_of, shown_value
 from memagent_batch.runs.manifest import require_manifest
 
 MANUAL = Manual(

@@ -22,6 +22,8 @@ from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import SupersededError
 from memagent_batch.files.location import Location, absolute
 from memagent_batch.files.options import Options, StorageOptions
+from memagent_batch.inputs.document_records import index_columns, parsed_where
+from memagent_batch.inputs.where.conditions import columns_of
 from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.output_place import INPUT_FOLDER, claim_output
 from memagent_batch.runs.verdict import require_success
@@ -174,5 +176,6 @@ def _question_knobs(questions: GivenQuestions, *, kept: str) -> dict[str, object
 
 def _columns(input_: InputConfig) -> list[str]:
     """The columns that a run reads, each once."""
-    question = (input_.question_column,) if input_.question_column else ()
-    return list(dict.fromkeys([input_.document_id_column, input_.text_column, *question, *input_.carry_columns]))
+    where = parsed_where(input_)
+    filtered = sorted(columns_of(where)) if where is not None else []
+    return list(dict.fromkeys([*(column.name for column in index_columns(input_)), *filtered]))

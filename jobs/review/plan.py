@@ -66,7 +66,7 @@ def _plan(arguments: Sequence[str]) -> None:
 
 
 def _plan_lines(plan: "ReviewPlan", *, width: float) -> Iterator[str]:
-    from memagent_batch.review.estimates.markdown import share_text
+    from memagent_batch.domain.texts.shares import percent
     from memagent_batch.review.sample.plan import POOR_RICHNESS, TRIED_LABELS
 
     yield f"{'stratum':<24}{'readings':>12}{'labels':>10}"
@@ -81,15 +81,15 @@ def _plan_lines(plan: "ReviewPlan", *, width: float) -> Iterator[str]:
         if row.value is not None and row.elusion == plan.rows[0].elusion:
             yield f"{row.value}:"
         cells = (
-            *(share_text(row.elusion), share_text(row.richness), share_text(row.recall.value)),
-            *(f"{row.recall.width:.2f} wide", share_text(row.recall.low), f"{row.precision.width:.2f} wide"),
+            *(percent(row.elusion), percent(row.richness), percent(row.recall.value)),
+            *(f"{row.recall.width:.2f} wide", percent(row.recall.low), f"{row.precision.width:.2f} wide"),
             f"{row.num_labels_needed:,}" if row.num_labels_needed else f"over {TRIED_LABELS[-1]:,}",
         )
         yield "".join(f"{cell:>15}" for cell in cells)
     if any(row.richness < POOR_RICHNESS or not row.helps for row in plan.rows):
         yield ""
         yield (
-            f"Where richness is below {share_text(POOR_RICHNESS)}, or no number of labels is named, no sample that "
+            f"Where richness is below {percent(POOR_RICHNESS)}, or no number of labels is named, no sample that "
             "people can read says much of recall: measure precision, and look for what was missed in other ways."
         )
 

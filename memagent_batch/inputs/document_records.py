@@ -41,7 +41,7 @@ def index_columns(settings: InputConfig) -> list[Column]:
         for name in settings.carry_columns
     ]
     order = [
-        Column(name=name, kind=Kind.CARRIED, presence=Presence.EVERY, knob="input.order_columns")
+        Column(name=name, kind=Kind.ORDER, presence=Presence.EVERY, knob="input.order_columns")
         for name in settings.order_columns
     ]
     return [*columns, *carried, *order, *shown_columns(settings)]

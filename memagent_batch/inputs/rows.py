@@ -32,6 +32,7 @@ IndexedRow = Mapping[str, Any]
 """A row of `row_schema`."""
 _INDEX_ROWS = 1024
 """Most rows of an index table."""
+_NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
 _JSON_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 
 
@@ -119,6 +120,7 @@ def _bad(row: IndexedRow) -> IndexRow:
 def _in_order(rows: Sequence[IndexedRow], *, documents: Location, settings: InputConfig) -> list[IndexedRow]:
     """The rows in order: a column whose values in this document are all numbers counts as numbers, else as texts."""
     columns = [_ordered(values) for values in zip(*(row["order"] for row in rows), strict=True)]
+    _require_numbers(rows, columns, documents=documents, settings=settings)
     keys = list(zip(*columns, strict=True))
     order = sorted(range(len(rows)), key=keys.__getitem__)
     for one, other in pairwise(order):
@@ -135,6 +137,24 @@ def _in_order(rows: Sequence[IndexedRow], *, documents: Location, settings: Inpu
 
 def _ordered(values: Sequence[str]) -> Sequence[Any]:
     return [Decimal(value) for value in values] if all(map(_JSON_NUMBER.fullmatch, values)) else values
+
+
+def _require_numbers(
+    rows: Sequence[IndexedRow], columns: Sequence[Sequence[Any]], *, documents: Location, settings: InputConfig
+) -> None:
+    """Refuses a value that is no number beside numbers, which would then be ordered as texts: 1, 10, 2.
+
+    Raises:
+        InputError: a value is nan or infinite and others are numbers; names its row.
+    """
+    for name, values in zip(settings.order_columns, columns, strict=True):
+        texts = [value for value in values if not (isinstance(value, Decimal) or _JSON_NUMBER.fullmatch(value))]
+        if texts and len(texts) < len(values) and all(map(_NOT_FINITE.fullmatch, texts)):
+            row = rows[list(values).index(texts[0])]
+            raise InputError(
+                f"document_id {row['document_id']!r}: {place_of(row, documents=documents)}: {name} is {texts[0]}, and "
+                "its other rows have numbers; give this one a number, or drop it"
+            )
 
 
 def _require_one_question(rows: Sequence[IndexedRow], *, documents: Location) -> None:

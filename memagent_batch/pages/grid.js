@@ -23,11 +23,11 @@ let shown = [];
 
 function take(file) {
   for (const [id, text] of file.questions) if (!questions.has(id)) questions.set(id, text);
-  for (const [doc, question, sample, status, outcome, value, answer, confidence, support, look, because, change, href] of file.rows) {
+  for (const [doc, question, sample, status, outcome, value, number, answer, confidence, support, look, because, change, href] of file.rows) {
     const id = file.questions[question][0];
     const text = file.questions[question][1];
-    rows.push({ doc, question: id, text, sample, status, outcome, value, answer, confidence, support, look, because,
-      change, href, folded: `${doc}\n${id}\n${text}\n${value}\n${answer}`.toLowerCase() });
+    rows.push({ doc, question: id, text, sample, status, outcome, value, number, answer, confidence, support, look,
+      because, change, href, folded: `${doc}\n${id}\n${text}\n${value}\n${answer}`.toLowerCase() });
   }
 }
 
@@ -84,7 +84,7 @@ const RANKS = { supported: 3, partly: 2, "not enough": 1, contradicted: 0 };
 const KEYS = {
   document: (row) => row.doc,
   question: (row) => row.question,
-  answer: (row) => row.value,
+  answer: (row) => row.number ?? row.value,
   outcome: (row) => row.outcome,
   confidence: (row) => row.confidence,
   support: (row) => (row.support === null ? null : RANKS[row.support]),
@@ -94,6 +94,7 @@ const KEYS = {
 
 function compare(left, right, down) {
   if (left === null || right === null) return (left === null) - (right === null);  // what has none comes last
+  if (typeof left !== typeof right) return (typeof right === "number") - (typeof left === "number");  // numbers come first
   const way = typeof left === "number" ? left - right : order.compare(left, right);
   return down ? -way : way;
 }
@@ -114,7 +115,11 @@ function asDocuments(found) {
     cells.get(row.question).push(row);
   }
   const question = state.sort.startsWith("q:") ? state.sort.slice(2) : null;
-  const key = ([doc, cells]) => (question === null ? doc : cells.get(question)?.[0].value ?? null);
+  const key = ([doc, cells]) => {
+    if (question === null) return doc;
+    const row = cells.get(question)?.[0];
+    return row ? KEYS.answer(row) : null;
+  };
   return [...documents].sort((one, other) => compare(key(one), key(other), state.down) || order.compare(one[0], other[0]));
 }
 
@@ -138,9 +143,10 @@ function bar(share) {
   return made;
 }
 
-const perCent = (share) => {
-  const inside = share > 0 && share < 1 ? Math.min(Math.max(share, 0.001), 0.999) : share;
-  return `${(100 * inside).toFixed(inside === 0 || inside === 1 ? 0 : 1)} %`;
+const perCent = (share) => {  // as `percent` of domain/texts/shares.py
+  if (share === 0 || share === 1) return `${100 * share} %`;
+  const inside = Math.min(Math.max(share, 0.0001), 0.9999);
+  return `${(100 * inside).toFixed(inside < 0.01 || inside > 0.99 ? 2 : 1)} %`;
 };
 const confidenceOf = (row) => (row.confidence === null ? null
   : element("span", { className: "confidence" }, bar(row.confidence), perCent(row.confidence)));

@@ -198,6 +198,7 @@ def _row(rows: _Rows, view: ReadingView, *, href: str, changes: RunChanges) -> l
         answer["status"],
         view.outcome,
         _cell(view.value),
+        answer.get("value_number"),
         _cell(said or ""),
         answer.get("confidence"),
         answer.get("support"),

@@ -8,9 +8,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from memagent_batch.domain.texts.shares import percent
 from memagent_batch.evaluation.report.templates import inert_json, page_bytes, page_environment
 from memagent_batch.evaluation.report.visible import visible
-from memagent_batch.pages.values import percent, run_time
+from memagent_batch.pages.values import run_time
 
 _HERE = files("memagent_batch.pages")
 

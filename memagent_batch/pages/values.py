@@ -2,6 +2,7 @@
 
 import json
 import re
+from decimal import Decimal
 from typing import Any
 
 from memagent_batch.domain.closing.values import ValueStatus
@@ -82,17 +83,16 @@ def _without_value(row: Row) -> str | None:
     return None
 
 
-def percent(share: float) -> str:
-    """A probability as per cent; 0 % and 100 % only where it is that."""
-    if 0 < share < 1:
-        share = min(max(share, 0.001), 0.999)
-    return f"{100 * share:.{0 if share in {0, 1} else 1}f} %"
-
-
 def run_time(run_id: str) -> str:
     """When a run began, by its id; the id itself where it does not say."""
     found = re.match(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)", run_id)
     return "{}-{}-{} {}:{} UTC".format(*found.groups()) if found else run_id
+
+
+def _float_words(value: float) -> str:
+    """The shortest digits that are this number, in groups of three as those of whole numbers."""
+    digits = repr(value).removesuffix(".0")
+    return digits if "e" in digits else f"{Decimal(digits):,}"
 
 
 def _words(value: Any) -> str:
@@ -101,8 +101,10 @@ def _words(value: Any) -> str:
             return "yes" if value else "no"
         case str():
             return value
-        case int() | float():
-            return f"{value:,.15g}"
+        case int():
+            return f"{value:,}"
+        case float():
+            return _float_words(value)
         case list() if all(isinstance(each, str) for each in value):
             return ", ".join(value) or "none"
         case _:

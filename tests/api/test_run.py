@@ -101,6 +101,26 @@ def test_second_night_with_other_rows_reads_only_what_changed(
         monday.diff()
 
 
+def test_documents_of_many_rows_are_filtered_and_joined_in_order(text_model: str, tmp_path: Path) -> None:
+    rows = [
+        {"document_id": name, "text": f"page {page} of {name}", "page": page, "kind": kind, "sender": "Ann", "more": 1}
+        for name, page, kind in (("a", 2, "mail"), ("a", 1, "mail"), ("a", 3, "spam"), ("b", 1, "mail"))
+    ]
+    knobs = {"order_columns": ("page",), "header": "From {sender}", "locator": "page {page}", "where": "kind = 'mail'"}
+    run = ma.answer(
+        documents=pa.Table.from_pylist(rows),
+        questions=["Who?"],
+        output=tmp_path / "scan",
+        agent=agent_of(text_model),
+        input=ma.InputConfig(**knobs),
+    )
+    assert sorted(run.answers()["document_id"].to_pylist()) == ["a", "b"]
+    (file,) = input_files(tmp_path / "scan")
+    kept = pq.read_table(tmp_path / "scan/input/documents" / file)
+    assert set(kept.schema.names) == {"document_id", "text", "page", "kind", "sender"}
+    assert "page 1 to page 2" in run.memories()["locator"].to_pylist()
+
+
 def input_files(output: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in (output / "input" / "documents").iterdir()}
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,30 @@ def test_index_numbers_are_ordered_as_numbers_and_texts_as_texts(
 ) -> None:
     place = _write(tmp_path / "in", [_page("a", page, f"<{page}>") for page in pages], num_files=1)
     assert read(place.uri, PAGED)["a"] == "\n\n".join(f"<{page}>" for page in wanted)
+
+
+@pytest.mark.parametrize("unit", ["s", "us"])
+def test_index_times_with_a_zone_are_ordered_as_they_came(unit: str, tmp_path: Path) -> None:
+    began = datetime(2024, 10, 27, 0, 30, tzinfo=UTC)
+    times = {began + timedelta(minutes=20 * number): f"<{number}>" for number in range(6)}  # the clocks go back at 1:00
+    for number, zone in enumerate(("Europe/Berlin", "America/New_York")):
+        part = [*times.items()][number::2]
+        named = pa.array([time for time, _ in part], pa.timestamp("us" if number else unit, zone))
+        columns = {"document_id": ["a"] * len(part), "page": named, "text": [text for _, text in part]}
+        pq.write_table(pa.table(columns), tmp_path / f"{number}.parquet")
+    knobs = PAGED.model_copy(update={"locator": None})
+    assert read(str(tmp_path), knobs)["a"] == "\n\n".join(times.values())
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), "-Infinity"])
+def test_index_number_that_is_none_beside_numbers_is_refused(odd: Any, tmp_path: Path) -> None:
+    numbers = [str(number) if isinstance(odd, str) else float(number) for number in (1, 10, 2)]
+    pages = [_page("a", page, "x") for page in (*numbers, odd)]
+    place = _write(tmp_path / "in", pages, num_files=1)
+    with pytest.raises(InputError, match=r"document_id 'a': .*row group 2, row 2: page is (nan|inf|-Infinity), and"):
+        indexed(place, settings=PAGED)
+    alone = _write(tmp_path / "alone", [_page("b", "nan", "a name"), _page("b", "ann", "another")])
+    assert set(read(alone.uri, PAGED)) == {"b"}
 
 
 def test_index_hash_covers_texts_locators_and_rows_and_nothing_else(tmp_path: Path) -> None:

@@ -84,6 +84,8 @@ class Scan:
     """Whether doubtful answers were looked at again: what failed or is not stated needs review."""
     hostile: str = ""
     """Stands in every id, question, answer, memory and sentence."""
+    notice_days: Sequence[int] = (30, 45, 60, 90, 180)
+    """Notice periods of which each contract has one."""
     failed: frozenset[int] = field(default_factory=lambda: frozenset({7}))
     """Documents whose last question failed."""
     form: Form = Form.ROWS
@@ -141,7 +143,7 @@ def _clause(rng: random.Random, asked: Asked, scan: Scan) -> Clause | None:
     """What a contract says; None where it does not say."""
     if rng.random() < 0.12 and asked.answer_type is not None:
         return None
-    days, day = rng.choice((30, 45, 60, 90, 180)), date(2027, 1, 31) + timedelta(days=rng.randrange(1500))
+    days, day = rng.choice(scan.notice_days), date(2027, 1, 31) + timedelta(days=rng.randrange(1500))
     law = rng.choice(("Germany", "England and Wales", "Delaware", "France"))
     is_capped = rng.random() < 0.7
     name = rng.choice(("Ines Carvalho", "Tom Ashworth", "Jana Nováková", "Mei-Ling Zhou", "Sigrid Aas"))

@@ -18,7 +18,7 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from memagent_batch.files.location import Location
 from pipelines.page import page
-from tests.pages.reviewed_run import Scan, write_scan
+from tests.pages.reviewed_run import QUESTIONS, Scan, write_scan
 from tests.runs.recorded_nights import Nights
 
 pytestmark = pytest.mark.browser
@@ -145,6 +145,24 @@ def test_table_sorts_by_its_headings_with_the_keyboard(table: webdriver.Chrome) 
     assert len(shares) > 10
     head = table.find_elements(By.CSS_SELECTOR, "#table thead th")
     assert [each.get_attribute("aria-sort") for each in head].count("ascending") == 1
+
+
+def test_table_sorts_numbers_by_their_size(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    days = (-10, -5, 2000, 3999, 1500000)
+    asked = tuple(each for each in QUESTIONS if each.question_id == "notice-period")
+    scan = Scan(num_documents=24, questions=asked, paragraphs=3, notice_days=days, failed=frozenset({7}))
+    index = site_of(write_scan(tmp_path, scan)).as_uri()
+    for view, number in (("grid", 1), ("list", 2)):
+        opened(browser, f"{index}#view={view}")
+        for is_down in (False, True):
+            heading = browser.find_elements(By.CSS_SELECTOR, "#table thead button")[number]
+            heading.click()
+            shown = [text.split("\n")[0] for text in column(browser, number)]
+            texts = [text for text in shown if not text.endswith(" days")]
+            found = [int(text.removesuffix(" days").replace(",", "")) for text in shown[: -len(texts)]]
+            assert set(found) == set(days)
+            assert found == sorted(found, reverse=is_down)
+            assert set(texts) == {"failed", "not stated"}
 
 
 def test_document_opens_with_its_evidence_and_back_finds_the_filters(table: webdriver.Chrome) -> None:

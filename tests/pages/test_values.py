@@ -1,6 +1,6 @@
 import pytest
 
-from memagent_batch.pages.values import OUTCOMES, look_of, outcome_of, percent, run_time, shown_value
+from memagent_batch.pages.values import OUTCOMES, look_of, outcome_of, run_time, shown_value
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,11 @@ from memagent_batch.pages.values import OUTCOMES, look_of, outcome_of, percent, 
         ({"answer": None, "status": "not_read"}, "not read", "not read"),
         ({"value_status": "ok", "value": "true"}, "yes", "answered"),
         ({"value_status": "ok", "value": "1234567.5", "value_unit": "EUR"}, "1,234,567.5 EUR", "answered"),
+        ({"value_status": "ok", "value": "12345678901234567"}, "12,345,678,901,234,567", "answered"),
+        ({"value_status": "ok", "value": "1234567890.1234567"}, "1,234,567,890.1234567", "answered"),
+        ({"value_status": "ok", "value": "-0.5"}, "-0.5", "answered"),
+        ({"value_status": "ok", "value": "3.0"}, "3", "answered"),
+        ({"value_status": "ok", "value": "1e+30"}, "1e+30", "answered"),
         ({"value_status": "ok", "value": '"2027-01-31"'}, "2027-01-31", "answered"),
         ({"value_status": "ok", "value": '["a", "b"]'}, "a, b", "answered"),
         ({"value_status": "ok", "value": "[]"}, "none", "answered"),
@@ -39,10 +44,6 @@ def test_value_is_shown_as_a_person_reads_it(columns: dict[str, object], value: 
 )
 def test_look_says_what_became_of_a_doubtful_answer(columns: dict[str, object], look: str | None) -> None:
     assert look_of(columns) == look
-
-
-def test_percent_is_certain_only_where_it_is() -> None:
-    assert [percent(share) for share in (0, 0.00001, 0.5, 0.99999, 1)] == ["0 %", "0.1 %", "50.0 %", "99.9 %", "100 %"]
 
 
 def test_run_time_is_read_from_a_run_id_or_the_id_stays() -> None:

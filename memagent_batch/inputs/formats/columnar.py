@@ -134,7 +134,7 @@ def _stored_names(columns: Sequence[Column]) -> tuple[str, ...]:
 
 def _is_allowed(type_: pa.DataType, *, kind: Kind) -> bool:
     type_ = _plain_type(type_)
-    if kind is Kind.CARRIED or types.is_null(type_) or _is_text(type_):
+    if kind in (Kind.CARRIED, Kind.ORDER) or types.is_null(type_) or _is_text(type_):
         return True
     if kind is Kind.REFERENCES and _is_list(type_):
         item = _plain_type(type_.value_type)
@@ -167,7 +167,7 @@ def _records(
     first_row: int | None = None,
 ) -> Iterator[Record]:
     """The rows of a batch at `places`; all of them, or those of a batch that begins with row `first_row`."""
-    arrays = [_plain_array(batch.column(column.stored_as)) if column.stored_as else None for column in columns]
+    arrays = _arrays(batch, columns)
     rows = range(len(places)) if first_row is None else [place.stop - first_row for place in places]
     for row, place in zip(rows, places, strict=True):
         where = f"{prefix}, row {place.stop + 1}"
@@ -200,7 +200,7 @@ def _fetch_group(
 ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
     """Values at `rows`, which are sorted, of one row group."""
     for batch, first_row, wanted in _wanted(file, group, columns=columns, rows=rows):
-        arrays = [_plain_array(batch.column(column.stored_as)) if column.stored_as else None for column in columns]
+        arrays = _arrays(batch, columns)
         paired = list(zip(arrays, columns, strict=True))
         for row in wanted:
             where, index = f"row {row + 1}", row - first_row
@@ -223,6 +223,19 @@ def _wanted(
         first_row = next_row
         if first_row > rows[-1]:
             return
+
+
+def _arrays(batch: pa.RecordBatch, columns: Sequence[Column]) -> list[pa.Array | None]:
+    """The values of the columns in a batch; None of a column that the file lacks."""
+    return [_column_array(batch.column(each.stored_as), kind=each.kind) if each.stored_as else None for each in columns]
+
+
+def _column_array(array: pa.Array, *, kind: Kind) -> pa.Array:
+    type_ = _plain_type(array.type)
+    if kind is not Kind.ORDER or not types.is_timestamp(type_) or type_.tz is None:
+        return _plain_array(array)
+    in_utc = array.cast(pa.timestamp(type_.unit, "UTC"))
+    return _plain_array(in_utc.cast(pa.timestamp(type_.unit)))  # a Z behind it would come after a fraction of a second
 
 
 def _plain_array(array: pa.Array) -> pa.Array:

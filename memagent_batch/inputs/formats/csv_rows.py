@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
@@ -24,6 +23,8 @@ from memagent_batch.inputs.formats.records import (
     refuse_missing,
 )
 
+NO_TEXT = Unreadable(reason="the text is null: its field is empty, and CSV writes null so")
+"""What an empty field is of the column with the text."""
 OTHER_SEPARATORS = (";", "\t", "|")
 """What stands in place of commas in tables that call themselves CSV."""
 
@@ -132,11 +133,16 @@ def _csv_values(
     )
 
 
-def _csv_value(row: Sequence[str], *, field: int | None, column: Column) -> str | int | list[Any] | None:
-    """A field's value. CSV has no null, so an empty field of an optional column is one; a JSON list may be a value."""
+def _csv_value(row: Sequence[str], *, field: int | None, column: Column) -> object:
+    """A field's value. CSV has no null: an empty field is one in an optional column, and of a document's text.
+
+    A JSON list may be a value.
+    """
     value = column.substitute if field is None else row[field]
     if value == "" and column.presence is Presence.OPTIONAL:
         return None
+    if value == "" and column.kind is Kind.DOCUMENT:
+        return NO_TEXT
     if isinstance(value, str) and column.kind is Kind.REFERENCES and value.startswith("["):
         try:
             return list(json.loads(value))

@@ -30,6 +30,8 @@ class Kind(StrEnum):
     """A text or a list of texts."""
     CARRIED = "carried"
     """Anything; becomes text."""
+    ORDER = "order"
+    """The same, by which rows are put in order: of a time with a zone the time in UTC."""
 
 
 class Presence(StrEnum):
@@ -188,7 +190,7 @@ def column_value(value: object, *, column: Column, where: str) -> Value:
 
 
 def _require_text(value: object, *, column: Column, where: str) -> str:
-    if column.kind is Kind.CARRIED and not isinstance(value, str):
+    if column.kind in (Kind.CARRIED, Kind.ORDER) and not isinstance(value, str):
         value = _json_text(value, column=column, where=where)
     if column.kind in (Kind.IDENTIFIER, Kind.REFERENCES) and isinstance(value, int) and not isinstance(value, bool):
         value = str(value)

@@ -15,7 +15,7 @@ from memagent_batch.inputs.shards import FoundShards, Shard
 
 _FILES = b"memagent.files"
 """Key of the files in the metadata of a kept index."""
-_CODE = 2
+_CODE = 3
 """Raised with every change of the code that changes a row of an index."""
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from memagent_batch.domain.texts.markdown import escaped
+from memagent_batch.domain.texts.shares import percent
 from memagent_batch.review.estimates.estimation import MeasureEstimates, ReviewEstimate, ValueEstimate
 from memagent_batch.review.estimates.standing_labels import CountedLabels
 from memagent_batch.review.sample.record import Review
@@ -100,7 +101,7 @@ def _value_lines(estimate: ValueEstimate, *, is_sequence: bool) -> Iterator[str]
     if worst := estimate.recall_at_worst:
         what = "are what is looked for" if estimate.value is None else f"are {escaped(estimate.value)}"
         yield (
-            f"If all documents that nobody can read {what}, and were missed, recall is {share_text(worst.value)} "
+            f"If all documents that nobody can read {what}, and were missed, recall is {percent(worst.value)} "
             f"({_interval(worst)})."
         )
         yield ""
@@ -115,31 +116,31 @@ def _measure_line(
     measure: Measure, meaning: str, measures: MeasureEstimates, corrected: MeasureEstimates | None
 ) -> str:
     estimate = measures[measure]
-    cells = [measure.value, share_text(estimate.value), _interval(estimate)]
+    cells = [measure.value, percent(estimate.value), _interval(estimate)]
     if corrected:
-        cells.append(f"{share_text(corrected[measure].value)} ({_interval(corrected[measure])})")
+        cells.append(f"{percent(corrected[measure].value)} ({_interval(corrected[measure])})")
     return f"| {' | '.join([*cells, meaning])} |"
 
 
 def _all_lines(estimate: ReviewEstimate) -> Sequence[str]:
     agreement, evidence = estimate.agreement, estimate.evidence
     lines = [
-        f"- Error rate: {share_text(estimate.error_rate.value)} ({_interval(estimate.error_rate)}) of all readings "
+        f"- Error rate: {percent(estimate.error_rate.value)} ({_interval(estimate.error_rate)}) of all readings "
         "have a wrong answer or none."
     ]
     if agreement.num_pairs:
         kappa = "not defined" if agreement.kappa is None else f"{agreement.kappa:.2f}"
         lines.append(
-            f"- Two people agree on {share_text(agreement.share)} of {agreement.num_pairs:,} readings "
-            f"({share_text(agreement.interval.low)} to {share_text(agreement.interval.high)}); Cohen's kappa {kappa}, "
+            f"- Two people agree on {percent(agreement.share)} of {agreement.num_pairs:,} readings "
+            f"({percent(agreement.interval.low)} to {percent(agreement.interval.high)}); Cohen's kappa {kappa}, "
             "over the sample as it was drawn."
         )
     else:
         lines.append("- Nobody labelled a reading twice: how often reviewers err is not known.")
     if evidence:
         lines.append(
-            f"- Evidence: {share_text(evidence.share)} ({share_text(evidence.interval.low)} to "
-            f"{share_text(evidence.interval.high)}) of the sentences bear the answer; {evidence.num_sentences:,} "
+            f"- Evidence: {percent(evidence.share)} ({percent(evidence.interval.low)} to "
+            f"{percent(evidence.interval.high)}) of the sentences bear the answer; {evidence.num_sentences:,} "
             f"sentences of {evidence.num_readings:,} readings, each stratum by its size "
             f"({', '.join(map(escaped, evidence.strata))}).{_left_text(evidence.strata_left)}"
         )
@@ -150,12 +151,5 @@ def _left_text(strata: Sequence[str]) -> str:
     return f" Nothing is known of the sentences of {', '.join(map(escaped, strata))}: label some." if strata else ""
 
 
-def share_text(share: float | None) -> str:
-    """A share as per cent."""
-    if share is None:
-        return "not known"
-    return f"{100 * share:.{2 if 0 < share < 0.01 else 1}f} %"
-
-
 def _interval(estimate: MeasureEstimate) -> str:
-    return f"{share_text(estimate.low)} to {share_text(estimate.high)}"
+    return f"{percent(estimate.low)} to {percent(estimate.high)}"

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
@@ -64,7 +65,7 @@ def _confidence(place: Location, manifest: Manifest) -> tuple[tuple[str, str | N
 
 def _text(threshold: LearntThreshold) -> str:
     confidence: Any = threshold["confidence"]
-    worth = [f"{100 * each['share_right']:.1f} % at {100 * each['confidence']:g} %" for each in confidence["worth"]]
+    worth = [f"{percent(each['share_right'])} at {100 * each['confidence']:g} %" for each in confidence["worth"]]
     shares = ", ".join(worth) or "not known"
     of = f"{threshold['question_id']}, by {confidence['num_labels']:,} labels"
     return f"{of}: share of answers that are right, by confidence: {shares}"

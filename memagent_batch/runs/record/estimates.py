@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
@@ -34,8 +35,8 @@ class Share:
 
     def __str__(self) -> str:
         """As a person reads it."""
-        shown = "not known" if self.value is None else f"{100 * self.value:.1f} %"
-        return f"{shown} ({100 * self.low:.1f} to {100 * self.high:.1f})"
+        low, high = (percent(end).removesuffix(" %") for end in (self.low, self.high))
+        return f"{percent(self.value)} ({low} to {high})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,9 +105,12 @@ def test_csv_field_of_a_million_characters_is_read(tmp_path: Path) -> None:
     assert record.values == ("x" * 1_000_000,)
 
 
-def test_csv_empty_field_is_empty_text_but_null_where_optional(tmp_path: Path) -> None:
+def test_csv_empty_field_is_null_where_optional_and_no_text_of_a_document(tmp_path: Path) -> None:
     (record,) = _read(CsvReader(), tmp_path / "f", b"text,r\n,\n", TEXT, REFERENCES)
-    assert record.values == ("", None)
+    text, references = record.values
+    assert isinstance(text, Unreadable)
+    assert text.reason.startswith("the text is null")
+    assert references is None
 
 
 @pytest.mark.parametrize(

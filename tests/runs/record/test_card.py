@@ -22,6 +22,11 @@ def card_of(nights: Nights, run_id: str) -> str:
     return (nights.output / f"runs/{run_id}/card.md").read_bytes().decode()
 
 
+def test_share_is_certain_only_where_it_is() -> None:
+    assert str(Share(value=0.9996, low=0.9912, high=1.0)) == "99.96 % (99.12 to 100)"
+    assert str(Share(value=None, low=0.0, high=0.00001)) == "not known (0 to 0.01)"
+
+
 def test_card_says_what_was_asked_and_what_came_out(tmp_path: Path) -> None:
     nights = Nights(Location(uri=str(tmp_path / "run")))
     text = card_of(nights, nights.run({"a": "one", "b": FAILS, "none": None}, {"q": "Who signed?"})["run_id"])

@@ -134,7 +134,7 @@ def test_card_shows_an_evaluation_of_its_reader_and_names_what_another_one_had(t
     assert [*read_evaluations(nights.output).values()] == [evaluation]
     text = card_of(nights, nights.run({"a": "one"}, {"q": "Who?"})["run_id"])
     assert "by this reader:\n  - 40 readings scored on answer: score 93.0 % (88.0 to 97.0)" in text
-    assert "(88.0 to 97.0); says not stated where it is 2.0 % (0.0 to 10.0)\n" in text
+    assert "(88.0 to 97.0); says not stated where it is 2.0 % (0 to 10.0)\n" in text
     assert "    - 4,096 tokens: 30 readings, score 93.0 % (88.0 to 97.0)" in text
     assert text.count(" tokens: ") == 1
     text = card_of(nights, nights.run({"a": "one"}, {"q": "Who?"}, reader="g", extraction="boxed")["run_id"])
