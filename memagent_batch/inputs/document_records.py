@@ -49,7 +49,13 @@ def index_columns(settings: InputConfig) -> list[Column]:
 
 def text_column(settings: InputConfig) -> Column:
     """The column with the text."""
-    return Column(name=settings.text_column, kind=Kind.DOCUMENT, presence=Presence.SOME, knob="input.text_column")
+    return Column(
+        name=settings.text_column,
+        kind=Kind.DOCUMENT,
+        presence=Presence.SOME,
+        knob="input.text_column",
+        is_part=bool(settings.order_columns),
+    )
 
 
 def shown_columns(settings: InputConfig) -> list[Column]:

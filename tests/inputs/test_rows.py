@@ -145,6 +145,17 @@ def test_index_page_without_a_text_fails_its_document_alone(tmp_path: Path) -> N
     assert "row group 1, row 2: the text is null" in str(found["a"].error)
 
 
+def test_index_empty_field_of_csv_is_a_blank_page_and_no_document(tmp_path: Path) -> None:
+    (tmp_path / "pages.csv").write_text("document_id,page,text\na,1,first\na,2,\na,3,third\n")
+    place = Location(uri=str(tmp_path))
+    (row,) = indexed(place, settings=PAGED).to_pylist()
+    assert row["error"] is None
+    assert fetched(indexed(place, settings=PAGED), place, settings=PAGED)["a"].text == "first\n\n\n\nthird"
+    (tmp_path / "pages.csv").write_text("document_id,text\nb,\n")
+    (row,) = indexed(place, settings=InputConfig()).to_pylist()
+    assert "line 2: the text is null" in row["error"]
+
+
 def test_index_row_without_a_place_in_the_order_is_refused(tmp_path: Path) -> None:
     place = _write(tmp_path / "in", [_page("a", 1, "x"), _page("a", None, "y")], num_files=1)
     with pytest.raises(InputError, match=r"row 2: column 'page' is null"):

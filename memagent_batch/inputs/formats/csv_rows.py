@@ -134,14 +134,14 @@ def _csv_values(
 
 
 def _csv_value(row: Sequence[str], *, field: int | None, column: Column) -> object:
-    """A field's value. CSV has no null: an empty field is one in an optional column, and of a document's text.
+    """A field's value. CSV has no null: an empty field is one in an optional column, and as a document's text.
 
     A JSON list may be a value.
     """
     value = column.substitute if field is None else row[field]
     if value == "" and column.presence is Presence.OPTIONAL:
         return None
-    if value == "" and column.kind is Kind.DOCUMENT:
+    if value == "" and column.kind is Kind.DOCUMENT and not column.is_part:
         return NO_TEXT
     if isinstance(value, str) and column.kind is Kind.REFERENCES and value.startswith("["):
         try:

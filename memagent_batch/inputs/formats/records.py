@@ -73,6 +73,8 @@ class Column:
     """What the table says that a column with an id is named in files without ids; None where it says nothing."""
     absent: Absent | None = None
     """What a file without the column has instead; by default `presence` decides."""
+    is_part: bool = False
+    """Whether a text is one row of a document: then an empty field in CSV is a blank page, and else no text at all."""
 
     @property
     def substitute(self) -> str | int | None:
