@@ -356,7 +356,8 @@ def test_require_carry_columns_free_names_pass() -> None:
 @pytest.mark.s3
 @EACH_FORMAT
 def test_index_and_fetch_in_a_bucket_texts_come_back(format_: Format, s3_bucket: Location, tmp_path: Path) -> None:
-    texts = ["a,b", 'c"\nd', "", "é" * 100_000, "e"]
+    no_text = " " if format_ is Format.CSV else ""  # an empty field is null
+    texts = ["a,b", 'c"\nd', no_text, "é" * 100_000, "e"]
     WRITERS[format_](texts, tmp_path)
     s3_bucket.fs.put(f"{tmp_path}/", f"{s3_bucket.path}/in/", recursive=True)
     knobs = InputConfig(format=format_.value)

@@ -85,7 +85,7 @@ class Scan:
     hostile: str = ""
     """Stands in every id, question, answer, memory and sentence."""
     notice_days: Sequence[int] = (30, 45, 60, 90, 180)
-    """Notice periods of which each contract has one."""
+    """Notice periods; each contract has one of them."""
     failed: frozenset[int] = field(default_factory=lambda: frozenset({7}))
     """Documents whose last question failed."""
     form: Form = Form.ROWS

@@ -105,15 +105,15 @@ def checked_escalation(
             "escalate.to: the second reader equals the first, so that it would answer the same; give another policy, "
             "other knobs of it, another model or other prompts"
         )
-    target, thresholds = config.target, None
-    if target is not None:
-        thresholds = read_thresholds(
-            output,
-            recall=target.recall,
-            delta=target.delta,
-            reader_fingerprint=first.fingerprint,
-            closings={each: first_closing.of_type(each) for each in types if each} if first_closing else {},
+    closings = {each: first_closing.of_type(each) for each in types if each} if first_closing else {}
+    target, identity = config.target, first.fingerprint
+    thresholds = (
+        read_thresholds(
+            output, recall=target.recall, delta=target.delta, reader_fingerprint=identity, closings=closings
         )
+        if target
+        else None
+    )
     doubts = Doubts(
         when=config.reasons,
         confidence_below=config.confidence_below or 0.0,

@@ -10,7 +10,7 @@ import pytest
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
-from memagent_batch.config.job import LogConfig, TableFormat
+from memagent_batch.config.job import LogConfig
 from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
@@ -38,6 +38,7 @@ from memagent_batch.runs.tables.parts import attach_not_read, detach_not_read
 from memagent_batch.runs.tables.table_files import read_tables
 from memagent_batch.runs.tables.tables import project
 from memagent_batch.verification.stand_ins import stand_ins
+from tests.runs.projections import projection_at
 
 NOW = datetime.now(UTC)
 COUNTS = {field.name: 0 for field in OUTCOME_LOG if field.name.startswith("num_") and field.name != "num_chunks"}
@@ -87,15 +88,10 @@ class Tier:
 
     def projection(self, *, tier: int, second: SecondProjection | None = None) -> Projection:
         """How rows are made of what it has logged."""
-        return Projection(
-            output=self.output,
-            run_id="run",
+        return projection_at(
+            self.output,
             reader_fingerprint=self.fingerprint,
-            model="m",
-            first_memory="",
-            keep_word="",
             extraction=Extraction.BOXED,
-            table_format=TableFormat.PARQUET,
             closings=self.plan.asked.turns_of_closings(),
             tier=tier,
             doubts=DOUBTS if second else None,

@@ -13,7 +13,7 @@ import pytest
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.config.escalation import TargetConfig
-from memagent_batch.config.job import LogConfig, TableFormat
+from memagent_batch.config.job import LogConfig
 from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
@@ -30,8 +30,8 @@ from memagent_batch.runs.escalation.doubtful import doubtful_readings
 from memagent_batch.runs.escalation.summary import learnt_target
 from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.tables.tables import project
+from tests.runs.projections import projection_at
 
 NOW = datetime.now(UTC)
 COUNTS = {field.name: 0 for field in OUTCOME_LOG if field.name.startswith("num_") and field.name != "num_chunks"}
@@ -48,7 +48,7 @@ VALUES: dict[str, dict[str, Any]] = {
 
 
 def plan_of(model: str, *, evidence: bool) -> Plan:
-    """One document, of which the same words are asked as bool, as number, and free."""
+    """One document; it is asked the same words three times: as bool, as number, and free."""
     policy = PolicyConfig(chunk_tokens=60, question_tokens=60, memory_tokens=40, answer_tokens=40)
     agent = AgentConfig(model=model, engine="simulated", window_tokens=2000, policy=policy)
     place = {"path": "p", "format": "text", "start": 0, "stop": 9, "num_bytes": 9}
@@ -95,19 +95,7 @@ async def test_target_looks_again_at_a_yes_or_no_and_at_no_twin_of_another_type(
     names = plan.asked.table["question_id"].to_pylist()
     assert {names[work.question]: doubt for work, doubt in found.items()} == dict.fromkeys(doubtful, Doubt.TARGET)
     (part,) = plan_parts(plan, index)
-    projection = Projection(
-        output=output,
-        run_id="run",
-        reader_fingerprint="f",
-        model="m",
-        first_memory="",
-        keep_word="",
-        extraction=Extraction.AUTO,
-        table_format=TableFormat.PARQUET,
-        closings=plan.asked.turns_of_closings(),
-        tier=1,
-        doubts=DOUBTS,
-    )
+    projection = projection_at(output, closings=plan.asked.turns_of_closings(), tier=1, doubts=DOUBTS)
     rows = {row["question_id"]: row for row in project(part, projection=projection, not_read=[]).answers.to_pylist()}
     assert rows.keys() == VALUES.keys()
     assert {name for name, row in rows.items() if row["needs_review"]} == doubtful

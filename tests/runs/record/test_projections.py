@@ -18,19 +18,7 @@ from memagent_batch.runs.record.projections import (
     turns_of_second_reader,
 )
 from memagent_batch.runs.rows.projection import Projection, SecondProjection
-
-
-def plain_projection(output: Location) -> Projection:
-    return Projection(
-        output=output,
-        run_id="r",
-        reader_fingerprint="f",
-        model="m",
-        first_memory="",
-        keep_word="",
-        extraction=Extraction.AUTO,
-        table_format=TableFormat.ARROW,
-    )
+from tests.runs.projections import projection_at
 
 
 def test_projection_is_restored_from_json_with_other_places(tmp_path: Path) -> None:
@@ -58,16 +46,16 @@ def test_projection_is_restored_from_json_with_other_places(tmp_path: Path) -> N
 @pytest.mark.parametrize("change", [{"keep_words": "x"}, {"extraction": "nothing"}, {"second": {"a": 1}}])
 def test_projection_of_other_fields_or_values_is_of_another_version(change: dict[str, Any], tmp_path: Path) -> None:
     place = Location(uri=str(tmp_path))
-    made = plain_projection(place)
+    made = projection_at(place)
     record = projection_record(made)
-    here = {"output": place, "run_id": "r", "documents": None, "input": InputConfig()}
+    here = {"output": place, "run_id": "run", "documents": None, "input": InputConfig()}
     assert restored_projection(record, **here) == made
     assert restored_projection({**record, "projection": {**record["projection"], **change}}, **here) is None
     assert restored_projection({"rules": record["rules"]}, **here) is None
 
 
 def test_record_says_what_the_second_reader_asks(tmp_path: Path) -> None:
-    made = plain_projection(Location(uri=str(tmp_path)))
+    made = projection_at(Location(uri=str(tmp_path)))
     second = replace(made, tier=2, reader_fingerprint="g", closings={"d": ["t", "u"]})
     again = SecondProjection(projection=second, closings={"c": "d"})
     record = projection_record(replace(made, tier=1, second=again))

@@ -26,9 +26,9 @@ from memagent_batch.log.index import scan_log
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.tables.schemas import ANSWERS, MEMORIES
 from memagent_batch.runs.tables.tables import PartTables, count_rows, project, table_bytes
+from tests.runs.projections import projection_at
 
 FIRST_MEMORY = "nothing yet"
 STOP, CUT = FinishReason.STOP, FinishReason.LENGTH
@@ -108,20 +108,9 @@ class RecordedRun:
         questions = pa.Table.from_pylist(self.questions, schema=QUESTION_SCHEMA)
         plan = Plan(pa.Table.from_pylist(self.documents, schema=self.schema), questions, samples=self.samples)
         (part,) = plan_parts(plan, scan_log(self.output, reader_fingerprint="f"))
-        return project(
-            part,
-            projection=Projection(
-                output=self.output,
-                run_id="second",
-                reader_fingerprint="f",
-                model="m",
-                first_memory=FIRST_MEMORY,
-                keep_word=keep_word,
-                extraction=extraction,
-                table_format=TableFormat.PARQUET,
-                opens_thought=opens_thought,
-            ),
-        )
+        knobs: dict[str, Any] = {"keep_word": keep_word, "extraction": extraction, "opens_thought": opens_thought}
+        projection = projection_at(self.output, run_id="second", first_memory=FIRST_MEMORY, **knobs)
+        return project(part, projection=projection)
 
 
 def only_row(table: pa.Table) -> Mapping[str, Any]:

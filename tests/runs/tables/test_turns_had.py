@@ -6,9 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.config.job import LogConfig, TableFormat
+from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
-from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.files.location import Location
@@ -18,8 +17,8 @@ from memagent_batch.log.index import scan_log
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.tables.tables import project
+from tests.runs.projections import projection_at
 
 FIRST, SECOND = "20260101T000000.000Z.aaaa", "20260101T000001.000Z.aaaa"
 
@@ -59,19 +58,7 @@ class Attempts:
     def memories(self) -> list[str]:
         """What the rows of `memories` show: the path and the run of each turn that wrote, and `answer`."""
         (part,) = plan_parts(self.plan, scan_log(self.output, reader_fingerprint="f"))
-        tables = project(
-            part,
-            projection=Projection(
-                output=self.output,
-                run_id="projection",
-                reader_fingerprint="f",
-                model="m",
-                first_memory="",
-                keep_word="",
-                extraction=Extraction.AUTO,
-                table_format=TableFormat.PARQUET,
-            ),
-        )
+        tables = project(part, projection=projection_at(self.output))
         rows = tables.memories.to_pylist()
         return [row["kind"] if row["kind"] == "answer" else row["memory"] for row in rows]
 

@@ -9,10 +9,9 @@ import pytest
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
-from memagent_batch.config.job import LogConfig, TableFormat
+from memagent_batch.config.job import LogConfig
 from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
-from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.closing.answer_types import Bool, Number
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import INDEX_SCHEMA
@@ -24,8 +23,8 @@ from memagent_batch.reading.closed import make_closing
 from memagent_batch.runs.history.history import recorded_plan
 from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.tables.tables import project
+from tests.runs.projections import projection_at
 
 NOW = datetime.now(UTC)
 COUNTS = {field.name: 0 for field in OUTCOME_LOG if field.name.startswith("num_") and field.name != "num_chunks"}
@@ -76,17 +75,7 @@ async def test_value_that_is_closed_stays_where_another_type_of_the_same_words_m
     unread: Any = {"document_hash": text_hash("a"), "question_hash": asked["question_hash"], "sample": 0}
     unread |= dict.fromkeys(OUTCOME_LOG.names[5:]) | {**ENDED, "run_id": "second", "status": "not_read"}
     unread |= {"reader_fingerprint": "f"}
-    projection = Projection(
-        output=output,
-        run_id="second",
-        reader_fingerprint="f",
-        model="m",
-        first_memory="",
-        keep_word="",
-        extraction=Extraction.AUTO,
-        table_format=TableFormat.PARQUET,
-        closings=plan.asked.turns_of_closings(),
-    )
+    projection = projection_at(output, run_id="second", closings=plan.asked.turns_of_closings())
     tables = project(part, projection=projection, not_read=[unread])
     rows = {row["question_id"]: row for row in tables.answers.to_pylist()}
     shown = {name: (row["status"], row["answer"], row["value_number"], row["run_id"]) for name, row in rows.items()}

@@ -1,0 +1,22 @@
+"""A projection for tests that make rows of a log."""
+
+from typing import Any
+
+from memagent_batch.config.job import TableFormat
+from memagent_batch.domain.answers import Extraction
+from memagent_batch.files.location import Location
+from memagent_batch.runs.rows.projection import Projection
+
+
+def projection_at(output: Location, **fields: Any) -> Projection:
+    """The plainest projection of an output's log by the reader `f`, with these fields in place of its own."""
+    plain: dict[str, Any] = {
+        "run_id": "run",
+        "reader_fingerprint": "f",
+        "model": "m",
+        "first_memory": "",
+        "keep_word": "",
+        "extraction": Extraction.AUTO,
+        "table_format": TableFormat.PARQUET,
+    }
+    return Projection(output=output, **(plain | fields))
