@@ -155,8 +155,9 @@ def main() -> None:
     module = importlib.import_module(scenario.module)
     arguments = _parser(scenario, module).parse_args(sys.argv[2:])
     measure: Callable[[argparse.Namespace], Iterator[Figures]] = module.measure
+    stdout = sys.stdout  # a session of Ray's that a benchmark opens turns what is printed in it to stderr
     for figures in measure(arguments):
-        print(json.dumps({"benchmark": scenario.name, **figures}), flush=True)
+        print(json.dumps({"benchmark": scenario.name, **figures}), file=stdout, flush=True)
 
 
 def _parser(scenario: Scenario, module: ModuleType) -> argparse.ArgumentParser:

@@ -36,8 +36,9 @@ _CHILD = (
     "import json, sys, time\n"
     "import jobs.answer, pipelines.answer\n"
     "from memagent_batch.ray_data.session import ray_session\n"
-    "imported = time.time()\n"
+    "imported, stdout = time.time(), sys.stdout\n"
     "with ray_session():\n"
+    "    sys.stdout = stdout  # the session keeps it for the command, which is in it here\n"
     "    print(json.dumps({'imported': imported, 'ray': time.time()}), flush=True)\n"
     "    sys.exit(jobs.answer.main(sys.argv[1:]))\n"
 )

@@ -5,9 +5,10 @@ import os
 import re
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from urllib.parse import urlsplit
 
 import ray
@@ -48,7 +49,8 @@ START_SECONDS = 1800
 def ray_session() -> Iterator[None]:
     """Connects to the cluster of RAY_ADDRESS (as in `ray job submit`), or starts one on this machine for the run.
 
-    A session that is there already is used, and stays as it was.
+    A session that is there already is used, and stays as it was. What Ray prints in one of ours, such as the death of a
+    worker, goes to stderr: stdout belongs to the command.
     """
     started = not ray.is_initialized()
     if started:
@@ -58,7 +60,8 @@ def ray_session() -> Iterator[None]:
     set_long_loops(context)
     context.enable_progress_bars = False  # the run has its own progress line
     context.print_on_execution_start = False
-    with FORCED_EXIT, DataContext.current(context), _silent_ray_data():
+    stdout = redirect_stdout(sys.stderr) if started else nullcontext()
+    with FORCED_EXIT, DataContext.current(context), _silent_ray_data(), stdout:
         try:
             with terminable():
                 yield

@@ -1,5 +1,7 @@
 import pickle
 import socket
+import subprocess
+import sys
 
 import pytest
 from ray.data import DataContext
@@ -77,3 +79,27 @@ def test_require_cluster_takes_who_listens_and_leaves_other_words_to_ray() -> No
 def test_require_cluster_address_of_ray_job_submit_is_refused_at_once() -> None:
     with pytest.raises(SettingsError, match=r"RAY_ADDRESS=http://head:8265 is an address for `ray job submit`"):
         require_cluster("http://head:8265")
+
+
+DYING = """
+import os, time, ray
+from memagent_batch.ray_data.session import ray_session
+
+@ray.remote(max_retries=0)
+def die():
+    os._exit(1)
+
+with ray_session():
+    try:
+        ray.get(die.remote())
+    except ray.exceptions.WorkerCrashedError:
+        time.sleep(3)  # Ray prints in a thread of its own
+print("result")
+"""
+
+
+@pytest.mark.ray
+def test_what_ray_prints_of_a_dead_worker_goes_to_stderr() -> None:
+    ended = subprocess.run([sys.executable, "-c", DYING], capture_output=True, text=True, check=True, timeout=240)
+    assert ended.stdout == "result\n"
+    assert "A worker died" in ended.stderr
