@@ -182,7 +182,7 @@ class KilledJob:
 
     def _calls_in(self, names: str) -> int:
         """Model calls that logs of these names hold; the name of a worker's log ends with its process id."""
-        logs = self._ray.glob(f"**/session_2*/logs/{names}")
+        logs = self._ray.glob(f"ray/session_2*/logs/{names}")
         return sum(log.read_bytes().count(b"Added request") for log in logs)
 
     def _wait_for(self, left: Callable[[], list[psutil.Process]], *, patience: float) -> tuple[float, list[str]]:
