@@ -56,7 +56,7 @@ def test_evaluate_run_shipped_policy_answers_a_suite_with_two_variants(
         told[variant] = sum(row["num_completion_tokens"] for row in rows)
     assert told["gated"] < told["overwrite"] / 2
     lines = [line.split()[:3] for line in capsys.readouterr().out.splitlines()]
-    first = lines.index(["VARIANT", "TASK", "LENGTH"]) + 1  # a library may have printed before, when it waited long
+    first = lines.index(["VARIANT", "TASK", "LENGTH"]) + 1  # Ray prints to stdout in a session of the tests'
     assert lines[first : first + 4] == [
         [variant, "niah", length] for variant in ("overwrite", "gated") for length in ("600", "9,000")
     ]

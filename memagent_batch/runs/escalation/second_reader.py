@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
-from memagent_batch.config.escalation import EscalateConfig
+from memagent_batch.config.escalation import EscalateConfig, TargetConfig
 from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
 from memagent_batch.domain.escalation import Doubt, Doubts
 from memagent_batch.errors import SettingsError
@@ -106,14 +106,7 @@ def checked_escalation(
             "other knobs of it, another model or other prompts"
         )
     closings = {each: first_closing.of_type(each) for each in types if each} if first_closing else {}
-    target, identity = config.target, first.fingerprint
-    thresholds = (
-        read_thresholds(
-            output, recall=target.recall, delta=target.delta, reader_fingerprint=identity, closings=closings
-        )
-        if target
-        else None
-    )
+    thresholds = _thresholds(config.target, output, first=first, closings=closings)
     doubts = Doubts(
         when=config.reasons,
         confidence_below=config.confidence_below or 0.0,
@@ -121,6 +114,17 @@ def checked_escalation(
         thresholds=thresholds.up_to if thresholds else {},
     )
     return Escalation(doubts=doubts, reader=reader, thresholds=thresholds)
+
+
+def _thresholds(
+    target: TargetConfig | None, output: Location, *, first: ReaderIdentity, closings: Mapping[ValueType, str | None]
+) -> Thresholds | None:
+    """What was learnt for a target by this output's reviews; None without a target."""
+    if target is None:
+        return None
+    return read_thresholds(
+        output, recall=target.recall, delta=target.delta, reader_fingerprint=first.fingerprint, closings=closings
+    )
 
 
 def second_fingerprint(config: EscalateConfig, base: AgentConfig) -> str | None:
