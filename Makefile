@@ -28,7 +28,7 @@ tools:
 	$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends chromium chromium-driver prometheus
 
 demo: setup
-	$(PYTHON) -m jobs.demo --output $(DEMO_OUT)
+	$(PYTHON) -m memagent_batch.cli.demo --output $(DEMO_OUT)
 
 # Two at a time, each with a Ray and an engine of its own: most of a test's time is waiting for one of them to start.
 test: setup tools

@@ -241,7 +241,14 @@ def _run(place: Path, collection: Collection, arguments: argparse.Namespace) -> 
         "closing": {"evidence": True},
     }
     (place / "job.yaml").write_text(yaml.safe_dump(job))
-    command = [sys.executable, "-m", "jobs.answer", "--config", str(place / "job.yaml"), *arguments.knobs.split()]
+    command = [
+        sys.executable,
+        "-m",
+        "memagent_batch.cli.answer",
+        "--config",
+        str(place / "job.yaml"),
+        *arguments.knobs.split(),
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 

@@ -85,7 +85,15 @@ def _run(folder: Path, way: str, *, arguments: argparse.Namespace, knobs: Sequen
     closing = ["--closing.evidence", "--closing.support"] if Doubt.WEAK_SUPPORT in arguments.when else []
     model = ["--model", arguments.model] if arguments.model else []
     command = [
-        *(sys.executable, "-m", "jobs.answer", "--config", str(arguments.config), "--output", str(folder / way)),
+        *(
+            sys.executable,
+            "-m",
+            "memagent_batch.cli.answer",
+            "--config",
+            str(arguments.config),
+            "--output",
+            str(folder / way),
+        ),
         *("--documents", str(folder / "documents.parquet"), "--questions", str(folder / "questions.parquet")),
         *(*model, *closing, *knobs, *arguments.knobs.split()),
     ]

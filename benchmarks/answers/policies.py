@@ -123,7 +123,9 @@ def _read(arguments: argparse.Namespace) -> None:
 
 def _command(name: str, *arguments: str) -> None:
     """Runs a command of `memagent evaluate`; its messages go where those of this program go, and no figures."""
-    subprocess.run([sys.executable, "-m", f"jobs.evaluate.{name}", *arguments], check=True, stdout=sys.stderr)
+    subprocess.run(
+        [sys.executable, "-m", f"memagent_batch.cli.evaluate.{name}", *arguments], check=True, stdout=sys.stderr
+    )
 
 
 def _right(scores: pa.Table) -> dict[str, dict[Key, bool]]:

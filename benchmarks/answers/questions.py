@@ -101,7 +101,7 @@ def _corpus(folder: Path, numbers: Sequence[int], *, num_tokens: int, run: int) 
 def _run(folder: Path, way: str, *, output: str, knobs: Sequence[str]) -> float:
     """Seconds of the whole command."""
     command = [
-        *(sys.executable, "-m", "jobs.answer", "--config", str(CONFIG), "--output", str(folder / output)),
+        *(sys.executable, "-m", "memagent_batch", "answer", "--config", str(CONFIG), "--output", str(folder / output)),
         *("--documents", str(folder / "documents.parquet"), "--questions", str(folder / "questions.parquet")),
         *("--policy.question-tokens", str(LIST_TOKENS), *WAYS[way], *knobs),
     ]

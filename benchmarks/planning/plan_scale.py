@@ -18,14 +18,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.flows.plan import make_plan
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.runs.planning.calls import group_documents
 from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.wiring import TINY_MODEL
-from pipelines.plan import make_plan
 from tests.faults.peak_memory import peak_mib
 
 FOLDER_FILES = 10_000

@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
+from memagent_batch.flows.plan import index_documents
 from memagent_batch.inputs.shards import find_shards
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.wiring import make_documents
-from pipelines.plan import index_documents
 from tests.faults.peak_memory import peak_mib
 
 FILE_ROWS = 250_000

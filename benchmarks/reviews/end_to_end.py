@@ -25,11 +25,11 @@ from benchmarks.tiny_job import CONFIG
 from memagent_batch.evaluation.needles.facts import Needle, Split, make_needle, make_rival
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.files.location import Location
+from memagent_batch.flows.review import Asked, estimate, import_labels, make_review, plan_review
 from memagent_batch.review.labels.label import NO, YES
 from memagent_batch.review.labels.sheet import unquoted
 from memagent_batch.review.sample.conditions import parse_condition
 from memagent_batch.review.sample.population import StratumRule
-from pipelines.review import Asked, estimate, import_labels, make_review, plan_review
 
 QUESTION_ID = "code"
 FLAGGED = "value_status = 'ok'"
@@ -109,7 +109,7 @@ def _needle(rng: random.Random) -> Needle:
 
 def _scan(arguments: argparse.Namespace) -> None:
     """`memagent answer` over all documents; its messages go where those of this program go."""
-    command = ["-m", "jobs.answer", "--config", str(CONFIG), "--model", arguments.model]
+    command = ["-m", "memagent_batch", "answer", "--config", str(CONFIG), "--model", arguments.model]
     for name, file in (("documents", "documents.parquet"), ("questions", "questions.jsonl"), ("output", "scan")):
         command += [f"--{name}", str(arguments.output / file)]
     subprocess.run([sys.executable, *command], check=True, stdout=sys.stderr)

@@ -41,7 +41,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, float]]:
 def _run(folder: Path, *, num_documents: int, num_tokens: int) -> dict[str, float]:
     references = _corpus(folder, num_documents=num_documents, num_tokens=num_tokens)
     command = [
-        *(sys.executable, "-m", "jobs.answer", "--config", str(CONFIG)),
+        *(sys.executable, "-m", "memagent_batch", "answer", "--config", str(CONFIG)),
         *("--documents", str(folder / "documents"), "--questions", str(folder / "questions.parquet")),
         *("--output", str(folder / "run")),
     ]

@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 from benchmarks.whole_job import mindful_engine
 from benchmarks.whole_job.simulated_job import simulated_settings, write_corpus
 from memagent_batch.config.job import JobConfig, LogConfig, PoolConfig
+from memagent_batch.flows.answer import answer_plan
+from memagent_batch.flows.check import check
+from memagent_batch.flows.plan import make_plan
 from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.runs.manifest import Manifest
-from pipelines.answer import answer_plan
-from pipelines.check import check
-from pipelines.plan import make_plan
 
 FIRST_CHUNKS = 3
 READINGS_IN_FLIGHT = 16

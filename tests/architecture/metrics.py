@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PACKAGES = ("memagent_batch", "pipelines", "jobs")
+PACKAGES = ("memagent_batch", "pipelines")
 """What the product is made of; tests, benchmarks and infra are not counted."""
 RECIPES = ("pipelines", "recipes")
 """What makes the shipped weights, and does not ship."""

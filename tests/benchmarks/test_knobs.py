@@ -12,9 +12,9 @@ from benchmarks.peers.contestants import MODE_ARGUMENTS
 from benchmarks.peers.same_accuracy import WAYS
 from benchmarks.reviews.end_to_end import FLAGGED
 from benchmarks.tiny_job import CONFIG
-from jobs.answer import MANUAL
-from jobs.cli import parse_settings
-from jobs.settings import JobSettings
+from memagent_batch.cli.answer import MANUAL
+from memagent_batch.cli.main import parse_settings
+from memagent_batch.cli.settings import JobSettings
 from memagent_batch.review.sample.conditions import parse_condition
 
 PLACES = ("--config", str(CONFIG), "--documents", "documents", "--ask", "Who?", "--output", "run")

@@ -44,7 +44,16 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     corpus = make_corpus(folder, chunks=[1] * options.readings, chunk_tokens=64, memory_tokens=64)
     with LoopbackEndpoint(completion="a") as endpoint:
         command = [
-            *(sys.executable, "-m", "jobs.answer", *corpus.arguments(), "--model", MODEL, "--tokenizer", TOKENIZER),
+            *(
+                sys.executable,
+                "-m",
+                "memagent_batch.cli.answer",
+                *corpus.arguments(),
+                "--model",
+                MODEL,
+                "--tokenizer",
+                TOKENIZER,
+            ),
             *("--engine", "openai", "--openai.base-url", f"{endpoint.url}/v1", "--output", str(folder / "run")),
             *("--openai.outage-seconds", str(options.outage_seconds), "--pool.replicas", str(options.replicas)),
         ]

@@ -12,9 +12,9 @@ from typing import Any
 from moto.server import ThreadedMotoServer
 
 from benchmarks.whole_job import mindful_engine
-from jobs.answer import MANUAL
-from jobs.cli import parse_settings
-from jobs.settings import JobSettings
+from memagent_batch.cli.answer import MANUAL
+from memagent_batch.cli.main import parse_settings
+from memagent_batch.cli.settings import JobSettings
 from memagent_batch.files.location import Location
 from memagent_batch.wiring import TINY_MODEL
 from tests.faults.corpus import Corpus, make_corpus
@@ -23,7 +23,7 @@ from tests.faults.loopback.endpoint import MODEL, LoopbackEndpoint
 from tests.faults.loopback.proxy import FaultProxy
 from tests.faults.loopback.small_disk import small_disk
 from tests.faults.report import Results, read_results
-from tests.pipelines.grown import read_here
+from tests.flows.grown import read_here
 
 READINGS_IN_FLIGHT = 4
 TURN_SECONDS = 0.1

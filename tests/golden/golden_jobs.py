@@ -108,7 +108,7 @@ class Workplace:
 
 def demo(place: Workplace) -> None:
     """`make demo`: 24 documents of up to 200 K tokens, side by side."""
-    place.python("jobs.demo", "--output", "demo")
+    place.python("memagent_batch.cli.demo", "--output", "demo")
     place.keep("demo", output="demo/run")
 
 

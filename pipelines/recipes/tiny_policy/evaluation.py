@@ -30,7 +30,7 @@ from pipelines.recipes.tiny_policy.documents import HeldOutDocument, Text, make_
 from pipelines.recipes.tiny_policy.lessons.closings import EVIDENCE_TOKENS
 
 CHUNK_TOKENS, OVERLAP_TOKENS = 1024, 64
-"""Chunks as in `jobs/configs/tiny.yaml`: no statement is cut."""
+"""Chunks as in `jobs/tiny.yaml`: no statement is cut."""
 
 READINGS_IN_FLIGHT = 48
 """Readings that an engine has under way at once."""

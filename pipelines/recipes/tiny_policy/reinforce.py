@@ -19,9 +19,9 @@ from memagent_batch.config.training import LearnerConfig, LoopConfig, TrainLoopC
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.evaluation.needles.facts import Split
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
+from memagent_batch.flows.train_loop import train_loop
 from memagent_batch.training.learner.tasks import Task
 from memagent_batch.wiring import TINY_MODEL
-from pipelines.training.train_loop import train_loop
 
 QUESTIONS, SAMPLES = 192, 8
 """Of each step. In most groups all samples earn the same; from 24 questions a step mostly learns noise."""

@@ -28,7 +28,7 @@ CHOICE = re.compile(r"^(\d+) = (.*)$", re.MULTILINE)
 """A choice of a menu in a prompt."""
 
 EVIDENCE_TOKENS = 256
-"""Sentences that are shown, tokens at most: what the chunks of `jobs/configs/tiny.yaml` have by default."""
+"""Sentences that are shown, tokens at most: what the chunks of `jobs/tiny.yaml` have by default."""
 
 ABSENT_SHARE = 0.22
 """Part of the stories that the document does not tell."""
