@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.answers.needle_corpus import make_tasks, write_corpus
 from benchmarks.ceiling.random_model import save_random_model
 from benchmarks.ceiling.recorded_prompts import RecordedTurn, recorded_turns
+from benchmarks.needle_corpus import make_tasks, write_corpus
 from benchmarks.spread import spread
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.engines import VllmConfig

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.tiny_job import CONFIG
-from benchmarks.whole_job.memory import watch
+from benchmarks.whole_job.peak_memory import watch
 from benchmarks.whole_job.simulated_job import SENTENCE
 from memagent_batch.cli.settings import job_of
 from memagent_batch.engines.tokenizer import load_tokenizer

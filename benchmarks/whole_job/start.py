@@ -28,7 +28,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from benchmarks.answers.needle_corpus import make_tasks, write_corpus
+from benchmarks.needle_corpus import make_tasks, write_corpus
 from benchmarks.spread import spread
 from benchmarks.tiny_job import CONFIG, ROOT
 

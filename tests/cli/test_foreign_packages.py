@@ -67,7 +67,7 @@ if __name__ == "__main__":
     texts = pa.table({{"document_id": [KEY], "text": [clean(" Ann signed. ")]}})
     run = ma.answer(documents=texts, questions=["Who signed?"],
                     output="out/", agent=agent)
-    print(run.manifest["counts"]["answers"])
+    print(run.answers().num_rows)
 """
 
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.whole_job import mindful_engine
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import BoundReachedError
@@ -32,6 +31,7 @@ from memagent_batch.runs.record.log_files import list_log
 from memagent_batch.runs.run import begin_run
 from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.wiring import make_documents, make_output
+from tests import prompt_dependent_engine
 from tests.inputs.lake.forms import indexed
 from tests.ray_data.progress.silent_board import SilentBoard
 
@@ -58,7 +58,7 @@ class Stream:
             "documents": str(self.documents),
             "ask": QUESTIONS,
             "output": str(self.output),
-            "engine": mindful_engine.KIND,
+            "engine": prompt_dependent_engine.KIND,
             "model": model,
             "window_tokens": 1500,
             "log": {"flush_seconds": 0.1},

@@ -13,19 +13,19 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from benchmarks.whole_job import mindful_engine
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.convert import ConvertJob, convert
 from memagent_batch.runs.manifest import Manifest
+from tests import prompt_dependent_engine
 from tests.convert.files import pdf, written
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
 PAGE = (Path(__file__).parents[2] / "docs/how-to/collections.md").read_text(encoding="utf-8")
 SMALL: dict[str, Any] = {
-    "engine": mindful_engine.KIND,
+    "engine": prompt_dependent_engine.KIND,
     "window_tokens": 1500,
     "log": {"flush_seconds": 0.1},
 }
