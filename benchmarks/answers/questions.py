@@ -137,7 +137,7 @@ def _figures(
             "computed_share": round((prompt - cached) / prompt, 4),
             "failed": sum(row["status"] == "failed" for row in own),
             "right": sum(
-                score(Metric.ALL, row["answer"], [references[document_id, row["question"]]]) == 1 for row in own
+                score(Metric.RULER_ALL, row["answer"], [references[document_id, row["question"]]]) == 1 for row in own
             ),
             "same_answers_one_by_one": same,
             "memory_truncations": sum(row["memory_truncations"] for row in own),

@@ -196,4 +196,4 @@ def _joined(runs: Sequence[PeerResult]) -> PeerResult:
 def _right(result: PeerResult, references: Mapping[str, str]) -> dict[str, bool]:
     """Whether each question was answered right."""
     found = {name: extract_answer(text, extraction=Extraction.BOXED) for name, text in result.responses.items()}
-    return {name: score(Metric.ALL, found[name], [answer]) == 1 for name, answer in references.items()}
+    return {name: score(Metric.RULER_ALL, found[name], [answer]) == 1 for name, answer in references.items()}

@@ -119,5 +119,5 @@ def _view_failure(row: Row, readings: ReadingRows, *, anchor: str) -> FailureVie
         row=row,
         fault=fault_of(row),
         answer=readings.answers.get(reading_ids(row)),
-        trace=make_trace(turns, references=row["references"], alternatives=row["metric"] != Metric.ALL),
+        trace=make_trace(turns, references=row["references"], alternatives=row["metric"] != Metric.RULER_ALL),
     )

@@ -137,7 +137,7 @@ def _ruler(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
         references=_references(record, "outputs"),
         task=task,
         length_tokens=_ruler_length(record, path=file.path),
-        metric=Metric.ANY if task.startswith("qa") else Metric.ALL,
+        metric=Metric.RULER_ANY if task.startswith("qa") else Metric.RULER_ALL,
     )
 
 
@@ -146,7 +146,7 @@ def _memagent(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
     named = MEMAGENT_FILE.fullmatch(stem)
     task = named["task"] if named and named["length"] else stem
     key = "answers" if "answers" in record.value else "outputs"
-    plain = Metric.ANY if task.startswith("qa") else Metric.ALL
+    plain = Metric.RULER_ANY if task.startswith("qa") else Metric.RULER_ALL
     return ForeignQuestion(
         document_id=_record_id(record, file),
         question_id=_record_id(record, file),
