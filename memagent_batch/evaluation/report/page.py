@@ -29,7 +29,7 @@ MAX_REFERENCES = 20
 
 
 SCORED_ON = {
-    ScoreOn.METRIC: "the whole response by all and any (RULER's metrics), the extracted answer by the others",
+    ScoreOn.METRIC: "the whole response by RULER's metrics, the extracted answer by the others",
     ScoreOn.RESPONSE: "the whole response",
     ScoreOn.ANSWER: "the extracted answer",
 }
