@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -138,11 +139,24 @@ def test_summarise_nothing_but_missing_has_no_costs() -> None:
     assert (cell.score, cell.num_missing, cell.mean_prompt_tokens) == (0.0, 1, None)
 
 
-def test_summarise_samples_of_a_question_are_one_observation() -> None:
+def test_summarise_samples_of_a_question_are_of_one_document() -> None:
     answers = [answer(0), answer(0, "dog", sample=1), answer(1), answer(1, sample=1)]
     [cell] = summarise(scored([question(0), question(1)], answers, samples=2))
-    expected = mean_interval([0.5, 1.0])
+    expected = mean_interval([[1.0, 0.0], [1.0, 1.0]])
     assert (cell.n, cell.score, cell.low, cell.high) == (4, 0.75, expected.low, expected.high)
+
+
+def test_summarise_questions_of_one_document_tell_less_than_questions_of_many() -> None:
+    def width(document: Callable[[int], str]) -> float:
+        questions = [question(number, document_id=document(number)) for number in range(40)]
+        answers = [
+            answer(number, "fox" if number % 10 < 5 else "dog", document_id=document(number)) for number in range(40)
+        ]
+        [cell] = summarise(scored(questions, answers))
+        assert cell.score == 0.5
+        return cell.high - cell.low
+
+    assert width(lambda number: f"d{number // 5}") > 1.5 * width(lambda number: f"d{number}")
 
 
 def test_summarise_cells_are_in_order_and_lengths_may_be_unknown() -> None:
