@@ -98,7 +98,9 @@ def _figures(output: Path, tasks: Sequence[NeedleTask]) -> dict[str, Any]:
     """Right answers and cost of a run; a row of `answers` has the cost of both readers."""
     rows = pq.read_table(output / "answers").to_pylist()
     answers = {f"d{number}": task.answer for number, task in enumerate(tasks)}
-    right = {row["document_id"]: score(Metric.RULER_ALL, row["answer"], [answers[row["document_id"]]]) == 1 for row in rows}
+    right = {
+        row["document_id"]: score(Metric.RULER_ALL, row["answer"], [answers[row["document_id"]]]) == 1 for row in rows
+    }
     escalated = [row for row in rows if row["escalated_because"]]
     return {
         "documents": len(rows),

@@ -1,9 +1,9 @@
 """Right answers of every policy on every task, at lengths that are multiples of the window, with intervals.
 
 `memagent evaluate make` writes the suite and `memagent evaluate run` reads it: the real job with real vLLM, the shipped
-policy unless `--knobs` names another model. Killed and started again, it goes on where it was. Each line compares a
-policy with `overwrite` over the same questions, too: those that only one of them answers right, and the chance of so
-uneven a split (exact sign test, both sides). `table.md` in the output has the scores as a table.
+policy unless `--knobs` names another model. Killed and started again, it goes on where it was. Further lines compare
+each policy with the first one over the same documents (exact sign test, both sides, and corrected for the number of
+tasks and policies). `table.md` in the output has the scores as a table.
 
 A small one first: --samples 4 --times 1 4 --tasks niah_single_2 pair --policies overwrite retrieve
 """
@@ -11,7 +11,6 @@ A small one first: --samples 4 --times 1 4 --tasks niah_single_2 pair --policies
 import argparse
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from benchmarks.paired import paired
 from benchmarks.tiny_job import CONFIG
-from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, summarise
+from memagent_batch.evaluation.comparison import compare
+from memagent_batch.evaluation.scoring import summarise
 
 POLICIES: dict[str, dict[str, Any]] = {
     "overwrite": {"kind": "overwrite"},
@@ -34,13 +33,8 @@ POLICIES: dict[str, dict[str, Any]] = {
     "truncate": {"kind": "truncate"},
 }
 """Policies with their knobs."""
-BASE = "overwrite"
-"""The policy that the others are compared with."""
 TIMES = (1, 4, 16, 64)
 """Lengths of documents, windows."""
-
-Key = tuple[str, int, str, str, int]
-"""A reading: task, length, document, question, sample."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -64,13 +58,12 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     places = [output / "evaluation" / "scores" / f"{name}.parquet" for name in arguments.policies]
     scores = pa.concat_tables([pq.read_table(place) for place in places])
     lines = list(figures(scores, window=window))
-    (output / "table.md").write_text(table(lines))
+    (output / "table.md").write_text(table([line for line in lines if "score" in line]))
     yield from lines
 
 
 def figures(scores: pa.Table, *, window: int) -> Iterator[dict[str, Any]]:
-    """One line for each policy, task and length of a table of `SCORES`."""
-    right = _right(scores)
+    """One line for each policy, task and length of a table of `SCORES`, then each further policy against the first."""
     for cell in summarise(scores):
         yield {
             "policy": cell.variant,
@@ -85,7 +78,16 @@ def figures(scores: pa.Table, *, window: int) -> Iterator[dict[str, Any]]:
             "turns": round(cell.mean_turns or 0, 1),
             "prompt_tokens": round(cell.mean_prompt_tokens or 0),
             "engine_seconds": round(cell.mean_engine_seconds or 0, 2),
-            **_compared(right, cell),
+        }
+    for each in compare(scores):
+        yield {
+            "policy": each.variant,
+            "against": each.base,
+            "task": each.task,
+            "better": each.documents.num_better,
+            "worse": each.documents.num_worse,
+            "p": round(each.documents.p, 4),
+            "p_corrected": round(each.p_corrected, 4),
         }
 
 
@@ -124,24 +126,6 @@ def _read(arguments: argparse.Namespace) -> None:
 def _command(name: str, *arguments: str) -> None:
     """Runs a command of `memagent evaluate`; its messages go where those of this program go, and no figures."""
     subprocess.run([sys.executable, "-m", f"jobs.evaluate.{name}", *arguments], check=True, stdout=sys.stderr)
-
-
-def _right(scores: pa.Table) -> dict[str, dict[Key, bool]]:
-    """Whether each reading of each policy is right."""
-    found: dict[str, dict[Key, bool]] = defaultdict(dict)
-    names = ["variant", "task", "length_tokens", "document_id", "question_id", "sample", "score"]
-    for row in scores.select(names).to_pylist():
-        key = (row["task"], row["length_tokens"], row["document_id"], row["question_id"], row["sample"])
-        found[row["variant"]][key] = row["score"] == 1
-    return found
-
-
-def _compared(right: Mapping[str, Mapping[Key, bool]], cell: CellSummary) -> dict[str, Any]:
-    """A policy against `overwrite` over the same questions; nothing where that was not read."""
-    if BASE not in right or cell.variant == BASE or cell.task == ALL_TASKS:
-        return {}
-    own = {key: is_right for key, is_right in right[cell.variant].items() if key[:2] == (cell.task, cell.length_tokens)}
-    return paired(own, right[BASE], name=BASE)
 
 
 def _cell_text(line: Mapping[str, Any] | None) -> str:

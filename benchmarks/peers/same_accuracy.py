@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.answers.escalation import NOT_STATED
-from benchmarks.paired import paired
 from benchmarks.peers.contestants import Mode, Peer, job_settings, make_server, run_job, run_peer
 from benchmarks.peers.corpus import MadeCorpus, chunk_texts, save_corpus
 from benchmarks.peers.server import VllmServer
 from benchmarks.peers.text_loop import PeerResult, TextDocument
 from benchmarks.spread import spread
 from memagent_batch.domain.answers import Extraction, extract_answer
+from memagent_batch.domain.scoring.comparison import paired
 from memagent_batch.domain.scoring.scores import Metric, score
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.wiring import make_tokenizer
@@ -173,6 +173,7 @@ def comparisons(
     right = {contestant: _right(_joined(runs), references) for contestant, runs in results.items()}
     for way in ways:
         for peer in peers:
+            compared = paired(right[way], right[peer])
             times = [theirs.seconds / ours.seconds for ours, theirs in zip(results[way], results[peer], strict=True)]
             yield {
                 "what": "comparison",
@@ -183,7 +184,9 @@ def comparisons(
                 "questions": len(references),
                 "right": sum(right[way].values()),
                 "right_of_peer": sum(right[peer].values()),
-                **paired(right[way], right[peer], name="peer"),
+                "right_where_peer_is_not": compared.num_better,
+                "wrong_where_peer_is_right": compared.num_worse,
+                "p": round(compared.p, 4),
             }
 
 
