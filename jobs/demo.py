@@ -160,7 +160,7 @@ def scored_answers(folder: Path) -> list[ScoredAnswer]:
     return sorted(answers, key=lambda each: each.num_document_tokens)
 
 
-def _rows(folder: Path, table: str) -> list[dict[str, Any]]:
+def _rows(folder: Path, table: str) -> list[Any]:
     """The rows of a table of the last finished run."""
     files = table_files(str(folder / "run"), table)
     return [row for file in files for row in pq.read_table(file).to_pylist()]
