@@ -143,7 +143,7 @@ def _warn_of_short_references(questions: list[SuiteQuestion]) -> None:
         for question in questions
         if question["metric"] in CONTAINMENT_METRICS
         for reference in question["references"]
-        if len(reference.strip()) < SHORT_CHARACTERS
+        if 0 < len(reference.strip()) < SHORT_CHARACTERS
     ]
     if short:
         question, reference = short[0]
