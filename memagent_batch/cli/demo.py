@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +27,7 @@ from memagent_batch.evaluation.needles.stories import NOT_STATED
 from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_task
 from memagent_batch.runs.tables.evidence import How
 from memagent_batch.runs.tables.schemas import EvidenceRow
+from memagent_batch.runs.tables.table_files import table_files
 from memagent_batch.wiring import TINY_MODEL
 
 JOB_FILE = Path(__file__).parent / "configs" / "tiny.yaml"
@@ -137,7 +139,7 @@ def scored_answers(folder: Path) -> list[ScoredAnswer]:
     questions = pq.read_table(folder / "questions.parquet").to_pylist()
     references = {(row["document_id"], row["question_id"]): row["references"] for row in questions}
     evidence: dict[str, list[EvidenceRow]] = defaultdict(list)
-    for found in sorted(pq.read_table(folder / "run" / "evidence").to_pylist(), key=lambda row: row["rank"]):
+    for found in sorted(_rows(folder, "evidence"), key=lambda row: row["rank"]):
         if found["how"] == How.CHOSEN:
             evidence[found["document_id"]].append(found)
     answers = [
@@ -153,9 +155,15 @@ def scored_answers(folder: Path) -> list[ScoredAnswer]:
             evidence=evidence[row["document_id"]],
             references=references[(row["document_id"], row["question_id"])],
         )
-        for row in pq.read_table(folder / "run" / "answers").to_pylist()
+        for row in _rows(folder, "answers")
     ]
     return sorted(answers, key=lambda each: each.num_document_tokens)
+
+
+def _rows(folder: Path, table: str) -> list[Any]:
+    """The rows of a table of the last finished run."""
+    files = table_files(str(folder / "run"), table)
+    return [row for file in files for row in pq.read_table(file).to_pylist()]
 
 
 def _print_scores(folder: Path) -> None:

@@ -23,7 +23,7 @@ from memagent_batch.masking import recorded, shown
 from memagent_batch.runs.manifest import package_versions
 from memagent_batch.training.bridges.exports import require_logprobs
 from memagent_batch.training.learner.batches import LEARNT_COLUMNS, conversations
-from memagent_batch.training.learner.learner import Learner, StepFigures, load_learner
+from memagent_batch.training.learner.learner import Learner, StepFigures, load_learner, require_memory
 from memagent_batch.training.learner.network import sync, write_model
 from memagent_batch.training.learner.steps import Figures
 from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
@@ -82,6 +82,7 @@ def train(training: TrainConfig) -> WeightsRecord:
     reference = model_folder(training.reference) if training.reference else model
     if output.exists():
         raise OutputError(f"output: {output} is there already; choose a new folder, or remove it")
+    require_memory(model, settings=training.learner)
     table = Location(uri=training.rollouts, storage_options=training.storage_options)
     collected = read_rollouts_record(table)
     groups = checked_groups(table, collected["files"], training=training, model=model)

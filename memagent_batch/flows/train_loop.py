@@ -21,9 +21,9 @@ from memagent_batch.flows.train import TRAINING_FORMAT, learn_from, local_folder
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
 from memagent_batch.training.learner.batches import LEARNT_COLUMNS
-from memagent_batch.training.learner.learner import Learner, StepFigures, choose_device, load_learner, together
+from memagent_batch.training.learner.learner import Learner, StepFigures, load_learner, require_memory, together
 from memagent_batch.training.learner.network import sync, write_model
-from memagent_batch.training.learner.sampling import Sampler, mean_reward_of, write_step_rollouts
+from memagent_batch.training.learner.sampling import Sampler, reward_counts, write_step_rollouts
 from memagent_batch.training.learner.steps import (
     Figures,
     Step,
@@ -37,6 +37,7 @@ from memagent_batch.training.learner.steps import (
 from memagent_batch.training.learner.tasks import Task, Tasks
 from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
 from memagent_batch.training.rollouts.rewarder import require_reward
+from memagent_batch.training.rollouts.table import mean_reward
 from memagent_batch.wiring import identify_reader, make_renewable_engine
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ def train_loop(training: TrainLoopConfig, *, tasks: Tasks, held_out: Sequence[Ta
     current = sampled(at_step(training, last_step(local_folder(training.output))))
     identify_reader(current.agent)
     require_reward(current.rollouts)
-    choose_device(training.learner.device)
+    require_memory(model_folder(training.agent.model), settings=training.learner)
     engine = make_renewable_engine(current.agent)
     claim_loop(training)
     return asyncio.run(_with_engine(training, tasks, held_out, engine=engine))
@@ -195,10 +196,18 @@ async def evaluate(training: TrainLoopConfig, step: Step, held_out: Sequence[Tas
     greedy = current.agent.sampling.model_copy(update={"temperature": 0.0, "samples": 1, "logprobs": False})
     greedily = current.with_agent(current.agent.model_copy(update={"sampling": greedy}))
     sampler = Sampler(engine.with_sampling(greedy), greedily)
-    reward = mean_reward_of(await sampler.read(held_out), training=greedily, sampler=sampler)
+    counts = reward_counts(await sampler.read(held_out), training=greedily, sampler=sampler)
+    reward = mean_reward(counts)
     seconds = round(time.monotonic() - began, 3)
-    step.write_evaluation({"held_out_reward": reward, "held_out": len(held_out), "evaluation_seconds": seconds})
-    _log_step(step, f"held-out reward {reward:.3f}", {"held_out_reward": reward})
+    step.write_evaluation(
+        {
+            "held_out_reward": reward,
+            "held_out": len(held_out),
+            "held_out_failed": int(counts["failed_samples"]),
+            "evaluation_seconds": seconds,
+        }
+    )
+    _log_step(step, f"held-out reward {'none' if reward is None else f'{reward:.3f}'}", {"held_out_reward": reward})
 
 
 def report(folder: Path) -> Figures | None:

@@ -82,6 +82,22 @@ def test_own_suite_again_does_nothing_and_with_other_questions_is_refused(
     assert "made with other questions_sha256" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("changed", "arguments", "warned"),
+    [
+        ({}, [], True),
+        ({}, ["--metric", "em"], False),
+        ({"references": ["fourteen"]}, [], False),
+        ({"answer_type": "number", "references": ["12"]}, [], False),
+    ],
+)
+def test_own_question_with_a_short_reference_is_warned_of_where_containing_it_is_right(
+    make: Make, capsys: pytest.CaptureFixture[str], changed: dict[str, Any], arguments: list[str], warned: bool
+) -> None:
+    assert make(*arguments, gold=[GOLD[0] | changed]) == 0
+    assert ("question_id 'price': a wrong answer may contain the reference '12'" in capsys.readouterr().err) is warned
+
+
 def test_own_typed_questions_are_scored_by_their_values(make: Make, tmp_path: Path) -> None:
     typed = {"answer_type": "number", "unit": "EUR", "metric": "ignored"}
     assert make(gold=[GOLD[0] | typed | {"references": ["12.0"]}, GOLD[2]]) == 0

@@ -23,7 +23,7 @@ def suite(tmp_path: Path) -> Path:
             "references": [f"fox {number}"],
             "task": "niah",
             "length_tokens": 1000 if number < 3 else 2000,
-            "metric": "all",
+            "metric": "ruler_all",
             "is_absent": False,
         }
         for number in range(6)

@@ -31,7 +31,7 @@ def write_suite(folder: Path, *, tokenizer: Tokenizer) -> None:
     pq.write_table(pa.Table.from_pylist(documents, schema=SUITE_DOCUMENTS), folder / "documents" / "a.parquet")
     questions = [
         {"question_id": "q", "document_id": f"d{number}", "question": task.question, "references": [task.answer]}
-        | {"task": "niah", "length_tokens": length, "metric": "all", "is_absent": False}
+        | {"task": "niah", "length_tokens": length, "metric": "ruler_all", "is_absent": False}
         for number, (task, length) in enumerate(zip(tasks, LENGTHS, strict=True))
     ]
     pq.write_table(pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS), folder / "questions.parquet")

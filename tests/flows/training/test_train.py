@@ -1,6 +1,7 @@
 """Whole `memagent train` runs over small tables, made by the project's own writer."""
 
 import json
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ from memagent_batch.training.learner.steps import Step
 from memagent_batch.training.rollouts.groups import GroupMaker, GroupQuestion, GroupSample
 from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
 from memagent_batch.training.rollouts.table import ROLLOUTS, write_record, write_rollouts
-from memagent_batch.wiring import identify_reader
+from memagent_batch.wiring import TINY_MODEL, identify_reader
 from tests.training.learner.loop_inputs import loop_config
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -112,6 +113,25 @@ def test_train_output_that_is_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     with pytest.raises(OutputError, match="is there already"):
         train(settings_of(tmp_path / "table", tmp_path / "model"))
+
+
+@pytest.mark.parametrize(
+    ("learner", "said"),
+    [
+        ({}, r"16 bytes for each and 4 for the reference \(none with .*\): 163\d\d GB before activations, and this"),
+        ({"kl_weight": 0}, r"16 bytes for each: 131\d\d GB before activations, and this machine has \d+ GB"),
+    ],
+)
+def test_train_model_that_does_not_fit_the_memory_is_refused_before_anything_is_read(
+    tmp_path: Path, learner: dict[str, Any], said: str
+) -> None:
+    model = tmp_path / "huge"
+    shutil.copytree(TINY_MODEL, model)
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"vocab_size": 6_400_000_000}))
+    training = settings_of(tmp_path / "absent", tmp_path / "out", learner=learner)
+    with pytest.raises(SettingsError, match=rf"{model} has 819\.\d billion weights; training takes {said}"):
+        train(training.model_copy(update={"model": str(model)}))
 
 
 def test_train_table_without_a_group_is_refused(tmp_path: Path) -> None:
