@@ -230,6 +230,7 @@ async def test_model_that_refuses_how_tokens_are_drawn_is_refused_with_the_way_o
 THOUGHTS = [
     (chat_reply("The code is 7.", message={"reasoning": "Maybe 9?"}), "The code is 7."),
     (chat_reply("The code is 7.", message={"reasoning_content": "Maybe 9?"}), "The code is 7."),
+    (chat_reply("The code is 7.", message={"reasoning": "After </think>, 9?"}), "The code is 7."),
     (chat_reply("<think>\nMaybe 9?\n</think>\n\nThe code is 7."), "The code is 7."),
     (chat_reply("Maybe 9?\n</think>\n\nThe code is 7."), "The code is 7."),
     (chat_reply("", message={"reasoning": "Maybe 9? Or"}, finish_reason="length"), None),
