@@ -76,7 +76,7 @@ PASSAGE_GAP = "\n[...]\n"
 QUOTES = " \t\r\n.\"'`*"
 """What may stand around the keep word without changing what it says."""
 
-CLAUSE_END = re.compile(r"\n|[.,:;!]+[\s\"'`*]|\s[(–—-]|—")
+CLAUSE_END = re.compile(r"\n|[.,:;!]+(?:[\s\"'`*]|$)|\s[(–—-]|—")
 """Ends what is read of a completion for the keep word: the reason that a model gives stands behind it."""
 
 PromptPiece = str | Slot

@@ -186,6 +186,7 @@ def test_remember_a_completion_that_begins_in_the_thought_of_its_prompt_takes_wh
         "**keep**\nThe section is about tides.",
         "**keep**: no news",
         "**Keep:** no news",
+        "Keep!",
         "keep. The section says nothing new.",
         "Keep - nothing new",
         "keep — nothing new",
