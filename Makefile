@@ -8,7 +8,7 @@ TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend
 
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: setup tools fmt check test test-fast test-chaos test-bridges metrics demo bench bench-peers docs lock train-tiny train-tiny-rl
+.PHONY: setup tools fmt check test test-fast test-chaos test-bridges metrics demo bench bench-peers docs lock
 
 setup: .venv/.done
 
@@ -28,7 +28,7 @@ tools:
 	$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends chromium chromium-driver prometheus
 
 demo: setup
-	$(PYTHON) -m jobs.demo --output $(DEMO_OUT)
+	$(PYTHON) -m memagent_batch.cli.demo --output $(DEMO_OUT)
 
 # Two at a time, each with a Ray and an engine of its own: most of a test's time is waiting for one of them to start.
 test: setup tools
@@ -61,18 +61,16 @@ fmt: setup
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
-# How large the product is, how full its folders, how deep its stacks. `--root DIR DIR` compares checkouts.
+# How large the product is and how many concepts it has.
 metrics: setup
-	$(PYTHON) tests/architecture/metrics.py
+	$(PYTHON) tools/metrics.py
 
 # A few minutes' selection; `python -m benchmarks` lists all measurements.
 bench: setup
 	$(PYTHON) -m benchmarks overhead --runs 1 --documents 50
 	$(PYTHON) -m benchmarks start --runs 1
-	$(PYTHON) -m benchmarks tail --documents 120 --turn-seconds 0.5 --runs 1
 	$(PYTHON) -m benchmarks scale --replicas 8 --turn-seconds 4 --chunks 9
 	$(PYTHON) -m benchmarks length --tokens 10000 1000000
-	$(PYTHON) -m benchmarks log --turns 20000
 
 bench-peers: setup .venv-peers/.done
 	$(PYTHON) -m benchmarks peers
@@ -88,17 +86,6 @@ docs: setup
 	$(PYTHON) -m infra.docs.settings_page
 	$(PYTHON) -m infra.docs.commands_page
 	.venv/bin/mkdocs build --strict -f infra/mkdocs.yml
-
-RECIPE := pipelines.recipes.tiny_policy
-train-tiny: setup
-	$(PYTHON) -m $(RECIPE).supervise --output memagent_batch/models/tiny --log pipelines/recipes/tiny_policy/record/supervised.jsonl
-	$(PYTHON) -m $(RECIPE).report --model memagent_batch/models/tiny --log pipelines/recipes/tiny_policy/record/supervised.jsonl
-
-# Trains the shipped policy further by rewards (docs/explanation/learning.md): RL_OUT/overwrite/model is the result.
-RL_OUT ?= tiny-rl
-train-tiny-rl: setup
-	$(PYTHON) -m $(RECIPE).reinforce --policy gated --steps 10 --seed 5 --output $(RL_OUT)/gated
-	$(PYTHON) -m $(RECIPE).reinforce --policy overwrite --steps 8 --seed 6 --model $(RL_OUT)/gated/model --output $(RL_OUT)/overwrite
 
 lock:
 	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 --extra cpu --extra convert --extra dev --extra lake pyproject.toml -o requirements/cpu.txt

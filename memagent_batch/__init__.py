@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from memagent_batch.config.policy import PolicyConfig
     from memagent_batch.config.sources import InputConfig
     from memagent_batch.domain.closing.answer_types import Bool, Date, Json, Label, Labels, Number
+    from memagent_batch.flows.from_python import answer
     from memagent_batch.runs.tables.table_files import table_files
-    from pipelines.from_python import answer
 
 _NAMES = {
     "memagent_batch.api.question": ("Question",),
@@ -45,7 +45,7 @@ _NAMES = {
     "memagent_batch.config.sources": ("InputConfig",),
     "memagent_batch.domain.closing.answer_types": ("Bool", "Date", "Json", "Label", "Labels", "Number"),
     "memagent_batch.runs.tables.table_files": ("table_files",),
-    "pipelines.from_python": ("answer",),
+    "memagent_batch.flows.from_python": ("answer",),
 }
 """The public names of each module."""
 _PLACES = {name: module for module, names in _NAMES.items() for name in names}

@@ -26,7 +26,7 @@ from memagent_batch.masking import CONTROL, printable, shown_text
 CLEAR_LINE = "\r\x1b[K"
 """Takes a terminal's cursor to the start of the line, and empties it."""
 
-OWN_LOGGERS = ("memagent_batch", "pipelines", "jobs")
+OWN_LOGGERS = ("memagent_batch",)
 """Loggers of this project."""
 
 STDERR_NUMBER = 2

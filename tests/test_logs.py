@@ -421,7 +421,7 @@ def test_mistake_with_json_log_is_one_object(job: Path, arguments: list[str], sa
 
 UNEXPECTED = """
 import sys, warnings
-from jobs.cli import run_command
+from memagent_batch.cli.main import run_command
 def command():
     warnings.warn("an old option")
     print("a word past logging", file=sys.stderr)
@@ -437,7 +437,7 @@ def run_code(code: str, **variables: str) -> "subprocess.CompletedProcess[str]":
 
 LATE = """
 import atexit, logging, os, sys
-from jobs.cli import run_command
+from memagent_batch.cli.main import run_command
 def late():
     logging.getLogger("lib").warning("late: http://svc:hunter2@host/v1")
     os.write(2, b"later: http://svc:hunter2@host/v1\\n")

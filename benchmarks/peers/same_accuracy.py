@@ -17,7 +17,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from benchmarks.answers.escalation import NOT_STATED
 from benchmarks.paired import paired
 from benchmarks.peers.contestants import Mode, Peer, job_settings, make_server, run_job, run_peer
 from benchmarks.peers.corpus import MadeCorpus, chunk_texts, save_corpus
@@ -38,7 +37,7 @@ WAYS = {
     "parallel": ("--policy.kind", "parallel", "--policy.rounds", "1"),
     "retrieve-parallel": (
         *("--policy.kind", "retrieve", "--closing.evidence", "--closing.support"),
-        *("--escalate.when", '["answer", "weak_support"]', "--escalate.answers", NOT_STATED),
+        *("--escalate.when", '["answer", "weak_support"]', "--escalate.answers", "not stated"),
         *("--escalate.to", '{"policy": {"kind": "parallel", "rounds": 1}}'),
     ),
 }

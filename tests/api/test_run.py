@@ -17,11 +17,11 @@ import ray
 from ray.data import DataContext
 
 import memagent_batch as ma
-from jobs.cli import main
+from memagent_batch.cli.main import main
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import InputError, OutputError, SettingsError, TooManyFailedError
 from memagent_batch.files.location import Location
-from pipelines import answer as chain
+from memagent_batch.flows import answer as chain
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, table_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]

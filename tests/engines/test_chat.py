@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.domain.guides import Guide, GuideKind, choice_of, json_of, matching
@@ -25,10 +25,10 @@ from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.openai.markers import Markers
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineStartError, EngineUnavailableError
+from memagent_batch.flows.answer import answer
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.prompts.closing import CLOSING_PROMPTS
 from memagent_batch.wiring import identify_reader
-from pipelines.answer import answer
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
 from tests.engines.test_openai import KEY, error_reply
 

@@ -13,9 +13,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from jobs.answer import MANUAL
-from jobs.cli import parse_settings
-from jobs.settings import JobSettings
+from memagent_batch.cli.answer import MANUAL
+from memagent_batch.cli.main import parse_settings
+from memagent_batch.cli.settings import JobSettings
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES = "1.34"
@@ -116,7 +116,7 @@ def test_manifest_job_file_is_read_as_settings_that_fit_the_cluster(path: Path, 
 def test_manifest_entrypoint_and_volumes_name_what_is_there(path: Path) -> None:
     config, ray = resources(path)
     if entrypoint := job_spec(ray).get("entrypoint"):
-        assert entrypoint == "python -m jobs.answer --config /etc/memagent/job.yaml"
+        assert entrypoint == "python -m memagent_batch answer --config /etc/memagent/job.yaml"
     for template in pod_templates(ray):
         volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
         mounts = {mount["mountPath"]: mount["name"] for mount in template["spec"]["containers"][0]["volumeMounts"]}

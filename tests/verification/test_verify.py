@@ -16,7 +16,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.log import writer as turn_log
 from memagent_batch.runs import finalise
 from memagent_batch.verification.findings import Kind
-from tests.pipelines.grown import Stream
+from tests.flows.grown import Stream
 from tests.runs.recorded_nights import Nights
 from tests.verification.scan import ASK, NIGHTS, Copy, found, verify_here
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from infra.docs.settings_page import PAGE as SETTINGS_PAGE
-from jobs import cli
+from memagent_batch.cli import main as cli
 from memagent_batch.logs import EventKind, as_json
 from memagent_batch.ray_data.progress.board import Event
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("memagent_batch", "pipelines", "jobs")
+PACKAGES = ("memagent_batch", "pipelines")
 TEXT = (SETTINGS_PAGE.parent / "exit-codes-and-events.md").read_text(encoding="utf-8")
 
 

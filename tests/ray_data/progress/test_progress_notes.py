@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import ray
 
-from jobs.status import progress_line
+from memagent_batch.cli.status import progress_line
 from memagent_batch.errors import StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.ray_data.progress import progress

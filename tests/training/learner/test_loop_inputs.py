@@ -9,9 +9,9 @@ import pytest
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.errors import InputError, OutputError, SettingsError
+from memagent_batch.flows import train_loop as loop
 from memagent_batch.training.learner.steps import Step, claim_loop
 from memagent_batch.training.learner.tasks import TableTasks, require_sources
-from pipelines.training import train_loop as loop
 from tests.training.learner.loop_inputs import NAMES, loop_config
 
 

@@ -7,10 +7,10 @@ import pytest
 from memagent_batch.config.training import TrainLoopConfig
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import EngineRequestError, EngineUnavailableError, RunFailedError
+from memagent_batch.flows.train_loop import at_step, sampled
 from memagent_batch.training.learner.sampling import Sampler
 from memagent_batch.training.learner.steps import Step
 from memagent_batch.training.learner.tasks import TableTasks, Task
-from pipelines.training.train_loop import at_step, sampled
 from tests.training.learner.loop_inputs import loop_config
 
 
