@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig, VllmConfig
 from memagent_batch.config.escalation import EscalateConfig
@@ -23,10 +23,10 @@ from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.errors import EngineStartError, SettingsError
+from memagent_batch.flows.check import check
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.escalation.second_reader import second_fingerprint
 from memagent_batch.wiring import identify_reader
-from pipelines.check import check
 from tests.conftest import THOUGHT_TAGS
 from tests.engines.scripted_server import PROBED, THERE, Reply, Script, scripted_server
 from tests.engines.test_openai import error_reply
