@@ -57,6 +57,8 @@ class EventKind(StrEnum):
     """Questions are bound to documents that are not there; they become `failed` rows."""
     QUESTIONS_UNTAUGHT = "questions_untaught"
     """A shipped policy gets questions of a form that it was not trained on."""
+    THOUGHTS_UNBOUNDED = "thoughts_unbounded"
+    """The model always thinks, and nothing bounds its thoughts."""
     TOKENIZERS_DIFFER = "tokenizers_differ"
     """A suite is read with another tokeniser than the one in whose tokens its lengths are counted."""
     RUN_CLOSED = "run_closed"

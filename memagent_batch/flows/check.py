@@ -1,10 +1,12 @@
 """What is refused before Ray starts: an output, an input, a model or a prompt set that can't be used."""
 
+import logging
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from memagent_batch.budgets import fitted
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import OnBadFile, SourceConfig
 from memagent_batch.files.location import Location
@@ -12,13 +14,23 @@ from memagent_batch.inputs.document_index import require_carry_columns
 from memagent_batch.inputs.documents import require_first_records
 from memagent_batch.inputs.questions import asked_types, inline_type, read_questions
 from memagent_batch.inputs.shards import FoundShards, find_shards
+from memagent_batch.logs import EventKind
 from memagent_batch.reading.breaks import require_rows
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.closing_checks import checked_closing, require_compiled
 from memagent_batch.runs.escalation.second_reader import Escalation, checked_escalation
 from memagent_batch.runs.output_place import claim_output
 from memagent_batch.runs.tables.schemas import ANSWERS
-from memagent_batch.wiring import ReaderIdentity, identify_reader, make_documents, make_engine, make_output
+from memagent_batch.wiring import (
+    ReaderIdentity,
+    identify_reader,
+    make_documents,
+    make_engine,
+    make_output,
+    make_prompt_tokens,
+)
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +71,7 @@ def check(job: JobConfig) -> Checked:
     agent = fitted(job.agent)
     require_rows(agent, order_columns=job.input.order_columns)
     reader = identify_reader(agent)
+    _warn_of_thoughts(agent)
     types = asked_types(inputs.questions)
     if (of_column := inline_type(job.input)) is not None:
         types.setdefault(of_column, "input.question_type")
@@ -95,3 +108,13 @@ def read_inputs(sources: SourceConfig) -> Inputs:
         for shard in {shard.format: shard for shard in reversed(found.shards)}.values():
             require_first_records(shard, settings=sources.input, storage_options=sources.storage_options)
     return Inputs(found=found, questions=questions)
+
+
+def _warn_of_thoughts(agent: AgentConfig) -> None:
+    if agent.sampling.thinking_tokens is None and make_prompt_tokens(agent).opens_thought:
+        message = (
+            f"{agent.model} begins each completion inside a thought, which may use up the whole budget of a turn: the "
+            "memory then stays as it was, and memory_truncations of answers counts the turn. Raise "
+            "policy.memory_tokens and policy.answer_tokens, or set sampling.thinking_tokens"
+        )
+        log.warning(message, extra={"event": EventKind.THOUGHTS_UNBOUNDED, "model": agent.model})

@@ -26,7 +26,10 @@ from memagent_batch.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
 from memagent_batch.wiring import ReaderIdentity, identify_reader
 from tests.engines.scripted_server import Reply, scripted_server
 
-MESSAGES = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+TOOLS = "{% if tools %}<tool_call>{% endif %}"
+MESSAGES = (
+    TOOLS + "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+)
 HYBRID = (
     MESSAGES + "{% if add_generation_prompt %}<|im_start|>assistant\n"
     "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
