@@ -30,7 +30,7 @@ class BytePlaces:
             num_bytes[token_id] = len(token)
         return cls(num_bytes=num_bytes, to_nfc=to_nfc)
 
-    def token_chars(self, token_ids: npt.NDArray[np.int32], text: str) -> npt.NDArray[np.int32] | None:
+    def token_chars(self, token_ids: npt.NDArray[np.int32], text: str) -> npt.NDArray[np.int64] | None:
         """First character of each token in the text, or None where lengths can't say it.
 
         Args:
@@ -45,4 +45,4 @@ class BytePlaces:
         if len(ends) == 0 or ends[-1] != len(data):
             return None
         chars = np.cumsum((data & 0xC0) != 0x80) - 1  # a byte 10xxxxxx goes on with a character
-        return np.asarray(chars[ends - lengths], np.int32)
+        return np.asarray(chars[ends - lengths], np.int64)

@@ -35,9 +35,6 @@ from memagent_batch.errors import DocumentError, PromptSetError
 CONTEXT_TOKENS = 8
 """Tokens of a prompt that are decoded before what follows it: more than the control tokens that end a chat template."""
 
-MAX_CHARS = 2**31 - 1
-"""Longest text: the place of each of its characters fits the 4 bytes that a document in flight has for it."""
-
 NO_THOUGHT = f"{THOUGHT_END}\n\n"
 """Ends a thought that the chat template opened: a guided completion has no room for one."""
 
@@ -51,7 +48,7 @@ class TokenisedText:
 
     token_ids: npt.NDArray[np.int32]
     """Shape [num_tokens]."""
-    token_chars: npt.NDArray[np.int32]
+    token_chars: npt.NDArray[np.int64]
     """First character of each token in the text; shape [num_tokens]."""
 
 
@@ -99,18 +96,15 @@ class Tokenizer:
         """Token ids and character places of a text of any length, read as plain text.
 
         Raises:
-            DocumentError: the text holds a lone surrogate, the vocabulary has no plain tokens for a part of it,
-                or it is longer than MAX_CHARS.
+            DocumentError: the text holds a lone surrogate, or the vocabulary has no plain tokens for a part of it.
         """
-        if len(text) > MAX_CHARS:
-            raise DocumentError(f"the text has {len(text)} characters, above the limit of {MAX_CHARS}; split it")
         ids, chars = [], []
         for start, segment in segments_of(text):
             tokens = self._encode_segment(segment, start=start)
             ids.append(tokens.token_ids)
-            chars.append(tokens.token_chars + np.int32(start))
+            chars.append(tokens.token_chars + start)
         token_ids = np.concatenate([np.empty(0, np.int32), *ids])
-        tokens = TokenisedText(token_ids=token_ids, token_chars=np.concatenate([np.empty(0, np.int32), *chars]))
+        tokens = TokenisedText(token_ids=token_ids, token_chars=np.concatenate([np.empty(0, np.int64), *chars]))
         self._require_plain(tokens, text)
         return tokens
 
@@ -230,7 +224,7 @@ class Tokenizer:
             if token_chars is not None:
                 return TokenisedText(token_ids=token_ids, token_chars=token_chars)
         slow = self._plain.encode(segment, add_special_tokens=False)
-        token_chars = np.fromiter((first for first, _ in slow.offsets), np.int32)
+        token_chars = np.fromiter((first for first, _ in slow.offsets), np.int64)
         return TokenisedText(token_ids=np.asarray(slow.ids, np.int32), token_chars=token_chars)
 
     def _template(

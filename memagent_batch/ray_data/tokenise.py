@@ -35,7 +35,7 @@ TOKENISED = pa.schema(
         pa.field("document_id", pa.string()),
         pa.field("document_hash", pa.string()),
         pa.field("token_ids", pa.large_list(pa.int32())),
-        pa.field("token_chars", pa.large_list(pa.int32())),
+        pa.field("token_chars", pa.large_list(pa.int64())),
         pa.field("num_chars", pa.int64()),
         pa.field("num_bytes", pa.int64()),
         pa.field("sentence_starts", pa.large_list(pa.int64())),
@@ -54,7 +54,7 @@ CALL = pa.schema([pa.field("documents", pa.large_list(pa.struct(list(TOKENISED))
 
 Rows of a dataset have their carried columns behind the others."""
 
-NO_TOKENS = TokenisedText(token_ids=np.empty(0, np.int32), token_chars=np.empty(0, np.int32))
+NO_TOKENS = TokenisedText(token_ids=np.empty(0, np.int32), token_chars=np.empty(0, np.int64))
 """Of a document without a text that can be read."""
 NO_SENTENCES = Sentences()
 """Of a document whose sentences are not asked for."""

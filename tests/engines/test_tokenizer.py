@@ -146,20 +146,6 @@ def test_encode_document_with_a_lone_surrogate_names_its_place(tokenizer: Tokeni
         tokenizer.encode_document("a" * place + "\ud800 rest")
 
 
-def test_encode_document_takes_eight_bytes_a_token(tokenizer: Tokenizer) -> None:
-    tokens = tokenizer.encode_document(WORDS * 20)
-    assert tokens.token_ids.nbytes + tokens.token_chars.nbytes == 8 * len(tokens.token_ids)
-
-
-def test_encode_document_above_the_longest_text_is_refused(
-    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("memagent_batch.engines.tokenizer.MAX_CHARS", 4)
-    assert tokenizer.encode_document("word").token_chars.tolist()[0] == 0
-    with pytest.raises(DocumentError, match="has 5 characters, above the limit of 4"):
-        tokenizer.encode_document("words")
-
-
 def test_decode_leaves_out_control_tokens(tokenizer: Tokenizer) -> None:
     token_ids = [*tokenizer.encode("memory"), *sorted(tokenizer.control_token_ids)]
     assert tokenizer.decode(token_ids) == "memory"

@@ -9,7 +9,7 @@ NUM_TOKENS = 1_000_000
 
 def test_planned_documents_leave_the_tokens_where_they_lie() -> None:
     token_ids = pa.array(np.arange(NUM_TOKENS, dtype=np.int32))
-    token_chars, offsets = pa.array(np.arange(NUM_TOKENS, dtype=np.int32) * 2), pa.array([0, NUM_TOKENS], pa.int64())
+    token_chars, offsets = pa.array(np.arange(NUM_TOKENS) * 2), pa.array([0, NUM_TOKENS], pa.int64())
     row = {
         "document_id": ["d"],
         "token_ids": pa.LargeListArray.from_arrays(offsets, token_ids),
