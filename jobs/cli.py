@@ -38,10 +38,10 @@ EXIT_SUPERSEDED = 3
 """A newer attempt has claimed the output; this one must not be started again."""
 EXIT_TOO_MANY_FAILED = 4
 """The run is closed and its tables are written, but too many readings failed, or all."""
-EXIT_BOUND_REACHED = 4
-"""The run has met a bound of its own and left the tables as they were; the same command goes on."""
 EXIT_NOT_VERIFIED = 5
 """`memagent verify` found something that is not as it was recorded."""
+EXIT_BOUND_REACHED = 6
+"""The run stopped at a bound of its own and left the tables as they were; the same command goes on."""
 EXIT_INTERRUPTED = 130
 """SIGINT, as shells count it; the same command goes on."""
 EXIT_TERMINATED = 143
