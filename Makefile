@@ -108,8 +108,12 @@ train-tiny-rl: setup
 	$(PYTHON) -m $(RECIPE).reinforce --policy gated --steps 10 --seed 5 --output $(RL_OUT)/gated
 	$(PYTHON) -m $(RECIPE).reinforce --policy overwrite --steps 8 --seed 6 --model $(RL_OUT)/gated/model --output $(RL_OUT)/overwrite
 
+# Versions and hashes. No hash for torch of `+cpu`: it comes from a folder of wheels or from PyTorch's own index, and nothing says that these hold the same file.
+COMPILE := $(UV) pip compile --quiet --generate-hashes --python-version 3.11
+COMPILE_CPU := $(COMPILE) --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links
 lock:
-	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 --extra cpu --extra convert --extra dev --extra lake pyproject.toml -o requirements/cpu.txt
-	$(UV) pip compile --quiet --python-version 3.11 --extra gpu --extra convert --extra lake pyproject.toml -o requirements/gpu.txt
-	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 requirements/bridges.in -o requirements/bridges.txt
-	$(UV) pip compile --quiet --python-version 3.11 requirements/peers.in -o requirements/peers.txt
+	$(COMPILE_CPU) --extra cpu --extra convert --extra dev --extra lake pyproject.toml -o requirements/cpu.txt
+	$(COMPILE) --extra gpu --extra convert --extra lake pyproject.toml -o requirements/gpu.txt
+	$(COMPILE_CPU) requirements/bridges.in -o requirements/bridges.txt
+	$(COMPILE) requirements/peers.in -o requirements/peers.txt
+	sed -i '/^torch==.*+cpu/,/^    #/{/--hash/d;s/ \\$$//}' requirements/cpu.txt requirements/bridges.txt
