@@ -23,7 +23,7 @@ def programs(tmp_path: Path) -> Path:
 
 def make(target: str, programs: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PATH": str(programs)}
-    command = [programs / "make", "--no-print-directory", target]
+    command = [str(programs / "make"), "--no-print-directory", target]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
