@@ -8,7 +8,7 @@ TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend
 
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: setup tools fmt check test test-fast test-chaos test-bridges metrics demo bench bench-peers docs lock
+.PHONY: setup tools namespaces fmt check test test-fast test-chaos test-bridges metrics demo bench bench-peers docs lock
 
 setup: .venv/.done
 
@@ -24,17 +24,25 @@ PROGRAMS := chromium chromedriver promtool
 tools:
 	@for program in $(PROGRAMS); do command -v $$program >/dev/null || missing="$$missing $$program"; done; \
 	if test -z "$$missing"; then exit 0; fi; \
-	if ! command -v apt-get >/dev/null; then echo "install$$missing, so that they are on the PATH" >&2; exit 1; fi; \
+	if ! command -v apt-get >/dev/null; then \
+	  echo "error: \`make test\` needs$$missing; install what is missing so that it is on the PATH, or run \`make test-fast\`" >&2; exit 1; \
+	fi; \
+	echo "\`make test\` needs$$missing: installing chromium, chromium-driver and prometheus with apt-get" >&2; \
 	$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends chromium chromium-driver prometheus
+
+# Tests of a full disk mount a small one.
+namespaces:
+	@unshare --user --map-root-user --mount true 2>/dev/null || echo "warning: this machine allows no user namespaces, so tests of a full disk will fail: \
+	set sysctl user.max_user_namespaces; in a container, start it with --security-opt seccomp=unconfined" >&2
 
 demo: setup
 	$(PYTHON) -m memagent_batch.cli.demo --output $(DEMO_OUT)
 
 # Two at a time, each with a Ray and an engine of its own: most of a test's time is waiting for one of them to start.
-test: setup tools
+test: tools namespaces setup
 	$(PYTHON) -m pytest -n 2 --dist loadfile -m "not gpu and not chaos"
 
-test-chaos: setup
+test-chaos: namespaces setup
 	$(PYTHON) -m pytest -m chaos
 
 # verl, TRL and SkyRL ask for other versions than the project, so they have an environment of their own.
@@ -48,8 +56,8 @@ test-bridges: .venv-bridges/.done
 	$(UV) pip install --quiet --python $(BRIDGES) $(TORCH) --compile-bytecode --no-deps -r requirements/bridges.txt
 	touch $@
 
-test-fast: setup tools
-	$(PYTHON) -m pytest -m "not gpu and not chaos and not vllm and not ray and not s3 and not browser and not slow"
+test-fast: setup
+	$(PYTHON) -m pytest -m "not gpu and not chaos and not vllm and not ray and not s3 and not browser and not system and not slow"
 
 check: setup
 	.venv/bin/ruff check .
@@ -87,8 +95,12 @@ docs: setup
 	$(PYTHON) -m infra.docs.commands_page
 	.venv/bin/mkdocs build --strict -f infra/mkdocs.yml
 
+# Versions and hashes. No hash for torch of `+cpu`: it comes from a folder of wheels or from PyTorch's own index, and nothing says that these hold the same file.
+COMPILE := $(UV) pip compile --quiet --generate-hashes --python-version 3.11
+COMPILE_CPU := $(COMPILE) --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links
 lock:
-	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 --extra cpu --extra convert --extra dev --extra lake pyproject.toml -o requirements/cpu.txt
-	$(UV) pip compile --quiet --python-version 3.11 --extra gpu --extra convert --extra lake pyproject.toml -o requirements/gpu.txt
-	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 requirements/bridges.in -o requirements/bridges.txt
-	$(UV) pip compile --quiet --python-version 3.11 requirements/peers.in -o requirements/peers.txt
+	$(COMPILE_CPU) --extra cpu --extra convert --extra dev --extra lake pyproject.toml -o requirements/cpu.txt
+	$(COMPILE) --extra gpu --extra convert --extra lake pyproject.toml -o requirements/gpu.txt
+	$(COMPILE_CPU) requirements/bridges.in -o requirements/bridges.txt
+	$(COMPILE) requirements/peers.in -o requirements/peers.txt
+	sed -i '/^torch==.*+cpu/,/^    #/{/--hash/d;s/ \\$$//}' requirements/cpu.txt requirements/bridges.txt

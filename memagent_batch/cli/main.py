@@ -38,10 +38,10 @@ EXIT_SUPERSEDED = 3
 """A newer attempt has claimed the output; this one must not be started again."""
 EXIT_TOO_MANY_FAILED = 4
 """The run is closed and its tables are written, but too many readings failed, or all."""
-EXIT_BOUND_REACHED = 4
-"""The run has met a bound of its own and left the tables as they were; the same command goes on."""
 EXIT_NOT_VERIFIED = 5
 """`memagent verify` found something that is not as it was recorded."""
+EXIT_BOUND_REACHED = 6
+"""The run stopped at a bound of its own and left the tables as they were; the same command goes on."""
 EXIT_INTERRUPTED = 130
 """SIGINT, as shells count it; the same command goes on."""
 EXIT_TERMINATED = 143
@@ -148,7 +148,7 @@ def parse_settings(kind: type[SettingsT], manual: Manual, arguments: Sequence[st
 
 def parse_options(parser: OptionParser, arguments: Sequence[str]) -> Namespace:
     """The options of a command with knobs; see `parse_settings`."""
-    begin_log(as_json=_asks_for_json(arguments))
+    begin_log(as_json=asks_for_json(arguments))
     options: Namespace = parser.parse_args(arguments)
     return options
 
@@ -164,7 +164,7 @@ def settings_from(kind: type[SettingsT], options: Namespace) -> SettingsT:
 def run_command(command: Callable[[], object]) -> int:
     """Runs a command and returns its exit code; a known error is one line on stderr, without a traceback."""
     os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # else a late call would start Ray again while a run leaves
-    is_json = _asks_for_json(sys.argv[1:])
+    is_json = asks_for_json(sys.argv[1:])
     begin_log(as_json=is_json)
     log_lines = contextlib.ExitStack()
     log_lines.callback(end_log)
@@ -211,7 +211,7 @@ def _log_end(error: Exception) -> int:
 
 def _refuse(message: str, arguments: Sequence[str]) -> int:
     """Logs that no command is named; returns the exit code."""
-    begin_log(as_json=_asks_for_json(arguments))
+    begin_log(as_json=asks_for_json(arguments))
     log.error(message, extra={"event": EventKind.RUN_STOPPED, "exit_code": EXIT_USAGE})
     end_log()
     return EXIT_USAGE
@@ -233,7 +233,7 @@ def _command_main(name: str, *, package: str = COMMANDS_PACKAGE) -> Main:
     return main_
 
 
-def _asks_for_json(arguments: Sequence[str]) -> bool:
+def asks_for_json(arguments: Sequence[str]) -> bool:
     """Whether log lines are to be JSON, by command line, environment or job file; mistakes in these are found later."""
     values = [os.environ.get(f"{ENV_PREFIX}LOG_FORMAT", ""), *_values_of("--log-format", arguments)]
     configs = _values_of("--config", arguments)

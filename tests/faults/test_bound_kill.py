@@ -40,7 +40,7 @@ def test_kill_at_the_stop_of_a_bound_keeps_the_bound_and_ends_equal(text_model: 
         assert MOST_TOKENS / 3 < taken <= MOST_TOKENS
         assert not (tmp_path / "b" / "manifest.json").exists()
         job.start()
-        assert job.finish() == 4, job.last_words()
+        assert job.finish() == 6, job.last_words()
         assert taken < _tokens(tmp_path / "b") <= 2 * MOST_TOKENS
     assert _end([*plain, "--output", str(tmp_path / "b")], output=tmp_path / "b") == 0
     assert _tokens(tmp_path / "b") == _tokens(tmp_path / "a"), "no turn was asked twice"

@@ -85,6 +85,7 @@ def test_night_killed_at_many_changes_of_a_bucket_leaves_one_night_whole(s3_buck
     require_whole(output, moments=killed_nights(output, stride=3))
 
 
+@pytest.mark.system
 def test_night_on_a_full_disk_leaves_the_last_one_and_goes_on_with_room(tmp_path: Path) -> None:
     text = os.urandom(60_000).hex()
     with small_disk(tmp_path / "disk", size="1m") as disk:
