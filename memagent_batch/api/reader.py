@@ -26,6 +26,7 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine, require_guides
 from memagent_batch.errors import DocumentError, MemagentError, NotReadError
 from memagent_batch.log.schemas import ClosedRow
+from memagent_batch.logs import quiet_libraries
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.breaks import with_breaks
 from memagent_batch.reading.closed import Closing, close_reading
@@ -154,7 +155,8 @@ class AgentReader:
         """
         self._thread.start()
         try:
-            self._run(self._engine.start())
+            with quiet_libraries():
+                self._run(self._engine.start())
         except BaseException:
             self._close()
             raise
