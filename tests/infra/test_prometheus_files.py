@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+pytestmark = pytest.mark.tools
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "infra" / "prometheus"
 ALERTS = [rule for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]

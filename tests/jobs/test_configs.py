@@ -22,6 +22,15 @@ def test_job_file_is_read_as_settings(config: Path) -> None:
     assert settings.output
 
 
+def test_job_file_of_the_project_is_found_by_its_name_unless_there_is_such_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse_settings(JobSettings, MANUAL, ["--config", "tiny", *GIVEN]).window_tokens == 2048
+    Path("tiny").write_text("window_tokens: 999")
+    assert parse_settings(JobSettings, MANUAL, ["--config", "tiny", *GIVEN]).window_tokens == 999
+
+
 def test_smoke_job_file_needs_no_model_and_fits_its_window() -> None:
     agent = parse_settings(JobSettings, MANUAL, ["--config", str(CONFIGS / "smoke.yaml")]).agent
     assert agent.engine == "simulated"

@@ -140,9 +140,9 @@ def start_engine(arguments: Mapping[str, Any], *, reproducible: bool = False) ->
         with contextlib.suppress(EngineDeadError), tempfile.TemporaryDirectory(prefix="memagent-engine-") as folder:
             failure_file = Path(folder) / "failure.txt"
             environment = engine_environment(arguments, reproducible=reproducible)
-            with _STARTING, orphan_guard.environment(environment | orphan_guard.guarded(failure_file)):
-                with _spawn_without_script():
-                    return _start(arguments, failure_file=failure_file)
+            guarded = orphan_guard.environment(environment | orphan_guard.guarded(failure_file))
+            with _STARTING, guarded, _spawn_without_script():
+                return _start(arguments, failure_file=failure_file)
     raise EngineStartError(
         f"vLLM's engine process ended {SPAWN_TRIES} times while it started; its lines above may say why. If the kernel "
         "killed it because memory ran out: lower vllm.cpu_kv_cache_gib, or give the node more"
