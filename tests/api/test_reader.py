@@ -99,7 +99,7 @@ def test_text_that_is_null_is_a_failed_reading_as_in_tables(text_model: str) -> 
     [
         (lambda: ma.Agent(modle="x"), "modle: there is no such setting; did you mean model?"),  # type: ignore[call-arg]
         (
-            lambda: ma.Agent(policy={"chunk_tokns": 9}),  # type: ignore[arg-type]
+            lambda: ma.Agent(policy={"chunk_tokns": 9}),
             "policy.chunk_tokns: there is no such setting; did you mean chunk_tokens?",
         ),
         (lambda: ma.Agent(engine="opnai"), "engine: 'opnai' is none of .*; did you mean openai?"),

@@ -25,8 +25,8 @@ class Vllm(VllmConfig):
         """
         if find_spec("vllm") is None:
             raise EngineStartError(
-                "vLLM is not installed: install memagent-batch[cpu] or memagent-batch[gpu], or set engine: openai, which "
-                "reads through an endpoint"
+                "vLLM is not installed: install memagent-batch[cpu] or memagent-batch[gpu], or set engine: openai to "
+                "read through an endpoint"
             )
         from memagent_batch.engines.vllm.engine import VllmEngine
         from memagent_batch.engines.vllm.start import require_model
