@@ -13,6 +13,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 setup: .venv/.done
 
 .venv/.done: $(REQUIREMENTS) pyproject.toml
+	@echo "installs $$(grep -c '^[a-z].*==' $(REQUIREMENTS)) packages into .venv, about 4 GB: a few minutes without further lines"
 	command -v $(UV) >/dev/null || (python3 -m venv .tools && .tools/bin/pip install --quiet uv)
 	test -x $(PYTHON) || $(UV) venv --quiet --python 3.11 .venv
 	$(UV) pip install --quiet --python $(PYTHON) $(TORCH) --compile-bytecode --no-deps -r $(REQUIREMENTS)

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -40,6 +41,16 @@ LINE_BYTES = 1 << 20
 
 LINE_END = re.compile(rb"(?<=\n)|(?<=\r)(?!\n)")
 """Where a line ends; a progress bar returns to the margin instead."""
+
+LIBRARY_VARIABLES = {
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+    "TORCH_LOGS": "-all",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
+    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
+    "PYTHONWARNINGS": "ignore::FutureWarning",
+}
+"""Environment under which vLLM, torch and transformers log errors only."""
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +117,39 @@ def end_log() -> None:
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _Stderr)]:
         root.removeHandler(handler)
+
+
+@contextlib.contextmanager
+def log_of_program() -> Iterator[None]:
+    """Sends the log lines of the block to stderr, unless the program that runs it has set up `logging` itself."""
+    levels = {name: logging.getLogger(name).level for name in OWN_LOGGERS}
+    is_set_up = bool(logging.getLogger().handlers or any(levels.values()))
+    if not is_set_up:
+        begin_log(as_json=False)
+    try:
+        yield
+    finally:
+        if not is_set_up:
+            end_log()
+            for name, level in levels.items():
+                logging.getLogger(name).setLevel(level)
+
+
+@contextlib.contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Hides what libraries log below errors, in this process and those that the block starts.
+
+    A variable that is set stays as it is: `VLLM_LOGGING_LEVEL=INFO` shows vLLM's lines.
+    """
+    added = {name: value for name, value in LIBRARY_VARIABLES.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
 
 
 @contextlib.contextmanager

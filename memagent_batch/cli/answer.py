@@ -19,7 +19,7 @@ MANUAL = Manual(
     common=(*INPUT, "output", *MODEL, "pool.replicas", "limit", "max_tokens", "retry_failed"),
     unused=("rollouts",),
     examples=(
-        "memagent answer --config jobs/tiny.yaml --documents texts/ --output out/ "
+        "memagent answer --config tiny --documents texts/ --output out/ "
         '--ask "What is the access code of quiet-harbour?"',
         "memagent answer --documents 's3://bucket/contracts/*.parquet' --questions questions.csv "
         "--output s3://bucket/scan/ --model my-model/",

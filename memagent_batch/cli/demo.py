@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.cli.answer import main as answer
+from memagent_batch.cli.settings import JOB_FILES
 from memagent_batch.domain.closing.answer_types import AnswerType
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.engines.tokenizer import load_tokenizer
@@ -30,7 +31,7 @@ from memagent_batch.runs.tables.schemas import EvidenceRow
 from memagent_batch.runs.tables.table_files import table_files
 from memagent_batch.wiring import TINY_MODEL
 
-JOB_FILE = Path(__file__).parent / "configs" / "tiny.yaml"
+JOB_FILE = JOB_FILES / "tiny.yaml"
 NUM_DOCUMENTS = 24
 NUM_SHARDS = 4
 SHORTEST_DOCUMENT_TOKENS = 2_000

@@ -14,7 +14,7 @@ from keyword import iskeyword
 from pathlib import Path
 
 from memagent_batch.cli.options import HELP, Manual, OptionParser, knob_values, remedy
-from memagent_batch.cli.settings import ENV_PREFIX, SettingsT, read_settings, read_yaml
+from memagent_batch.cli.settings import ENV_PREFIX, SettingsT, config_file, read_settings, read_yaml
 from memagent_batch.config.job import LogFormat
 from memagent_batch.errors import (
     BoundReachedError,
@@ -239,7 +239,7 @@ def asks_for_json(arguments: Sequence[str]) -> bool:
     configs = _values_of("--config", arguments)
     if not any(values) and configs:
         with contextlib.suppress(SettingsError):
-            job = read_yaml(Path(configs[-1]), option="--config")
+            job = read_yaml(config_file(configs[-1]), option="--config")
             values = [job.get("log_format", "")] if isinstance(job, dict) else values
     return values[-1] == LogFormat.JSON
 

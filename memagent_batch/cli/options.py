@@ -35,7 +35,7 @@ PATHS = frozenset({"documents", "questions", "output", "rollouts", "loop.held_ou
 SEAMS = {seam.knob: seam for seam in (POLICIES, ENGINES, REWARDS)}
 """Knobs whose value is a kind."""
 
-CONFIG_HELP = "A job file: YAML, with `name: value` on each line."
+CONFIG_HELP = "A job file: YAML, with `name: value` on each line; or the name of one that is shipped, such as tiny."
 SOURCES = "can also stand in a YAML file (--config FILE) or in MEMAGENT_... variables."
 HELP_WIDTH = 100
 """Characters of a line of help that is wrapped."""

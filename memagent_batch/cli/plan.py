@@ -24,7 +24,7 @@ MANUAL = Manual(
         *("pool.cpus_per_replica", "pool.gpus_per_replica", "pool.readings_in_flight", "pool.turns_in_flight"),
     ),
     examples=(
-        "memagent plan --config jobs/tiny.yaml --documents texts/ --output out/ "
+        "memagent plan --config tiny --documents texts/ --output out/ "
         '--ask "What is the access code of quiet-harbour?"',
         "memagent plan --config job.yaml --tokens-per-second 4000 --price-per-hour 2.5",
     ),

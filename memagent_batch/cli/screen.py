@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from memagent_batch.config.job import TableFormat
 from memagent_batch.domain.readings import Status
+from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
@@ -48,7 +49,7 @@ def ending(output: Location, manifest: Mapping[str, Any], *, num_columns: int) -
     places = [f"  {name:<9} {folder}/{name}/   {counts[f'{name}_rows']:,} rows" for name in tables]
     return "\n".join(
         [
-            f"{counts['asked']:,} readings: {', '.join(parts)}; {manifest['seconds']:,.0f} s",
+            f"{quantity(counts['asked'], 'reading')}: {', '.join(parts)}; {manifest['seconds']:,.0f} s",
             "",
             *_answer_lines(rows, num_columns=num_columns),
             "",

@@ -24,6 +24,9 @@ from memagent_batch.config.training import LearnerConfig, LoopConfig, TrainConfi
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import ENGINES, POLICIES, REWARDS, problem_message
 
+PACKAGE = Path(__file__).resolve().parents[1]
+JOB_FILES = PACKAGE / "jobs" if (PACKAGE / "jobs").is_dir() else PACKAGE.parent / "jobs"
+"""The job files that come with the project: in the package of a wheel, at the top of a checkout."""
 ENV_PREFIX = "MEMAGENT_"
 DOCUMENTS = SourceConfig.model_fields["documents"].description
 
@@ -164,6 +167,12 @@ def read_settings(kind: type[SettingsT], given: Mapping[str, Any], *, config: st
         raise SettingsError(f"settings can't be read: {error}") from error
 
 
+def config_file(config: str) -> Path:
+    """The job file that `--config` names: a path, or the name of one that comes with the project, such as `tiny`."""
+    shipped = JOB_FILES / f"{config}.yaml"
+    return shipped if not Path(config).exists() and shipped.parent == JOB_FILES and shipped.exists() else Path(config)
+
+
 def read_yaml(file: Path, *, option: str) -> Any:
     """The content of a YAML file that an option names.
 
@@ -173,7 +182,7 @@ def read_yaml(file: Path, *, option: str) -> Any:
     if file.is_dir():
         raise SettingsError(f"{option}: {file} is a folder; name a YAML file in it")
     if not file.exists():
-        raise SettingsError(f"{option}: {file} is not there")
+        raise SettingsError(f"{option}: {file} is not there{_shipped() if option == '--config' else ''}")
     try:
         return yaml.safe_load(file.read_text(encoding="utf-8"))
     except yaml.MarkedYAMLError as error:
@@ -192,10 +201,14 @@ def _job_file(config: str | None) -> dict[str, Any]:
     """The knobs of the job file."""
     if config is None:
         return {}
-    knobs = read_yaml(Path(config), option="--config")
+    knobs = read_yaml(config_file(config), option="--config")
     if not isinstance(knobs, dict | None):
         raise SettingsError(f"--config: {config} holds no knobs; write one on each line, as `name: value`")
     return knobs or {}
+
+
+def _shipped() -> str:
+    return f"; these come with the project: {', '.join(sorted(file.stem for file in JOB_FILES.glob('*.yaml')))}"
 
 
 def _without_content(error: yaml.MarkedYAMLError) -> str:

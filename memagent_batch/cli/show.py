@@ -15,15 +15,16 @@ from memagent_batch.evaluation.report.traces import notes_of
 from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.files.errors import output_errors
 from memagent_batch.log.index import Row
-from memagent_batch.pages.document_page import CHOSEN
-from memagent_batch.pages.readings import RunReading, find_readings
+from memagent_batch.masking import printable
+from memagent_batch.pages.document_page import CHOSEN, shown_evidence
+from memagent_batch.pages.readings import RunReading, document_ids, find_readings
 from memagent_batch.pages.values import look_of, shown_value
 from memagent_batch.runs.manifest import require_manifest
 
 MANUAL = Manual(
     command="memagent show",
     about="Shows the answers of one document: value, confidence, support, evidence with its place, and how the memory\n"
-    "came to it, turn by turn. For a reading that failed it shows why.",
+    "came to it, turn by turn. For a reading that failed it shows why. Without a document it lists their ids.",
     examples=(
         "memagent show out/ contract-7.txt",
         "memagent show out/ contract-7.txt notice-period --full",
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _show(arguments: Sequence[str]) -> None:
     parser = OptionParser(MANUAL)
     parser.add_argument("output", help="the output of `memagent answer`: a folder or any fsspec URL")
-    parser.add_argument("document", help="document_id")
+    parser.add_argument("document", nargs="?", help="document_id; without it, the ids of the documents are listed")
     parser.add_argument("question", nargs="?", help="question_id (default: all questions of the document)")
     parser.add_argument("--full", action="store_true", help="show long texts and traces to their end")
     parser.add_argument("--json", action="store_true", help="print each reading as a JSON object on a line of its own")
@@ -56,6 +57,9 @@ def _show(arguments: Sequence[str]) -> None:
     output = output_of(options)
     with output_errors(output.uri):
         manifest = require_manifest(output)
+    if options.document is None:
+        print("\n".join(map(printable, document_ids(output, manifest))))
+        return
     readings = find_readings(output, manifest, document_id=options.document, question_id=options.question)
     if options.json:
         for reading in readings:
@@ -84,7 +88,7 @@ def _reading_lines(reading: RunReading, *, is_full: bool, width: int) -> Iterato
     for label, text in texts.items():
         if text:
             yield from _labelled_text(label, text, is_full=is_full, width=width)
-    for number, item in enumerate(sorted(reading.evidence, key=_evidence_order)):
+    for number, item in enumerate(shown_evidence(reading)):
         label = "" if number else "evidence"
         yield from _labelled_text(label, _evidence_line(item), is_full=is_full, width=width)
     yield from _trace_lines(reading.turns, is_full=is_full, width=width)
@@ -115,10 +119,6 @@ def _row_problem(row: Row) -> str | None:
         return f"{row['error_type']}: {row['error_message']}"
     problem: str | None = row.get("closing_error")
     return problem
-
-
-def _evidence_order(row: Row) -> tuple[bool, int]:
-    return row["how"] != CHOSEN, row["rank"]
 
 
 def _evidence_line(row: Row) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from memagent_batch.cli.main import run_command
 from memagent_batch.cli.options import Manual, OptionParser, output_of
+from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import NotVerifiedError, SettingsError
 from memagent_batch.masking import DIGEST, printable
 
@@ -92,7 +93,9 @@ def _tell(result: "Verification", *, as_json: bool) -> None:
     else:
         print("\n".join(map(printable, _lines(result))))
     if result.findings:
-        raise NotVerifiedError(f"{len(result.findings):,} things are not as they were recorded; see above")
+        number = len(result.findings)
+        what = "1 thing is not as it was" if number == 1 else f"{number:,} things are not as they were"
+        raise NotVerifiedError(f"{what} recorded; see above")
     if result.failure is not None:
         raise result.failure
 
@@ -105,9 +108,10 @@ def _lines(result: "Verification") -> Iterator[str]:
     for unchecked in result.unchecked:
         yield f"not checked: {unchecked.what}: {unchecked.why}"
     if result.run_id:
-        yield f"{result.num_runs:,} runs, from {result.since} to {result.run_id}"
-        yield f"{result.num_files:,} files are as they were recorded"
-        yield f"{result.num_rows:,} rows were compared with the log"
+        runs = f"{result.num_runs:,} runs, from {result.since} to"
+        yield f"{'1 run,' if result.num_runs == 1 else runs} {result.run_id}"
+        yield f"{quantity(result.num_files, 'file')} as recorded"
+        yield f"{quantity(result.num_rows, 'row')} compared with the log"
         yield f"SHA-256 of the last manifest: {result.sha256}"
     if result.not_asked:
         yield result.not_asked

@@ -25,6 +25,7 @@ from memagent_batch.files.options import Options, StorageOptions
 from memagent_batch.flows import answer as chain
 from memagent_batch.inputs.document_records import index_columns, parsed_where
 from memagent_batch.inputs.where.conditions import columns_of
+from memagent_batch.logs import log_of_program
 from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.output_place import INPUT_FOLDER, claim_output
 from memagent_batch.runs.verdict import require_success
@@ -53,7 +54,7 @@ def answer(
     """Answers the questions over the documents, as `memagent answer` does; goes on where a run of the output stopped.
 
     Uses the Ray session that is there, and starts one for the run where there is none. No setting is read from the
-    environment.
+    environment. Progress lines go to stderr unless the program has set up `logging`.
 
     Args:
         documents: Paths or URIs; or an Arrow table, a data frame, or a Ray Dataset, which is written once to the
@@ -104,9 +105,10 @@ def answer(
         adopt_output=adopt_output,
         storage_options=StorageOptions(storage_options),
     )
-    claim_output(make_output(job), job)
-    _require_agent(agent)
-    return _run_job(job, documents, questions)
+    with log_of_program():
+        claim_output(make_output(job), job)
+        _require_agent(agent)
+        return _run_job(job, documents, questions)
 
 
 def _run_job(job: JobConfig, documents: Documents, questions: GivenQuestions) -> Run:

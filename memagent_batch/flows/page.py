@@ -2,6 +2,7 @@
 
 import logging
 
+from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
@@ -34,10 +35,11 @@ def page(output: Location, target: Location, *, context_chars: int | None, is_la
     claim_site(target)
     estimate = estimate_size(output, manifest, context_chars=context_chars)
     megabytes = f"about {max(1, round(estimate.num_bytes / 1_000_000)):,} MB"
-    log.info(f"the pages of {estimate.num_documents:,} documents take {megabytes}")
+    documents = quantity(estimate.num_documents, "document")
+    log.info(f"the pages of {documents} take {megabytes}")
     if estimate.num_bytes > LARGE_BYTES and not is_large_allowed:
         raise OutputError(
-            f"the pages of {estimate.num_documents:,} documents would take {megabytes}, more than "
+            f"the pages of {documents} would take {megabytes}, more than "
             f"{LARGE_BYTES // 1_000_000:,} MB; say --yes to write them, or --without-text for smaller ones"
         )
     return write_site(output, target, manifest=manifest, context_chars=context_chars)

@@ -114,6 +114,7 @@ def make_review(output: Location, asked: Asked) -> dict[str, Any]:
     return {
         "review": name,
         "folder": str(folder),
+        "page": str(folder / "page.html") if (folder / "page.html").exists() else None,
         "readings": sizes,
         "drawn": drawn,
         "left": dict(written.left),
@@ -265,7 +266,7 @@ def _only_review(output: Location) -> str:
         return names[0]
     if not names:
         raise OutputError(f"there is no review of {output}; say memagent review make")
-    raise SettingsError(f"--review: missing; {output} has {', '.join(names)}")
+    raise SettingsError(f"--review: {output} has several; name one of {', '.join(names)} with --review ID")
 
 
 def _evidence(output: Location, review: Review) -> EvidenceEstimate | None:

@@ -292,4 +292,5 @@ print(run.run_id, answer, ray.is_initialized(), run.answers().num_rows)
     assert checked.returncode == 0, checked.stdout
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.split()[1:] == ["simulated", "False", "2"], done.stderr
+    assert done.stdout.split()[0] in done.stderr  # what the run does is said there
     assert logged_turns(tmp_path / "scan") == 4

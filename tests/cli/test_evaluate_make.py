@@ -167,7 +167,7 @@ def test_make_hqa_counts_documents_and_says_their_tokens(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "lists", "said"),
     [
-        ((), {"tasks": "niah_single_9"}, "--tasks: there is no task 'niah_single_9'; choose from niah_single_1"),
+        ((), {"tasks": "niah-single-1"}, "--tasks: there is no task 'niah-single-1'; did you mean niah_single_1?"),
         ((), {"lengths": "1K huge"}, "--lengths: 'huge' is no length in tokens"),
         ((), {"lengths": "100"}, "--lengths: '100' is too short"),
         (("--samples", "0"), {}, "--samples and --num-documents must be 1 or more"),

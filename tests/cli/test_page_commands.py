@@ -41,6 +41,7 @@ def test_page_prints_where_it_is_and_how_large(scan: str, tmp_path: Path, capsys
         (["page", "nowhere"], "no run has finished at nowhere"),
         (["page", "{scan}", "--context", "-1"], "--context: -1 is below 0"),
         (["show", "{scan}", "Calder & Voss 2020/01"], f"did you mean '{DOCUMENT}'"),
+        (["show", "{scan}", "2020/001"], f"has no document '2020/001'; did you mean '{DOCUMENT}'?"),
         (["show", "{scan}", DOCUMENT, "signatry"], "did you mean 'signatory'?"),
         (["export", "answers", "{scan}", "--to", "ods"], "--to: invalid choice: 'ods'"),
         (["export", "answers", "{scan}"], "--to: missing"),
@@ -63,6 +64,13 @@ def test_show_prints_value_evidence_and_trace(scan: str, capsys: pytest.CaptureF
     assert "support supported" in words
     assert "evidence Either party may end this agreement on 45 days' notice. [characters" in words
     assert "changed it turn 0" in words
+
+
+def test_show_without_a_document_lists_the_ids(scan: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["show", scan]) == 0
+    ids = capsys.readouterr().out.splitlines()
+    assert (len(ids), ids) == (4, sorted(ids))
+    assert DOCUMENT in ids
 
 
 def test_show_of_a_failed_reading_says_why(scan: str, capsys: pytest.CaptureFixture[str]) -> None:

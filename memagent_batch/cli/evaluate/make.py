@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from memagent_batch.cli.main import run_command
-from memagent_batch.cli.options import Manual, OptionParser
+from memagent_batch.cli.options import Manual, OptionParser, nearest_name
 from memagent_batch.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -167,7 +167,9 @@ def _suite_plan(options: argparse.Namespace) -> "SuitePlan":
         tasks = tuple(name for name in tasks if not TASKS[name].by_documents)
     unknown = [name for name in tasks if name not in TASKS]
     if unknown:
-        raise SettingsError(f"--tasks: there is no task {unknown[0]!r}; choose from {', '.join(TASKS)}, or all")
+        near = nearest_name(unknown[0], TASKS)
+        advice = f"did you mean {near}?" if near else f"choose from {', '.join(TASKS)}, or all"
+        raise SettingsError(f"--tasks: there is no task {unknown[0]!r}; {advice}")
     if options.samples < 1 or any(number < 1 for number in options.num_documents):
         raise SettingsError("--samples and --num-documents must be 1 or more")
     for by_documents, knob in ((False, "lengths"), (True, "num-documents")):

@@ -7,6 +7,7 @@ from functools import partial
 
 from memagent_batch.cli.main import run_command
 from memagent_batch.cli.options import Manual, OptionParser, output_of
+from memagent_batch.domain.texts.markdown import unescaped
 
 MANUAL = Manual(
     command="memagent review estimate",
@@ -42,9 +43,7 @@ def _estimate(arguments: Sequence[str]) -> None:
 
     output = output_of(options)
     values, page = estimate(output, options.review, so_far=options.so_far, with_seen=options.with_seen)
-    print(
-        json.dumps(values, indent=2, ensure_ascii=False) if options.json else page, end="" if not options.json else "\n"
-    )
+    print(json.dumps(values, indent=2, ensure_ascii=False) if options.json else unescaped(page).rstrip("\n"))
 
 
 if __name__ == "__main__":

@@ -75,7 +75,8 @@ def _plan_lines(plan: "ReviewPlan", *, width: float) -> Iterator[str]:
     if plan.num_unreadable:
         yield f"{'without a text':<24}{plan.num_unreadable:>12,}{0:>10}"
     yield ""
-    head = ("if elusion is", "richness", "recall", "interval", "its low end", "precision", f"labels for {width:g}")
+    yield "If this share of what was not flagged is in truth sought (elusion), the intervals will be:"
+    head = ("elusion", "richness", "recall", "interval", "its low end", "precision", f"labels for {width:g}")
     yield "".join(f"{cell:>15}" for cell in head)
     for row in plan.rows:
         if row.value is not None and row.elusion == plan.rows[0].elusion:
