@@ -13,7 +13,7 @@ from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.domain.guides import Guide, menu_logprobs, num_candidates
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.chat_template import ServerTemplate
+from memagent_batch.engines.chat_template import THINKING_WORD, ServerTemplate
 from memagent_batch.engines.openai.api import ADDRESS_REMEDY
 from memagent_batch.engines.openai.guides import OBJECT_TOKENS, GuideForm, guide_fields, value_text
 from memagent_batch.engines.openai.markers import Markers, Neutralised
@@ -102,7 +102,7 @@ class ChatApi:
         num_candidate = num_candidates(prompt.guide, logprobs=False)
         if num_candidate and self._gives_logprobs:
             body |= {"logprobs": True, "top_logprobs": num_candidate}
-        return {**body, **fields, **self._optional, **self._fixed}
+        return {**body, **fields, **self._optional, **self._fixed, **self._silence(prompt)}
 
     def adapt(self, response: Response) -> list[str]:
         """Leaves out fields that a refusal names, and finds the name of the budget; see `Api.adapt`."""
@@ -158,6 +158,13 @@ class ChatApi:
             engine_seconds=response.elapsed_seconds,
             num_markers=self._message(prompt).num_markers,
         )
+
+    def _silence(self, prompt: Prompt) -> dict[str, JsonValue]:
+        """Switches off the thinking that the user switched on: a guided turn has no room for it."""
+        values = self._fixed.get(CHAT_TEMPLATE_KWARGS)
+        if prompt.guide is None or not isinstance(values, dict) or THINKING_WORD not in values:
+            return {}
+        return {CHAT_TEMPLATE_KWARGS: {**values, THINKING_WORD: False}}
 
     def _message(self, prompt: Prompt) -> Neutralised:
         """The prompt as the text of a message, without markers."""

@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 from pydantic import JsonValue, ValidationError
 
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
+from memagent_batch.domain.closing.plan import VALUE
 from memagent_batch.domain.guides import Guide, GuideKind
+from memagent_batch.domain.prompts import Slot
 from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.engines.chat_template import ClosedThoughts, ServerTemplate
 from memagent_batch.engines.engine import require_fit
 from memagent_batch.engines.openai.api import Api
 from memagent_batch.engines.openai.chat import ChatApi
@@ -36,6 +39,7 @@ from memagent_batch.errors import (
     EngineStartError,
     EngineUnavailableError,
 )
+from memagent_batch.prompts.closing import CLOSING_PROMPTS
 
 PROBE_SECONDS = 60.0
 """Longest wait for the one token of a probe; an endpoint that takes longer has no room for a reading either."""
@@ -83,6 +87,7 @@ class OpenAIEngine:
         self._window_tokens = window_tokens
         self._sampling = sampling
         self._tokenizer = tokenizer
+        self._chat_template_kwargs = chat_template_kwargs
         self._backoff = Backoff(max_retries=settings.max_retries, first_seconds=settings.backoff_seconds)
         self._api: Api = (
             ChatApi(model=model, sampling=sampling, tokenizer=tokenizer, chat_template_kwargs=chat_template_kwargs)
@@ -222,6 +227,21 @@ class OpenAIEngine:
         token_ids = self._tokenizer.encode("Are you there?")
         return Prompt(path="probe", kind="probe", token_ids=token_ids, max_tokens=self._api.probe_tokens)
 
+    @cached_property
+    def _guided_token_ids(self) -> list[int]:
+        """A value turn as readings ask it: a guide may be obeyed behind a chat template only."""
+        own = self._tokenizer.chat_template
+        tokens = self._tokenizer.closing_tokens(
+            CLOSING_PROMPTS,
+            chat_template_kwargs=self._chat_template_kwargs,
+            template=ClosedThoughts(
+                template=ServerTemplate(own=own) if self._settings.api is EndpointApi.CHAT else own,
+                has_tags=self._tokenizer.ends_thoughts,
+            ),
+        )
+        texts = {Slot.QUESTION: "Are you there?", Slot.MEMORY: "Yes.", Slot.ANSWER: "Yes.", Slot.FORM: "Write it."}
+        return tokens.templates[VALUE].fill({slot: self._tokenizer.encode(text) for slot, text in texts.items()})
+
     async def _probe(self) -> Failure | None:
         """Asks for next to nothing, with all fields of a real request; None where there is an answer of any kind."""
         result = await self._ask(self._body(self._probe_prompt(), seed=0), longest_seconds=PROBE_SECONDS)
@@ -333,7 +353,7 @@ class OpenAIEngine:
 
     async def _obeys(self, guide: Guide, form: GuideForm) -> bool:
         """Whether a completion keeps to a guide that is sent in this form."""
-        prompt = replace(self._probe_prompt(), max_tokens=PROBE_TOKENS, guide=guide)
+        prompt = replace(self._probe_prompt(), token_ids=self._guided_token_ids, max_tokens=PROBE_TOKENS, guide=guide)
         if self._body(prompt, seed=0, form=form) is None:
             return False
         response = await self._ask_adapted(self.outage.answer, prompt, form=form)
