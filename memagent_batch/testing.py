@@ -1,8 +1,8 @@
 """Contract suites: what every policy and every engine promises, to hold a plug-in to with pytest.
 
 class TestTree(PolicyContract):
-def policy(self, chunk_tokens: int) -> Policy:
-return Tree(chunk_tokens=chunk_tokens, answer_tokens=6)
+    def policy(self, chunk_tokens: int) -> Policy:
+        return Tree(chunk_tokens=chunk_tokens, answer_tokens=6)
 """
 
 import asyncio

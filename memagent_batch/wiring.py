@@ -16,7 +16,7 @@ from memagent_batch.domain.closing.plan import ClosingTokens
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import DECOMPOSE
-from memagent_batch.engines.chat_template import TEMPLATE_TIME, THINKING_WORD, ServerTemplate, Template
+from memagent_batch.engines.chat_template import TEMPLATE_TIME, THINKING_WORD, ClosedThoughts, ServerTemplate, Template
 from memagent_batch.engines.engine import (
     Engine,
     EngineContext,
@@ -98,8 +98,11 @@ def make_prompt_tokens(agent: AgentConfig) -> PromptTokens:
 
 def make_closing_tokens(agent: AgentConfig) -> ClosingTokens:
     """The closing turns as the model's tokeniser writes them."""
-    return make_tokenizer(agent).closing_tokens(
-        CLOSING_PROMPTS, chat_template_kwargs=agent.chat_template_kwargs, template=make_template(agent)
+    tokenizer = make_tokenizer(agent)
+    return tokenizer.closing_tokens(
+        CLOSING_PROMPTS,
+        chat_template_kwargs=agent.chat_template_kwargs,
+        template=ClosedThoughts(template=make_template(agent), has_tags=tokenizer.ends_thoughts),
     )
 
 

@@ -5,6 +5,7 @@ from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import ray
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
@@ -37,6 +38,7 @@ from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.logs import step
 from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.index import indexed_shards
+from memagent_batch.ray_data.pool import require_node
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
@@ -98,7 +100,9 @@ class PlanSummary(PlanCounts, PlanPrice, ClosingPrice):
 def plan_checked(checked: Checked) -> PlanSummary:
     """What `answer` would read and cost; writes nothing."""
     job, output = checked.job, make_output(checked.job)
-    with ray_session():
+    with ray_session() as is_own:
+        is_elsewhere = not ray.cluster_resources().get("GPU")  # a plan may be made on a machine without GPUs
+        require_node(job.agent, job.pool, may_grow=is_elsewhere or not is_own)
         plan = make_plan(job, inputs=checked.inputs, closing=checked.closing, escalation=checked.escalation)
         with step("counting tokens"):
             index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
