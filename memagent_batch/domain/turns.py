@@ -123,8 +123,7 @@ Turns = Callable[[Prompt], Awaitable[Completion]]
 
 @runtime_checkable
 class PlacedTurns(Protocol):
-    """Turns that share places in an engine. A policy that asks many side by side need not prepare more than that."""
+    """Turns that share places in an engine. A policy that asks many side by side makes a prompt when there is room."""
 
-    @property
-    def most_at_once(self) -> int | None:
-        """Places; None where their number is not known."""
+    async def room(self) -> None:
+        """Returns when no turn of the reading waits for a place."""

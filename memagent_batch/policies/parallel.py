@@ -192,13 +192,16 @@ class ParallelPolicy:
         level = 0
         while notes:
             groups = list(self._groups(notes, prompts=prompts))
-            path = f"{MERGE}/{number}/{level}"
-            merges = [
-                self._merge(prompts, question, memory, group, path=f"{path}/{place}", is_last=len(groups) == 1)
-                for place, group in enumerate(groups)
-            ]
+            paths = [f"{MERGE}/{number}/{level}/{place}" for place in range(len(groups))]
+            merges = (
+                self._merge(prompts, question, memory, group, path=path, is_last=len(groups) == 1)
+                for path, group in zip(paths, groups, strict=True)
+            )
             completions = await side_by_side(merges, turns=turns)
-            written = [merged_memory(prompts, memory, *turn) for turn in zip(merges, completions, strict=True)]
+            written = [
+                merged_memory(prompts, memory, completion, path=path)
+                for path, completion in zip(paths, completions, strict=True)
+            ]
             if len(groups) == 1:
                 return written[0]
             notes = [

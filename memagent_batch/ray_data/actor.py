@@ -33,7 +33,7 @@ from memagent_batch.ray_data.progress.reporter import Reporter, is_replacement
 from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.allowance import Allowance, BoundedEngine
 from memagent_batch.reading.closed import Closing, make_closing
-from memagent_batch.reading.places import TurnPlaces
+from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal
@@ -41,8 +41,6 @@ from memagent_batch.wiring import make_engine, make_output, require_reader
 
 BOARD_SECONDS = 30.0
 """Longest wait for the board's answer whether the run is under way."""
-TURNS_IN_FLIGHT = 256
-"""Turns of an actor, where no number is set: as many requests as vLLM puts in a step by default."""
 LAST_FLUSH_SECONDS = 30.0
 """Longest wait for the log's last flush when the engine has died."""
 LAST_STOP_SECONDS = 20.0
@@ -217,7 +215,7 @@ class ActorLife:
             journal=Journal(log=log, suspects=suspects),
             reporter=reporter,
             slots=asyncio.Semaphore(task.pool.readings_in_flight),
-            places=TurnPlaces(task.pool.turns_in_flight or max(TURNS_IN_FLIGHT, task.pool.readings_in_flight)),
+            places=TurnPlaces(task.pool.turns_in_flight or max(TURNS_AT_ONCE, task.pool.readings_in_flight)),
             held=held,
             closing=closing,
         )

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
@@ -123,8 +123,8 @@ class ReadingTurns:
     """Closing turns that the log holds, by their fingerprint."""
     journal: Journal | None = None
     """Keeps new turns; None where nothing is kept."""
-    places: TurnPlaces | None = None
-    """Places of turns in the engine, which its readings share; None where one reading has it to itself."""
+    places: TurnPlaces = field(default_factory=TurnPlaces)
+    """Places of turns in the engine, which its readings share."""
     list_address: ReadingAddress | None = None
     """Where the turns of the question list are kept; None where questions are read alone."""
     list_turns: ListTurns = field(default_factory=ListTurns)
@@ -139,10 +139,10 @@ class ReadingTurns:
     _of_last: dict[ReadingAddress, PromptRows] = field(default_factory=dict, init=False)
     _closed: dict[ClosingTurn, Completion] = field(default_factory=dict, init=False)
 
-    @property
-    def most_at_once(self) -> int | None:
-        """Places in the engine; None where the reading has it to itself."""
-        return self.places.number if self.places else None
+    async def room(self) -> None:
+        """Returns when no turn of the reading waits for a place; see `PlacedTurns`."""
+        await asyncio.sleep(0)  # a turn that was just asked takes its place first
+        await self.places.room(self.address)
 
     async def __call__(self, prompt: Prompt) -> Completion:
         """The completion of one prompt: held by the log, asked for by a sibling, or asked of the engine and recorded.
@@ -228,13 +228,15 @@ class ReadingTurns:
                 self.journal.log.record_held(address, prompt, row)
             return completion_of(row)
         seed = address.turn_seed(prompt.path, seed=self.seed)
-        async with self.places.place(self.address) if self.places else nullcontext():
-            if self.journal is None:
+        if self.journal is None:
+            async with self.places.place(self.address):
                 return await self.engine.complete(prompt, seed=seed)
-            await self.journal.log.room()
-            async with self.journal.suspects.watch(address, prompt.path):
+        log, suspects = self.journal.log, self.journal.suspects
+        async with suspects.admit(address, prompt.path), self.places.place(self.address):
+            await log.room()
+            with suspects.watch(address, prompt.path):
                 completion = await self.engine.complete(prompt, seed=seed)
-        self.journal.log.record_turn(address, prompt, completion)
+        log.record_turn(address, prompt, completion)
         return completion
 
 

@@ -275,7 +275,7 @@ def test_turn_that_kills_its_engine_three_times_fails_alone_where_no_log_is_kept
     rows = {row["document_id"]: row for row in rows_of(ma.read(dataset, agent_of(text_model), questions=["Who?"]))}
     assert rows["fine"]["status"] == "ok"
     assert (rows["bad"]["status"], rows["bad"]["error_type"]) == ("failed", "EngineRequestError")
-    assert "died 3 times" in rows["bad"]["error_message"]
+    assert "died 4 times" in rows["bad"]["error_message"]
 
 
 @pytest.mark.parametrize(

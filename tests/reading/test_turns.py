@@ -21,7 +21,8 @@ from memagent_batch.log.index import reading_key
 from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.policies.overwrite import OverwritePolicy
-from memagent_batch.reading.suspects import Suspects
+from memagent_batch.reading.places import TurnPlaces
+from memagent_batch.reading.suspects import ALONE_DEATHS, Suspects
 from memagent_batch.reading.turns import Journal, ListTurns, ReadingTurns, ReplayOnly, TurnCounts, completion_of
 from tests.policies.token_documents import PROMPTS, QUESTION, document_of
 
@@ -132,6 +133,32 @@ async def test_turns_asked_side_by_side_are_numbered_in_the_order_of_asking() ->
         ("update/0", 1),
         ("update/1", 2),
     ]
+
+
+async def test_suspects_that_wait_leave_the_places_of_the_engine_to_others(tmp_path: Path) -> None:
+    suspects, places = Suspects(output=None, run_id="r"), TurnPlaces(2)
+    suspected = [replace(ADDRESS, document_hash=f"suspect {number}") for number in range(4)]
+    suspects.add([(reading_key(address), "f", "update/0") for address in suspected] * ALONE_DEATHS)
+    log = TurnLogWriter(Location(uri=str(tmp_path)), run_id="r", writer_id="w", settings=LogConfig())
+    may_end, ended = asyncio.Event(), list[str]()
+
+    class Engine(ReplayOnly):
+        async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+            if prompt.path == "update/0":
+                await may_end.wait()
+            return FRESH
+
+    async def ask(address: ReadingAddress, path: str) -> None:
+        journal = Journal(log=log, suspects=suspects)
+        await ReadingTurns(engine=Engine(), address=address, seed=7, journal=journal, places=places)(prompt_of(path))
+        ended.append(path)
+
+    asked = [asyncio.create_task(ask(address, "update/0")) for address in suspected]
+    await asyncio.wait_for(asyncio.gather(*(ask(ADDRESS, f"update/{number}") for number in range(1, 9))), 10)
+    assert ended == [f"update/{number}" for number in range(1, 9)]
+    may_end.set()
+    await asyncio.gather(*asked)
+    await log.close()
 
 
 async def test_turn_that_failed_is_neither_counted_nor_observed() -> None:
