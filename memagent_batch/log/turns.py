@@ -24,6 +24,7 @@ PLACE_COLUMNS = (
     "writes",
     *[field.name for field in SPAN],
     "held_from",
+    "memory_after",
 )
 """What a turn that was taken from an earlier version of its document has of its own."""
 

@@ -12,6 +12,7 @@ from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import NotHeldError
 from memagent_batch.log.files import ReadingKey
 from memagent_batch.log.index import reading_key
+from memagent_batch.log.rows import completion_of
 from memagent_batch.log.schemas import TurnRow
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.reading.places import TurnPlaces
@@ -294,20 +295,3 @@ def _closing_turn(fingerprint: str, prompt: Prompt) -> ClosingTurn:
 def by_prompt(rows: Mapping[str, TurnRow]) -> PromptRows:
     """The rows of a reading by their prompts; of several with the same prompt the one whose path comes first."""
     return {(rows[path]["kind"], rows[path]["prompt_hash"]): rows[path] for path in sorted(rows, reverse=True)}
-
-
-def completion_of(row: TurnRow) -> Completion:
-    """A row of the turn log as the completion of a replayed turn."""
-    return Completion(
-        token_ids=row["token_ids"],
-        text=row["text"],
-        finish_reason=FinishReason(row["finish_reason"]),
-        logprobs=row["logprobs"],
-        menu_logprobs=row["menu_logprobs"],
-        num_prompt_tokens=row["num_prompt_tokens"],
-        num_cached_prompt_tokens=row["num_cached_prompt_tokens"],
-        num_billed_tokens=row.get("num_billed_tokens"),
-        engine_seconds=row["engine_seconds"],
-        num_markers=row.get("num_markers"),
-        replayed=True,
-    )

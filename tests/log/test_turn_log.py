@@ -25,10 +25,10 @@ from memagent_batch.errors import LogRowError, OutputError, StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.log import writer as turn_log
 from memagent_batch.log.index import read_outcomes, scan_log, scan_turn_files
+from memagent_batch.log.rows import completion_of
 from memagent_batch.log.schemas import KIND, OUTCOME_LOG, TURN_LOG
 from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWriter, new_run_id
-from memagent_batch.reading.turns import completion_of
 
 KINDS = (turns.UPDATE, turns.ANSWER, turns.READ, turns.MERGE, turns.DECOMPOSE, turns.DIRECT)
 AT_ONCE = LogConfig(flush_seconds=0.01)

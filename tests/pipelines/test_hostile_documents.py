@@ -24,9 +24,9 @@ from memagent_batch.domain.readings import QuestionTokens
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import InputError
+from memagent_batch.log.rows import completion_of
 from memagent_batch.log.schemas import TurnRow
 from memagent_batch.plugins import make_policy
-from memagent_batch.reading.turns import completion_of
 from memagent_batch.wiring import make_prompt_tokens
 from pipelines.answer import answer
 

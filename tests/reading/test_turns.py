@@ -18,12 +18,13 @@ from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope,
 from memagent_batch.errors import NotHeldError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import reading_key
+from memagent_batch.log.rows import completion_of
 from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.suspects import ALONE_DEATHS, Suspects
-from memagent_batch.reading.turns import Journal, ListTurns, ReadingTurns, ReplayOnly, TurnCounts, completion_of
+from memagent_batch.reading.turns import Journal, ListTurns, ReadingTurns, ReplayOnly, TurnCounts
 from tests.policies.token_documents import PROMPTS, QUESTION, document_of
 
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
