@@ -14,15 +14,14 @@ from memagent_batch.log.files import ReadingKey
 from memagent_batch.log.index import reading_key
 from memagent_batch.log.rows import completion_of
 from memagent_batch.log.schemas import TurnRow
+from memagent_batch.log.turns import LoggedRows
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.suspects import Suspects
 
-LoggedTurns = Mapping[ReadingKey, Mapping[str, TurnRow]]
+LoggedTurns = Mapping[ReadingKey, LoggedRows]
 """Rows of the turn log by reading and turn path, as `read_turns` returns them."""
-
-PromptRows = Mapping[tuple[str, str], TurnRow]
-"""Rows of one reading by the kind of the turn and the hash of its prompt."""
+NO_ROWS = LoggedRows({})
 
 ClosingTurn = tuple[str, str, str]
 """A closing turn of one reading: its fingerprint, its path, and the hash of its prompt."""
@@ -137,7 +136,7 @@ class ReadingTurns:
     counts: TurnCounts = field(default=TurnCounts(), init=False)
     """What the turns have cost so far."""
     _num_asked: int = field(default=0, init=False)
-    _of_last: dict[ReadingAddress, PromptRows] = field(default_factory=dict, init=False)
+    _paths_of_last: dict[ReadingAddress, Mapping[tuple[str, str], str]] = field(default_factory=dict, init=False)
     _closed: dict[ClosingTurn, Completion] = field(default_factory=dict, init=False)
 
     async def room(self) -> None:
@@ -192,10 +191,10 @@ class ReadingTurns:
         for last in (replace(address, document_hash=last_hash) for last_hash in self.last_hashes):
             if (row := self._held(prompt, last)) is not None:
                 return row
-            if last not in self._of_last:
-                self._of_last[last] = by_prompt(self._rows(prompt, last))
-            row = self._of_last[last].get((prompt.kind, token_hash(prompt.token_ids)))
-            if row is not None and not self._asks_again(prompt, row):
+            if last not in self._paths_of_last:
+                self._paths_of_last[last] = self._rows(prompt, last).paths_by_prompt()
+            path = self._paths_of_last[last].get((prompt.kind, token_hash(prompt.token_ids)))
+            if path is not None and not self._asks_again(prompt, row := self._rows(prompt, last)[path]):
                 return row
         return None
 
@@ -211,10 +210,10 @@ class ReadingTurns:
         is_cut = row["finish_reason"] == FinishReason.LENGTH
         return is_cut or (prompt.guide is not None and not prompt.guide.allows(row["text"]))
 
-    def _rows(self, prompt: Prompt, address: ReadingAddress) -> Mapping[str, TurnRow]:
+    def _rows(self, prompt: Prompt, address: ReadingAddress) -> LoggedRows:
         """What the log holds of a reading by path, under the fingerprint of such a turn."""
         held = self.held if prompt.fingerprint is None else self.held_closings.get(prompt.fingerprint, {})
-        return held.get(reading_key(address), {})
+        return held.get(reading_key(address), NO_ROWS)
 
     async def _complete(self, prompt: Prompt, address: ReadingAddress) -> Completion:
         """Takes the turn from a last version of the document, or asks the engine; records it.
@@ -290,8 +289,3 @@ class ReplayOnly:
 def _closing_turn(fingerprint: str, prompt: Prompt) -> ClosingTurn:
     """What names a closing turn under this fingerprint."""
     return (fingerprint, prompt.path, token_hash(prompt.token_ids))
-
-
-def by_prompt(rows: Mapping[str, TurnRow]) -> PromptRows:
-    """The rows of a reading by their prompts; of several with the same prompt the one whose path comes first."""
-    return {(rows[path]["kind"], rows[path]["prompt_hash"]): rows[path] for path in sorted(rows, reverse=True)}

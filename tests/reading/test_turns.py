@@ -19,7 +19,7 @@ from memagent_batch.errors import NotHeldError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import reading_key
 from memagent_batch.log.rows import completion_of
-from memagent_batch.log.turns import read_turns
+from memagent_batch.log.turns import LoggedRows, LoggedTurn, read_turns
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading.places import TurnPlaces
@@ -82,6 +82,13 @@ def row_of(prompt: Prompt) -> Any:
     }
 
 
+def logged_rows(*rows: tuple[Prompt, Any]) -> LoggedRows:
+    """Rows of one reading as they are read from the log."""
+    return LoggedRows(
+        {prompt.path: LoggedTurn([row], 0, kind=prompt.kind, prompt_hash=row["prompt_hash"]) for prompt, row in rows}
+    )
+
+
 def turns_of(
     engine: ReplayOnly,
     *held: Prompt,
@@ -89,7 +96,7 @@ def turns_of(
     observe: Callable[[Prompt, Completion], None] | None = None,
 ) -> ReadingTurns:
     """The turns of a reading, some of which the log holds."""
-    rows = {reading_key(address): {prompt.path: row_of(prompt) for prompt in held}}
+    rows = {reading_key(address): logged_rows(*((prompt, row_of(prompt)) for prompt in held))}
     return ReadingTurns(engine=engine, address=ADDRESS, seed=7, held=rows, observe=observe)
 
 
@@ -196,7 +203,7 @@ def test_counts_of_any_reading_sum_what_its_turns_cost(num_held: int, num_fresh:
 
 async def test_turn_whose_thoughts_were_hidden_counts_by_what_was_billed_also_when_it_is_replayed() -> None:
     row: Any = {**row_of(prompt_of()), "num_billed_tokens": 900}
-    turns = replace(turns_of(FreshEngine()), held={reading_key(ADDRESS): {"update/0": row}})
+    turns = replace(turns_of(FreshEngine()), held={reading_key(ADDRESS): logged_rows((prompt_of(), row))})
     completion = await turns(prompt_of())
     assert (completion.token_ids, turns.counts.num_completion_tokens) == ([1], 900)
 
@@ -204,7 +211,7 @@ async def test_turn_whose_thoughts_were_hidden_counts_by_what_was_billed_also_wh
 async def test_turns_of_which_no_markers_were_counted_have_no_number_of_them() -> None:
     held, old = turns_of(FreshEngine(), prompt_of()), row_of(prompt_of())
     del old["num_markers"]
-    turns = replace(held, held={reading_key(ADDRESS): {"update/0": old}})
+    turns = replace(held, held={reading_key(ADDRESS): logged_rows((prompt_of(), old))})
     await turns(prompt_of())
     assert turns.counts.num_markers is None
 
@@ -299,7 +306,7 @@ async def test_new_turns_are_recorded_each_under_its_own_address_and_replayed_on
         seed=7,
         journal=journal,
         list_address=LIST_ADDRESS,
-        held={reading_key(ADDRESS): {"update/9": row_of(prompt_of("update/9"))}},
+        held={reading_key(ADDRESS): logged_rows((prompt_of("update/9"), row_of(prompt_of("update/9"))))},
     )
     for prompt in (prompt_of(scope=Scope.LIST), prompt_of("update/9"), prompt_of("answer")):
         await turns(prompt)
@@ -392,7 +399,7 @@ async def test_turn_with_a_fingerprint_of_its_own_is_held_recorded_and_seeded_ap
     turns = turns_of(engine, prompt_of("value"))
     assert not (await turns(closing)).replayed  # the reader's own turn of that path is another one
     assert engine.seeds == [ADDRESS.turn_seed("value", seed=7)]
-    turns.held_closings = {"c": {reading_key(ADDRESS): {"value": row_of(closing)}}}
+    turns.held_closings = {"c": {reading_key(ADDRESS): logged_rows((closing, row_of(closing)))}}
     assert (await turns(closing)).text == "held"
     assert not (await turns(replace(closing, fingerprint="d"))).replayed
 
