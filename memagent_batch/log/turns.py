@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -74,6 +74,16 @@ class LoggedRows(Mapping[str, TurnRow]):
         """Takes the turns by path."""
         self._turns = turns
 
+    @classmethod
+    def of_rows(cls, rows: Mapping[str, TurnRow]) -> Self:
+        """Rows that are Python values already."""
+        return cls(
+            {
+                path: LoggedTurn(rows=[row], number=0, kind=row["kind"], prompt_hash=row["prompt_hash"])
+                for path, row in rows.items()
+            }
+        )
+
     def __getitem__(self, path: str) -> TurnRow:
         """The row of a turn."""
         return self._turns[path].row
@@ -97,7 +107,7 @@ class _ArrowRows(Sequence[TurnRow]):
 
     def __init__(self, table: pa.Table) -> None:
         self._columns = {name: table[name].combine_chunks() for name in table.schema.names}
-        self._num_rows = table.num_rows
+        self._num_rows: int = table.num_rows
 
     def __getitem__(self, number: int) -> TurnRow:  # type: ignore[override]
         return cast("TurnRow", {name: column[number].as_py() for name, column in self._columns.items()})

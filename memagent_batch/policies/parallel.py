@@ -170,7 +170,9 @@ class ParallelPolicy:
         others = [index for index in range(len(chunks)) if index not in noted]
         rank = self.rank or Bm25(decode=prompts.decode)
         wanted = [*question.token_ids, *memory.token_ids]
-        scores = await asyncio.to_thread(lambda: rank([chunks[index].token_ids for index in others], wanted))
+        ranges = [chunks.windows[index] for index in others]
+        views = [chunks.document.token_ids[start:end] for start, end in ranges]
+        scores = await asyncio.to_thread(rank, views, wanted)
         ranked = sorted(zip(scores, others, strict=True), key=lambda pair: (-pair[0], pair[1]))
         return sorted(noted | {index for _, index in ranked[:NOMINATED_CHUNKS]})
 

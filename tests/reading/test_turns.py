@@ -19,7 +19,7 @@ from memagent_batch.errors import NotHeldError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import reading_key
 from memagent_batch.log.rows import completion_of
-from memagent_batch.log.turns import LoggedRows, LoggedTurn, read_turns
+from memagent_batch.log.turns import LoggedRows, read_turns
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading.places import TurnPlaces
@@ -69,6 +69,7 @@ def prompt_of(
 def row_of(prompt: Prompt) -> Any:
     """What a replay needs of the prompt's turn as the log holds it."""
     return {
+        "kind": prompt.kind,
         "prompt_hash": token_hash(prompt.token_ids),
         "token_ids": [1],
         "text": "held",
@@ -84,9 +85,7 @@ def row_of(prompt: Prompt) -> Any:
 
 def logged_rows(*rows: tuple[Prompt, Any]) -> LoggedRows:
     """Rows of one reading as they are read from the log."""
-    return LoggedRows(
-        {prompt.path: LoggedTurn([row], 0, kind=prompt.kind, prompt_hash=row["prompt_hash"]) for prompt, row in rows}
-    )
+    return LoggedRows.of_rows({prompt.path: row for prompt, row in rows})
 
 
 def turns_of(
