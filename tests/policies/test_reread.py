@@ -174,6 +174,7 @@ class Recording(ReplayOnly):
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         done = completion_of(prompt.path.upper())
         self.rows[prompt.path] = {
+            "kind": prompt.kind,
             "prompt_hash": token_hash(prompt.token_ids),
             "token_ids": list(done.token_ids),
             "text": done.text,
