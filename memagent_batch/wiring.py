@@ -30,7 +30,7 @@ from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.lake.tables import documents_place
 from memagent_batch.masking import recorded
-from memagent_batch.plugins import engine_config, knob_names, make_policy, policy_class
+from memagent_batch.plugins import engine_config, knob_names, make_policy, policy_class, source_sha256
 from memagent_batch.prompts.closing import CLOSING_PROMPTS
 from memagent_batch.prompts.files import load_prompt_set
 from memagent_batch.turn_sizes import fits_with_chunk, knobs_of_size, turn_sizes
@@ -170,6 +170,7 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
         "answer_form": agent.answer_form.value,
         "question_tokens": agent.policy.question_tokens,
         "policy": dict(policy.identity()),
+        **({"policy_code": code} if (code := source_sha256(type(policy))) else {}),
         "sampling": _sampling(agent),
         "engine": dict(engine.identity()),
         **_thoughts(agent, opens_thought=prompts.opens_thought),
@@ -187,8 +188,9 @@ def require_reader(agent: AgentConfig, *, fingerprint: str) -> None:
     """
     if identify_reader(agent).fingerprint != fingerprint:
         raise RunFailedError(
-            f"the model {agent.model!r}, its tokeniser or the prompt set was edited since the run began, or another "
-            "one lies on this node; put the same files on every node. The same command then begins with what is there"
+            f"the model {agent.model!r}, its tokeniser, the prompt set or a policy's code was edited since the run "
+            "began, or another one lies on this node; put the same files on every node. The same command then begins "
+            "with what is there"
         )
 
 

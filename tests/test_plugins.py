@@ -213,7 +213,8 @@ def test_replica_takes_gpus_by_the_build_of_vllm_that_is_installed(
 
 
 def test_example_of_a_contract_suite_is_python() -> None:
-    _, example = (testing.__doc__ or "").split("\n\n", 1)
+    _, *lines = (testing.__doc__ or "").split("\n    class ", 1)
+    example = "    class " + lines[0].split("\n\n`", 1)[0]
     (suite,) = ast.parse(textwrap.dedent(example)).body
     assert isinstance(suite, ast.ClassDef)
     assert [part.name for part in suite.body if isinstance(part, ast.FunctionDef)] == ["policy"]

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +58,7 @@ class ProgressBoard:
         self._deaths: list[TurnKey] = []
         self._starts = Starts()
         self._run_ended = asyncio.Event()
+        self._shared: asyncio.Future[ray.ObjectRef] | None = None
 
     async def put(self, report: Report) -> None:
         """Adds a reader's report; of readings that were not read it keeps the first event for each reason."""
@@ -105,6 +106,13 @@ class ProgressBoard:
     async def run_ended(self) -> None:
         """Returns once the readings have ended."""
         await self._run_ended.wait()
+
+    @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
+    async def share(self, make: Callable[[], Any]) -> list[ray.ObjectRef]:
+        """What `make` returns, for all callers; it is called at the first of them, and again if it raised."""
+        if self._shared is None or (self._shared.done() and self._shared.exception() is not None):
+            self._shared = asyncio.ensure_future(asyncio.to_thread(lambda: ray.put(make())))
+        return [await asyncio.shield(self._shared)]
 
     def _is_news(self, event: Event) -> bool:
         if event.kind != EventKind.READING_NOT_READ:
