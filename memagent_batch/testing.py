@@ -33,8 +33,8 @@ LENGTHS = (0, 1, 2, 7, 12, 13, 40)
 """Documents that policies are tried with, tokens."""
 CHUNKS = (1, 2, 5, 12)
 """Chunks that policies are tried with, tokens."""
-ASKED_TOKENS = QuestionTokens(token_ids=(50, 51, 52), list_token_ids=(53, 54, 55))
-"""A question of three tokens, out of a list of as many."""
+ASKED_TOKENS = QuestionTokens(token_ids=(50, 51, 52))
+"""A question of three tokens."""
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
 """A reading."""
 PROMPTS = PromptTokens(

@@ -243,7 +243,7 @@ class AgentReader:
         asked = ReadingTurns(engine=self._engine, address=address, seed=self._config.sampling.seed, observe=observe)
         reading = await read(
             document,
-            Question(question_id="", text=question, list_text=question if self._agent.policy.reads_lists else ""),
+            Question(question_id="", text=question),
             agent=self._agent,
             turns=asked,
         )

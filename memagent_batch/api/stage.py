@@ -23,7 +23,6 @@ from memagent_batch.inputs.questions import asked_types
 from memagent_batch.log.index import last_run_id
 from memagent_batch.log.question_list import with_hashes
 from memagent_batch.log.writer import new_run_id
-from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.answers import AnswerReader
 from memagent_batch.ray_data.held import LookUp
@@ -124,7 +123,7 @@ def _checked_task(
     types = asked_types(listed)
     closes = checked_closing(closing, agent, types=types, reader_fingerprint=fingerprint)
     require_compiled(types, agent)
-    asked = with_hashes(listed, as_lists=make_policy(agent).reads_lists)
+    asked = with_hashes(listed)
     place = None if log is None else checked_section(RunConfig, output=absolute(log), storage_options=options)
     before = last_run_id(require_log_place(make_output(place))) if place else ""
     return ReaderTask(

@@ -24,8 +24,7 @@ class PolicyConfig(Section):
     kind: Text = "overwrite"
     """The policy: `overwrite` writes the memory again after each chunk; `gated` keeps it with a word where a chunk says
     nothing new; `parallel` reads all chunks side by side and merges their notes; `reread` does as `gated`, then reads
-    the document again for what its memory lacks; `shared` and `shared-parallel` do as
-    `overwrite` and `parallel`, with one memory for a whole question list; `truncate` (head and tail of the document)
+    the document again for what its memory lacks; `truncate` (head and tail of the document)
     and `retrieve` (the passages nearest to the question by BM25) answer from one prompt, to compare with. Or one of
     yours: the name that an installed package gives it, or package.module:Class (with --allow-code)."""
     chunk_tokens: Count = 5000
@@ -39,16 +38,15 @@ class PolicyConfig(Section):
     passage_tokens: Count = 256
     """Tokens of a passage, for `retrieve`."""
     question_tokens: Count = 1024
-    """Longest question, tokens; a longer one becomes a failed row. For `shared` and `shared-parallel`:
-    longest question list. For `reread` also the budget of a sub-question."""
+    """Longest question, tokens; a longer one becomes a failed row. For `reread` also the budget of a sub-question."""
     memory_tokens: Count = 1024
     """Budget of the memory, tokens; a memory cut there is counted in `memory_truncations`."""
     answer_tokens: Count = 1024
     """Budget of the answer, tokens; an answer cut there has finish_reason `length`."""
     rounds: Count = 3
-    """Most rounds over the chunks, for `parallel`, `shared-parallel` and `reread`."""
+    """Most rounds over the chunks, for `parallel` and `reread`."""
     reread: Reread = Reread.ALL
-    """Chunks that a round after the first reads again, for `parallel` and `shared-parallel`: `all`, or `nominated`
+    """Chunks that a round after the first reads again, for `parallel`: `all`, or `nominated`
     (those that had a note, and the nearest others by BM25)."""
     knobs: dict[str, JsonValue] = Field(default_factory=dict)
     """Knobs of a policy of yours, beside those above that it has too."""

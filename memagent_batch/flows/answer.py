@@ -167,9 +167,7 @@ def read_plan(
     if bundles:
         begun = (again.first.plan, again.first.index) if again else (plan, index)
         write_begun_plan(run.output, recorded_plan(*begun), run_id=run.run_id)
-    not_read = read_documents(
-        bundles, run=run, progress=progress, closing=plan.asked.closing, bounded=bounded, singly=again is not None
-    )
+    not_read = read_documents(bundles, run=run, progress=progress, closing=plan.asked.closing, bounded=bounded)
     listed = set(list_log(run.output))
     index = scan_plan(run.output, plan, reader_fingerprint=fingerprint)
     return ReadPlan(plan=plan, index=index, not_read=not_read, log_files=listed | used_files(run.output, index))
@@ -234,11 +232,10 @@ def read_documents(
     progress: Progress,
     closing: Closing | None = None,
     bounded: BoundedRun | None = None,
-    singly: bool = False,
 ) -> pa.Table:
     """Reads what the log does not answer yet, in this order, and asks what is asked after the answers.
 
-    All that was read is in the log when this returns. `singly`: see `ReaderTask.of_job`.
+    All that was read is in the log when this returns.
 
     Returns the readings that could not be read now, as rows of `OUTCOME_LOG`.
 
@@ -257,7 +254,6 @@ def read_documents(
         board=board,
         closes=closing is not None,
         bounded=bounded,
-        singly=singly,
     )
     splits = closing is not None and closing.turns.plan.evidence
     tokenised = tokenised_plan(calls, agent=job.agent, sources=job, splits=splits, bounded=bounded)

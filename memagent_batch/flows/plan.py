@@ -17,7 +17,6 @@ from memagent_batch.flows.check import Checked, Inputs, read_inputs
 from memagent_batch.flows.price import (
     ClosingPrice,
     PlanPrice,
-    asked_documents,
     closing_price,
     document_lengths,
     reading_price,
@@ -36,7 +35,6 @@ from memagent_batch.inputs.samples import sample_documents
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.logs import step
-from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.index import indexed_shards
 from memagent_batch.ray_data.pool import require_node
 from memagent_batch.ray_data.session import ray_session
@@ -46,7 +44,6 @@ from memagent_batch.runs.escalation.doubtful import doubtful_readings, open_read
 from memagent_batch.runs.escalation.second_reader import Escalation, SecondReader, require_second_looks
 from memagent_batch.runs.history.history import PastRun, last_hashes, last_run, read_kept_index
 from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.planning.question_lists import QuestionLists, compare_ways
 from memagent_batch.runs.planning.work import Work, count_pending
 from memagent_batch.runs.tables.results import result_questions
 from memagent_batch.wiring import make_documents, make_output
@@ -92,7 +89,6 @@ class SecondLookPrice(TypedDict):
 class PlanSummary(PlanCounts, PlanPrice, ClosingPrice):
     """What `memagent plan` prints."""
 
-    question_lists: QuestionLists | None
     second_look: SecondLookPrice | None
     """None where nothing is read again."""
 
@@ -113,9 +109,8 @@ def plan_checked(checked: Checked) -> PlanSummary:
             again = checked.escalation
             return {
                 **summarise_plan(plan, index, bundles),
-                **reading_price(plan, documents, bundles, agent=job.agent),
+                **reading_price(documents, bundles, agent=job.agent),
                 **closing_price(plan, bundles, agent=job.agent),
-                "question_lists": compare_ways(asked_documents(plan, documents, agent=job.agent), job.agent),
                 "second_look": second_look_price(plan, index, again, job=job, before=before) if again else None,
             }
 
@@ -152,7 +147,7 @@ def second_reader_price(
     left, bundles = (
         list(again.pending(looked, retry_failed=job.retry_failed, only=only)) for only in (doubtful, at_most)
     )
-    price = reading_price(again, document_lengths(bundles, agent=agent, sources=job), bundles, agent=agent)
+    price = reading_price(document_lengths(bundles, agent=agent, sources=job), bundles, agent=agent)
     return {
         "readings_to_do": count_pending(left).readings,
         "readings_at_most": count_pending(bundles).readings,
@@ -223,7 +218,6 @@ def make_plan(
         sample.taken if job.limit else with_missing(index, missing),
         questions,
         samples=job.agent.sampling.samples,
-        as_lists=make_policy(job.agent).reads_lists,
         inline_type=inline_type(job.input),
         closing=closing,
         table=table,

@@ -19,7 +19,6 @@ class DirectPolicy(ABC):
 
     kind: ClassVar[str]
     prompt_set: ClassVar[str] = "default"
-    reads_lists: ClassVar[bool] = False
 
     chunk_tokens: int
     """Tokens of the document that the prompt shows, at most."""

@@ -16,7 +16,6 @@ class OverwritePolicy:
 
     kind: ClassVar[str] = "overwrite"
     prompt_set: ClassVar[str] = "default"
-    reads_lists: ClassVar[bool] = False
 
     chunk_tokens: int
     """Longest chunk, tokens."""

@@ -16,7 +16,7 @@ from memagent_batch.config.policy import Reread
 from memagent_batch.domain.document import BreakAt, Chunk, Chunks, Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
-from memagent_batch.domain.turns import ANSWER, MERGE, READ, Prompt, Scope, Turns, Writes
+from memagent_batch.domain.turns import ANSWER, MERGE, READ, Prompt, Turns, Writes
 from memagent_batch.policies.merged import merged_memory
 from memagent_batch.policies.side_by_side import side_by_side
 
@@ -49,7 +49,6 @@ class ParallelPolicy:
 
     kind: ClassVar[str] = "parallel"
     prompt_set: ClassVar[str] = "parallel"
-    reads_lists: ClassVar[bool] = False
 
     chunk_tokens: int
     """Longest chunk, tokens; also the room for notes in one `merge` turn."""
@@ -84,12 +83,11 @@ class ParallelPolicy:
     ) -> Outcome:
         """Stops where no chunk has news, or the memory stays as it was; an empty document has no round."""
         memory = prompts.first_memory
-        asked = question.whole_list if self.reads_lists else question
         chunks = document.chunks(self.chunk_tokens, overlap_tokens=self.overlap_tokens)
         noted: set[int] = set()
         for number in range(1, self.rounds + 1):
-            indices = await self._indices(chunks, asked, memory, noted=noted, number=number, prompts=prompts)
-            reads = (self._read(prompts, asked, memory, chunks[index], number=number) for index in indices)
+            indices = await self._indices(chunks, question, memory, noted=noted, number=number, prompts=prompts)
+            reads = (self._read(prompts, question, memory, chunks[index], number=number) for index in indices)
             completions = await side_by_side(reads, turns=turns)
             notes = []
             for index, completion in zip(indices, completions, strict=True):
@@ -97,7 +95,7 @@ class ParallelPolicy:
                 if note is not memory:
                     notes.append(Note(first=index, last=index, token_ids=note.token_ids))
             noted.update(note.first for note in notes)
-            merged = await self._merged(notes, asked, memory, number=number, prompts=prompts, turns=turns)
+            merged = await self._merged(notes, question, memory, number=number, prompts=prompts, turns=turns)
             if merged.text == memory.text:
                 break
             memory = merged
@@ -141,11 +139,6 @@ class ParallelPolicy:
             num_completion_tokens=self.rounds * num_written * self.memory_tokens + self.answer_tokens,
             min_prompt_tokens=first_round + prompts.answer.num_fixed_tokens,
         )
-
-    @property
-    def _scope(self) -> Scope:
-        """Which readings the turns of the rounds belong to."""
-        return Scope.LIST if self.reads_lists else Scope.QUESTION
 
     @property
     def _notes_tokens(self) -> int:
@@ -250,7 +243,6 @@ class ParallelPolicy:
             max_tokens=self.memory_tokens,
             span=chunk.span,
             writes=Writes.NOTE,
-            scope=self._scope,
         )
 
     def _merge(
@@ -274,7 +266,6 @@ class ParallelPolicy:
             ),
             max_tokens=self.memory_tokens,
             writes=Writes.MEMORY if is_last else Writes.NOTE,
-            scope=self._scope,
         )
 
     def _answer(self, prompts: PromptTokens, question: QuestionTokens, memory: Memory) -> Prompt:

@@ -18,7 +18,6 @@ from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.policies.parallel import ParallelPolicy
 from memagent_batch.policies.reread import RereadPolicy
 from memagent_batch.policies.retrieve import RetrievePolicy
-from memagent_batch.policies.shared import SharedParallelPolicy, SharedPolicy
 from memagent_batch.policies.truncate import TruncatePolicy
 from memagent_batch.testing import ASKED_TOKENS, PROMPTS, FakeModel, PolicyContract, document_of, run_policy
 
@@ -36,16 +35,14 @@ INSTANCES: dict[str, Policy] = {
     "gated": GatedPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
     "parallel": ParallelPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=10, answer_tokens=6),
     "reread": RereadPolicy(chunk_tokens=CHUNK_TOKENS, question_tokens=3, memory_tokens=4, answer_tokens=6),
-    "shared": SharedPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
-    "shared-parallel": SharedParallelPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=10, answer_tokens=6),
     "truncate": TruncatePolicy(chunk_tokens=CHUNK_TOKENS, answer_tokens=6),
     "retrieve": RetrievePolicy(
         chunk_tokens=CHUNK_TOKENS, answer_tokens=6, passage_tokens=3, overlap_tokens=1, rank=by_first_token
     ),
 }
 KINDS = sorted(INSTANCES)
-MEMORY_KINDS = ["gated", "overwrite", "shared"]
-STOPPING_KINDS = ["parallel", "reread", "shared-parallel"]
+MEMORY_KINDS = ["gated", "overwrite"]
+STOPPING_KINDS = ["parallel", "reread"]
 """Kinds that may stop before the turns that they cost at most."""
 
 
@@ -87,14 +84,6 @@ class TestParallel(TestOverwrite):
 
 class TestReread(TestOverwrite):
     kind = "reread"
-
-
-class TestShared(TestOverwrite):
-    kind = "shared"
-
-
-class TestSharedParallel(TestOverwrite):
-    kind = "shared-parallel"
 
 
 class TestTruncate(TestOverwrite):

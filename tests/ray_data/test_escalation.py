@@ -179,10 +179,10 @@ def _require_quiet_night(settings: JobConfig, output: Path, manifest: Any) -> No
 def test_fresh_run_ends_as_one_that_got_its_second_look_later_and_diff_names_the_tier(
     documents: Path, text_model: str, tmp_path: Path
 ) -> None:
-    shared = {"kind": "shared", "chunk_tokens": 60, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
+    first = {"kind": "overwrite", "chunk_tokens": 60, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
     to = {"policy": {"kind": "truncate"}, "extraction": "raw"}  # takes the box for a part of the answer
-    knobs: dict[str, Any] = {"policy": shared, "escalate": {**ESCALATE, "to": to}}
-    answer(job(documents, text_model, tmp_path / "later", policy=shared))
+    knobs: dict[str, Any] = {"policy": first, "escalate": {**ESCALATE, "to": to}}
+    answer(job(documents, text_model, tmp_path / "later", policy=first))
     later = answer(job(documents, text_model, tmp_path / "later", **knobs))
     fresh = answer(job(documents, text_model, tmp_path / "fresh", **knobs))
     for name in ("answers", "memories"):
@@ -341,7 +341,6 @@ def test_grown_document_is_read_on_by_the_second_reader_too_and_a_limit_leaves_o
     [
         ({"when": ["failed"], "to": {"policy": {"kid": "x"}}}, r"escalate.to.policy.kid: there is no such knob"),
         ({"when": ["failed"], "to": {"policy": {"kind": "truncate"}}}, "the second reader equals the first"),
-        ({"when": ["failed"], "to": {"policy": {"kind": "shared"}}}, r"escalate.to: policy.kind: 'shared' reads"),
         ({"when": ["failed"], "to": {"policy": {"chunk_tokens": 9000}}}, r"escalate.to: window_tokens"),
         ({"when": ["failed"], "to": {"sampling": {"samples": 2}}}, r"escalate.to.sampling.samples is 2"),
         ({"when": ["weak_support"], "to": {"policy": {"kind": "overwrite"}}}, "needs closing.evidence and"),

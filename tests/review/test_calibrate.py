@@ -99,7 +99,7 @@ def test_worth_of_a_confidence_is_shown_for_the_questions_and_the_reader_that_it
     assert [each["confidence"] for each in confidence["worth"]] == [0.5, 0.75, 0.9, 0.99]
     asked = read_asked(location, run_id=MADE.run_id)
     reclosed = asked.drop_columns([CLOSING_FINGERPRINT]).append_column(CLOSING_FINGERPRINT, pa.array(["d"]))
-    reworded = with_hashes(given_questions([{"question_id": "clause", "question": "Has it?"}]), as_lists=False)
+    reworded = with_hashes(given_questions([{"question_id": "clause", "question": "Has it?"}]))
     manifest = require_manifest(location)
     (text,) = read_confidences(location, manifest, questions=asked)
     share = confidence["worth"][2]["share_right"]

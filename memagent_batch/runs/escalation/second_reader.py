@@ -14,7 +14,7 @@ from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
 from memagent_batch.domain.escalation import Doubt, Doubts
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.location import Location
-from memagent_batch.plugins import make_policy, problem_message
+from memagent_batch.plugins import problem_message
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.closing_checks import checked_closing
 from memagent_batch.reading.question_lengths import require_questions_fit
@@ -154,8 +154,6 @@ def _checked_reader(
 ) -> SecondReader:
     agent = _second_agent(config, base)
     try:
-        if make_policy(agent).reads_lists:
-            raise SettingsError("policy.kind: 'shared' reads whole question lists, and a second look single questions")
         make_engine(agent)
         agent = fitted(agent)
         identity = identify_reader(agent)
@@ -203,8 +201,6 @@ def _require_asked(
         raise SettingsError(
             "escalate.when: weak_support needs closing.evidence and closing.support; set both, or leave it out"
         )
-    if config.target is not None and make_policy(base).reads_lists:
-        raise SettingsError("escalate.target: the policy 'shared' answers whole lists; a threshold is of one question")
     if config.target is not None and not any(each is not None and each.type is AnswerType.BOOL for each in types):
         raise SettingsError("escalate.target: no question is of answer_type bool, and a threshold is of a yes or no")
     untyped = [each for each in OF_VALUES if each in config.reasons]

@@ -74,11 +74,10 @@ def hold_looks(part: pa.Table, *, projection: Projection, not_read: Sequence[Out
 
 
 def _asked_singly(question: AskedQuestion, *, closing: str | None) -> AskedQuestion:
-    """A question as the second reader takes it: by itself, whatever the first one does with lists."""
+    """A question as the second reader takes it."""
     return {
         **question,
         "question_hash": text_hash(question["question"]),
-        "list_hash": "",
         "closing_fingerprint": closing,
     }
 

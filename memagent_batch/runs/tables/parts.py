@@ -65,7 +65,7 @@ _PLAN_COLUMNS = (
 _SETTINGS = sorted(
     {field.name for field in fields(Projection)} - {"output", "run_id", "documents", "input", "doubts", "second"}
 )
-_QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", "list_hash", CLOSING_FINGERPRINT)
+_QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", CLOSING_FINGERPRINT)
 
 
 def rules() -> list[Any]:

@@ -47,7 +47,7 @@ YES, NO, UNMARKED = "\\boxed{yes}", "\\boxed{no}", "It may be so."
 DOUBTS = Doubts(when=(Doubt.ANSWER, Doubt.FAILED), answers=("yes",))
 
 
-def plan_of(model: str, *, reader: str, as_lists: bool) -> Plan:
+def plan_of(model: str, *, reader: str) -> Plan:
     """One document and one question of yes or no, as a reader takes it."""
     policy = PolicyConfig(chunk_tokens=60, question_tokens=60, memory_tokens=40, answer_tokens=40)
     agent = AgentConfig(model=model, engine="simulated", window_tokens=1000, policy=policy)
@@ -56,7 +56,6 @@ def plan_of(model: str, *, reader: str, as_lists: bool) -> Plan:
         pa.Table.from_pylist([{"document_id": "a", "document_hash": text_hash("a"), **place}], schema=INDEX_SCHEMA),
         given_questions([{"question_id": "is", "question": "Is it so?", **type_fields(Bool())}]),
         samples=1,
-        as_lists=as_lists,
         closing=make_closing(ClosingConfig(), agent, reader_fingerprint=reader),
     )
 
@@ -101,12 +100,11 @@ class Tier:
 
 @pytest.fixture
 def tiers(text_model: str, tmp_path: Path) -> tuple[Tier, Tier]:
-    """The readers of a run, of which the first takes whole lists."""
+    """The readers of a run."""
     output = Location(uri=str(tmp_path))
     write_json(output / RUN_FILE, {"run_id": "run"})
     first, second = (
-        Tier(fingerprint=name, plan=plan_of(text_model, reader=name, as_lists=name == "first"), output=output)
-        for name in ("first", "second")
+        Tier(fingerprint=name, plan=plan_of(text_model, reader=name), output=output) for name in ("first", "second")
     )
     return first, second
 
@@ -169,15 +167,6 @@ async def test_response_without_an_answer_is_doubtful_as_a_failed_one(tiers: tup
     await second.log(NO, value_status="invalid")
     row, _, recorded = shown(first, second)
     assert (row["tier"], row["escalated_because"], row["answer"], recorded) == (2, "failed", "no", 2)
-
-
-async def test_question_hash_of_a_row_is_that_of_the_first_reader_whoever_answers(tiers: tuple[Tier, Tier]) -> None:
-    first, second = tiers
-    await first.log(YES, value_status="ok")
-    await second.log(NO, value_status="ok")
-    row, _, _ = shown(first, second)
-    assert row["tier"] == 2
-    assert row["question_hash"] == first.plan.asked.hashed["question_hash"][0].as_py() != text_hash("Is it so?")
 
 
 async def test_row_of_a_second_reading_that_was_not_read_follows_from_the_log_and_the_row(

@@ -17,7 +17,6 @@ class Heads:
 
     kind: ClassVar[str] = "heads"
     prompt_set: ClassVar[str] = str(Path(__file__).with_name("heads.json"))
-    reads_lists: ClassVar[bool] = False
 
     chunk_tokens: int
     memory_tokens: int

@@ -17,7 +17,6 @@ class FirstMatch:
 
     kind: ClassVar[str] = "first-match"
     prompt_set: ClassVar[str] = "default"
-    reads_lists: ClassVar[bool] = False
 
     chunk_tokens: int
     """Length of a chunk, tokens."""
