@@ -91,7 +91,7 @@ class PolicyContract(ABC):
         for num_tokens, chunk_tokens in product(LENGTHS, CHUNKS):
             policy = self.policy(chunk_tokens)
             _, prompts = run_policy(policy, document_of(num_tokens))
-            largest = policy.largest_turns(PROMPTS)
+            largest = {kind: sum(parts.values()) for kind, parts in policy.largest_turns(PROMPTS).items()}
             for prompt in prompts:
                 assert len(prompt.token_ids) + prompt.max_tokens - len(ASKED_TOKENS.token_ids) <= largest[prompt.kind]
                 assert prompt.max_tokens > 0

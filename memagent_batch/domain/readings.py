@@ -89,8 +89,11 @@ class Policy(Protocol):
     def identity(self) -> Mapping[str, Any]:
         """What decides a result, as JSON values: its kind and its knobs. It is hashed into the reader fingerprint."""
 
-    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
-        """Tokens of the largest turn of each kind, its completion included and its question left out."""
+    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
+        """Tokens of each part of the largest turn of each kind: its completion is one, its question is left out.
+
+        A message that refuses a turn shows the parts by their names, as a sum.
+        """
 
     def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
         """What a reading of a document of this length costs."""

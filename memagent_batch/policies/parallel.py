@@ -112,13 +112,14 @@ class ParallelPolicy:
             knobs["rank"] = f"bm25s {version('bm25s')}" if self.rank is None else "own"
         return {"kind": self.kind, **knobs}
 
-    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
+    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
         """The `merge` turn shows a memory and its notes, and writes a memory."""
-        memories = self.memory_tokens + self.memory_tokens
+        memory, answer = self.memory_tokens, prompts.answer.num_fixed_tokens
+        read, merge = prompts.update.num_fixed_tokens, prompts.merge.num_fixed_tokens + LABEL_TOKENS
         return {
-            READ: memories + prompts.update.num_fixed_tokens + self.chunk_tokens,
-            MERGE: memories + prompts.merge.num_fixed_tokens + LABEL_TOKENS + self._notes_tokens,
-            ANSWER: self.memory_tokens + prompts.answer.num_fixed_tokens + self.answer_tokens,
+            READ: {"memory": memory, "chunk": self.chunk_tokens, "note": memory, "template": read},
+            MERGE: {"memory": memory, "notes": self._notes_tokens, "new memory": memory, "template": merge},
+            ANSWER: {"memory": memory, "answer": self.answer_tokens, "template": answer},
         }
 
     def cost(self, prompts: PromptTokens, *, num_tokens: int, breaks: Sequence[int] = ()) -> Cost:

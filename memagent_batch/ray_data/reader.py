@@ -73,8 +73,6 @@ class Reader:
         ended = await asyncio.gather(
             *(self._read(actor, of_document, asked) for of_document in shared for asked in of_document.asked())
         )
-        if actor.allowance is not None:
-            await actor.allowance.give_back()
         return list(chain.from_iterable(ended))
 
     async def held_outcomes(self, document: PlannedDocument) -> Mapping[ReadingKey, StandingOutcome]:
@@ -104,6 +102,7 @@ class Reader:
                 held_closings=held,
                 journal=actor.journal,
                 places=actor.places,
+                document=shared.number,
             )
             share = shared.share(asked)
             try:
@@ -241,6 +240,7 @@ class _DocumentReadings:
         """Takes the document; the log is not opened before a reading of it begins."""
         self._actor = actor
         self.document = document
+        self.number = actor.places.begin_document()
 
     def asked(self) -> list[_Asked]:
         """Its readings: rows of the question list with one address are one."""

@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.errors import SettingsError
-from memagent_batch.turn_sizes import knobs_of_size, turn_sizes
+from memagent_batch.turn_sizes import largest_turn, sum_line
 from memagent_batch.wiring import make_prompt_tokens, make_tokenizer
 
 
@@ -17,18 +17,15 @@ def require_questions_fit(questions: pa.Table, agent: AgentConfig) -> None:
         SettingsError: names the question and its length in tokens.
     """
     policy, prompts = agent.policy, make_prompt_tokens(agent)
-    sizes = turn_sizes(agent, prompts=prompts)
-    turn = max(sizes, key=lambda turn: sizes[turn])
-    room = agent.window_tokens - sizes[turn] + policy.question_tokens
+    turn, parts = largest_turn(agent, prompts=prompts)
+    room = agent.window_tokens - sum(parts.values()) + policy.question_tokens
     for row in questions.select(["question_id", "question"]).to_pylist():
         if len(row["question"].encode()) <= policy.question_tokens:
             continue  # no tokeniser writes more tokens than bytes
         num_tokens = len(make_tokenizer(agent).encode(row["question"]))
         if num_tokens > max(room, policy.question_tokens):
-            knobs = [knob for knob in knobs_of_size(agent, turn, prompts=prompts) if knob != "policy.question_tokens"]
-            lower = f"lower {' or '.join(knobs)}, " if knobs else ""
             raise SettingsError(
-                f"question {row['question_id']!r} has {num_tokens} tokens; beside what else a {turn} turn needs, the "
-                f"window of {agent.window_tokens} leaves {room}: shorten the question, {lower}or raise "
-                "window_tokens"
+                f"question {row['question_id']!r} has {num_tokens:,} tokens, so that the {turn} turn needs "
+                f"{sum_line({**parts, 'question': num_tokens})}; the window has {agent.window_tokens:,}: shorten the "
+                "question, lower another part in policy, or raise window_tokens"
             )

@@ -93,6 +93,8 @@ class ReadingTurns:
     """Keeps new turns; None where nothing is kept."""
     places: TurnPlaces = field(default_factory=TurnPlaces)
     """Places of turns in the engine, which its readings share."""
+    document: int = 0
+    """Number of the document among those that share the places; the lower one is served first."""
     observe: Callable[[Prompt, Completion], None] | None = None
     """Receives every turn, replayed ones included."""
     counts: TurnCounts = field(default=TurnCounts(), init=False)
@@ -181,11 +183,12 @@ class ReadingTurns:
                 self.journal.log.record_held(address, prompt, row)
             return completion_of(row)
         seed = address.turn_seed(prompt.path, seed=self.seed)
+        place = self.places.place(self.address, document=self.document, turn=prompt.number or 0)
         if self.journal is None:
-            async with self.places.place(self.address):
+            async with place:
                 return await self.engine.complete(prompt, seed=seed)
         log, suspects = self.journal.log, self.journal.suspects
-        async with suspects.admit(address, prompt.path), self.places.place(self.address):
+        async with suspects.admit(address, prompt.path), place:
             await log.room()
             with suspects.watch(address, prompt.path):
                 completion = await self.engine.complete(prompt, seed=seed)

@@ -89,7 +89,7 @@ async def test_parallel_reading_merges_more_notes_than_fit_one_turn_in_a_tree() 
     assert levels[-1] == f"merge/1/{len({path.split('/')[2] for path in levels}) - 1}/0"
     assert [prompts[path].writes for path in levels] == [Writes.NOTE] * (len(levels) - 1) + [Writes.MEMORY]
     assert outcome.memory.text == "+".join(f"N{chunk}" for chunk in range(9))
-    largest = POLICY.largest_turns(TEXTS)["merge"] + len(QUESTION.token_ids)
+    largest = sum(POLICY.largest_turns(TEXTS)["merge"].values()) + len(QUESTION.token_ids)
     assert all(len(prompts[path].token_ids) + prompts[path].max_tokens <= largest for path in levels)
 
 

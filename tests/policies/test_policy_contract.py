@@ -126,7 +126,7 @@ def test_policy_given_a_document_without_tokens_still_answers(kind: str) -> None
 def test_policy_never_asks_for_more_than_it_said_it_would(kind: str, num_tokens: int, chunk_tokens: int) -> None:
     policy = with_chunks(kind, chunk_tokens)
     _, prompts = run_policy(policy, document_of(num_tokens))
-    largest = policy.largest_turns(PROMPTS)
+    largest = {turn: sum(parts.values()) for turn, parts in policy.largest_turns(PROMPTS).items()}
     asked = [len(prompt.token_ids) + prompt.max_tokens - len(ASKED_TOKENS.token_ids) for prompt in prompts]
     assert all(size <= largest[prompt.kind] for size, prompt in zip(asked, prompts, strict=True))
     cost = policy.cost(PROMPTS, num_tokens=num_tokens)

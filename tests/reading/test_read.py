@@ -146,8 +146,8 @@ class ParagraphPolicy:
         memory = Memory(token_ids=[], text="")
         return Outcome(response=self.response or " ".join(texts), finish_reason=FinishReason.STOP, memory=memory)
 
-    def largest_turns(self, prompts: PromptTokens) -> dict[str, int]:
-        return {"piece": 8}
+    def largest_turns(self, prompts: PromptTokens) -> dict[str, dict[str, int]]:
+        return {"piece": {"piece": 4, "answer": 4}}
 
     def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
         num_pieces = -(-num_tokens // 4)

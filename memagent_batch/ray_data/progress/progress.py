@@ -51,7 +51,15 @@ class Progress:
     """Counts of one run: a line in a terminal, log lines elsewhere, counters and gauges for Prometheus."""
 
     def __init__(
-        self, *, run_id: str, asked: int, model: str, policy: str, tier: int = 1, spent_before: Spent = NOTHING
+        self,
+        *,
+        run_id: str,
+        asked: int,
+        model: str,
+        policy: str,
+        tier: int = 1,
+        spent_before: Spent = NOTHING,
+        bound_met: Callable[[Spent], str | None] | None = None,
     ) -> None:
         """Starts every counter's series.
 
@@ -62,7 +70,9 @@ class Progress:
             policy: Label of the metrics.
             tier: Which of the run's readers reads: 1 the reader of all, 2 that of doubtful readings.
             spent_before: What other readers of the run have taken before these.
+            bound_met: The setting of the bound that a run has met which has taken so much; None without bounds.
         """
+        self._bound_met = bound_met
         self._spent_before = spent_before
         self._run_id, self._asked, self._tier = run_id, asked, tier
         self._sums = Counter(dict.fromkeys(READER_COUNTS, 0))
@@ -98,6 +108,10 @@ class Progress:
             "num_cached_prompt_tokens": before["num_cached_prompt_tokens"] + sums["cached_tokens"],
             "num_completion_tokens": before["num_completion_tokens"] + sums["completion_tokens"],
         }
+
+    def bound_met(self) -> str | None:
+        """The setting of the bound that the run has met; None while its turns may start."""
+        return self._bound_met(self.spent()) if self._bound_met else None
 
     def note(self) -> ProgressNote:
         """How far the run is, for whoever looks at its output."""
@@ -193,6 +207,8 @@ class Progress:
 
     def _look(self, *, is_last: bool) -> None:
         report = self._take()
+        if bound := self.bound_met():
+            self._board.stop_turns.remote(bound)
         if report is None:
             return
         self._count(report)
