@@ -98,12 +98,12 @@ POLICIES = Seam(
         "overwrite": "memagent_batch.policies.overwrite:OverwritePolicy",
         "gated": "memagent_batch.policies.gated:GatedPolicy",
         "parallel": "memagent_batch.policies.parallel:ParallelPolicy",
-        "reread": "memagent_batch.policies.reread:RereadPolicy",
         "truncate": "memagent_batch.policies.truncate:TruncatePolicy",
         "retrieve": "memagent_batch.policies.retrieve:RetrievePolicy",
     },
     removed={
         "shared": "set 'overwrite', which reads the questions of a document section by section",
+        "reread": "install it as a plug-in, such as the example package of the documentation, or set 'gated'",
         "shared-parallel": "set 'parallel', which reads the questions of a document section by section",
     },
 )

@@ -42,7 +42,6 @@ PROMPTS = PromptTokens(
     answer=TokenTemplate(pieces=((5,), Slot.QUESTION, (6,), Slot.MEMORY, (7,))),
     direct=TokenTemplate(pieces=((10,), Slot.QUESTION, (11,), Slot.CHUNK, (12,))),
     merge=TokenTemplate(pieces=((13,), Slot.QUESTION, (14,), Slot.MEMORY, (15,), Slot.NOTES, (16,))),
-    decompose=TokenTemplate(pieces=((17,), Slot.QUESTION, (18,), Slot.MEMORY, (19,), Slot.NOTES, (20,))),
     first_memory=Memory(token_ids=(8, 9), text="none"),
     control_token_ids=frozenset({99}),
     encode=str.encode,

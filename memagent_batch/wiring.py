@@ -69,7 +69,7 @@ def make_prompt_set(agent: AgentConfig) -> PromptSet:
     """
     default = load_prompt_set(str(policy_class(agent.policy.kind).prompt_set))
     prompts = load_prompt_set(agent.prompt_set) if agent.prompt_set else default
-    for part in ("keep_word", "merge", "decompose"):
+    for part in ("keep_word", "merge"):
         needed, there = bool(getattr(default, part)), bool(getattr(prompts, part))
         if needed != there:
             raise PromptSetError(

@@ -60,8 +60,6 @@ Gated = partial(PolicyConfig, kind="gated")
 """The knobs of policy `gated`: as `overwrite`, and a word keeps the memory."""
 Parallel = partial(PolicyConfig, kind="parallel")
 """The knobs of policy `parallel`: chunks are read side by side, and their notes merged."""
-Reread = partial(PolicyConfig, kind="reread")
-"""The knobs of policy `reread`: as `gated`, then the document is read again for what the memory lacks."""
 Truncate = partial(PolicyConfig, kind="truncate")
 """The knobs of policy `truncate`: head and tail of the document in one prompt."""
 Retrieve = partial(PolicyConfig, kind="retrieve")

@@ -16,8 +16,6 @@ READ = "read"
 """Kind of the turn that notes what one chunk says, beside those of the other chunks."""
 MERGE = "merge"
 """Kind of the turn that merges notes into the memory."""
-DECOMPOSE = "decompose"
-"""Kind of the turn that names what the memory lacks, as a question to read the document again for."""
 DIRECT = "direct"
 """Kind of the turn that answers the question from parts of the document, without a memory."""
 

@@ -36,7 +36,7 @@ SPAN = [
 KIND = column(
     "kind",
     pa.string(),
-    "kind of turn: update, read, decompose, merge, answer, direct; after the answer value, evidence, support",
+    "kind of turn: update, read, merge, answer, direct; after the answer value, evidence, support",
 )
 STATUS = column("status", pa.string(), "ok or failed; in `answers` also not_read: the next run reads it")
 RESULT = [

@@ -5,15 +5,11 @@ are merged into the memory, in document order. A document of any length takes as
 the levels of their merges, where `overwrite` takes one for each chunk.
 """
 
-import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from memagent_batch.bm25 import Bm25
-from memagent_batch.config.policy import Reread
-from memagent_batch.domain.document import BreakAt, Chunk, Chunks, Document, token_windows
+from memagent_batch.domain.document import BreakAt, Chunk, Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.turns import ANSWER, MERGE, READ, Prompt, Turns, Writes
@@ -25,10 +21,6 @@ LABEL_TOKENS = 32
 
 PREVIOUS_MEMORY = "\n[Previous Memory]:\n"
 """Stands before the memory in a `merge` turn whose text has no place for it, as the published one (PI-Mem)."""
-
-NOMINATED_CHUNKS = 8
-"""Chunks without a note that a further round of `reread: nominated` reads again: those nearest to question and
-memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +54,6 @@ class ParallelPolicy:
     """Budget of the answer, tokens."""
     rounds: int = 3
     """Most rounds over the chunks."""
-    reread: Reread = Reread.ALL
-    """Chunks that a round after the first reads again."""
-    rank: Callable[[Sequence[Sequence[int]], Sequence[int]], Sequence[float]] | None = field(
-        default=None, metadata={"is_knob": False}
-    )
-    """Scores how near chunks are to a text; BM25 where there is none. It runs beside the event loop."""
 
     def __post_init__(self) -> None:
         """Checks the rounds.
@@ -84,17 +70,14 @@ class ParallelPolicy:
         """Stops where no chunk has news, or the memory stays as it was; an empty document has no round."""
         memory = prompts.first_memory
         chunks = document.chunks(self.chunk_tokens, overlap_tokens=self.overlap_tokens)
-        noted: set[int] = set()
         for number in range(1, self.rounds + 1):
-            indices = await self._indices(chunks, question, memory, noted=noted, number=number, prompts=prompts)
-            reads = (self._read(prompts, question, memory, chunks[index], number=number) for index in indices)
+            reads = (self._read(prompts, question, memory, chunk, number=number) for chunk in chunks)
             completions = await side_by_side(reads, turns=turns)
             notes = []
-            for index, completion in zip(indices, completions, strict=True):
+            for index, completion in enumerate(completions):
                 note = prompts.remember(memory, completion)
                 if note is not memory:
                     notes.append(Note(first=index, last=index, token_ids=note.token_ids))
-            noted.update(note.first for note in notes)
             merged = await self._merged(notes, question, memory, number=number, prompts=prompts, turns=turns)
             if merged.text == memory.text:
                 break
@@ -104,12 +87,9 @@ class ParallelPolicy:
 
     def identity(self) -> Mapping[str, Any]:
         """Kind and knobs."""
-        knobs = asdict(self) | {"reread": self.reread.value}
-        del knobs["rank"]
+        knobs = asdict(self) | {"reread": "all"}  # as logs have it that are older than this version
         if self.break_at is None:
             del knobs["break_at"]
-        if self.reread is Reread.NOMINATED:
-            knobs["rank"] = f"bm25s {version('bm25s')}" if self.rank is None else "own"
         return {"kind": self.kind, **knobs}
 
     def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
@@ -147,28 +127,6 @@ class ParallelPolicy:
         before.
         """
         return max(self.chunk_tokens, 2 * (self.memory_tokens + LABEL_TOKENS))
-
-    async def _indices(
-        self,
-        chunks: Chunks,
-        question: QuestionTokens,
-        memory: Memory,
-        *,
-        noted: set[int],
-        number: int,
-        prompts: PromptTokens,
-    ) -> Sequence[int]:
-        """The chunks that a round reads, in document order."""
-        if number == 1 or self.reread is Reread.ALL:
-            return range(len(chunks))
-        others = [index for index in range(len(chunks)) if index not in noted]
-        rank = self.rank or Bm25(decode=prompts.decode)
-        wanted = [*question.token_ids, *memory.token_ids]
-        ranges = [chunks.windows[index] for index in others]
-        views = [chunks.document.token_ids[start:end] for start, end in ranges]
-        scores = await asyncio.to_thread(rank, views, wanted)
-        ranked = sorted(zip(scores, others, strict=True), key=lambda pair: (-pair[0], pair[1]))
-        return sorted(noted | {index for _, index in ranked[:NOMINATED_CHUNKS]})
 
     async def _merged(
         self,

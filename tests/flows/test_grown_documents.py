@@ -91,19 +91,6 @@ async def test_edit_in_the_middle_costs_its_chunk_where_chunks_are_read_side_by_
     await require_anew(stream, manifest, edited, **PARALLEL)
 
 
-async def test_grown_document_that_is_read_again_asks_of_its_first_round_what_is_new(
-    text_model: str, tmp_path: Path
-) -> None:
-    knobs: dict[str, Any] = {"policy": {"kind": "reread", "rounds": 2}}
-    stream, grown_texts = Stream(tmp_path, text_model, **knobs), {"a": text_of("a", days=3)}
-    await stream.night({"a": text_of("a", days=2)})
-    manifest = await stream.night(grown_texts)
-    asked = stream.asked(manifest)
-    assert {path for path in asked if path.startswith("update/1/")} == {"update/1/2", "update/1/3"}
-    assert asked["decompose/2"] == asked["merge/2"] == NUM_QUESTIONS
-    await require_anew(stream, manifest, grown_texts, **knobs)
-
-
 class Pages(Stream):
     """The same with a row for each line of a text."""
 

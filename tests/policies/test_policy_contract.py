@@ -16,7 +16,6 @@ from memagent_batch.plugins import POLICIES
 from memagent_batch.policies.gated import GatedPolicy
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.policies.parallel import ParallelPolicy
-from memagent_batch.policies.reread import RereadPolicy
 from memagent_batch.policies.retrieve import RetrievePolicy
 from memagent_batch.policies.truncate import TruncatePolicy
 from memagent_batch.testing import ASKED_TOKENS, PROMPTS, FakeModel, PolicyContract, document_of, run_policy
@@ -34,7 +33,6 @@ INSTANCES: dict[str, Policy] = {
     "overwrite": OverwritePolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
     "gated": GatedPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
     "parallel": ParallelPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=10, answer_tokens=6),
-    "reread": RereadPolicy(chunk_tokens=CHUNK_TOKENS, question_tokens=3, memory_tokens=4, answer_tokens=6),
     "truncate": TruncatePolicy(chunk_tokens=CHUNK_TOKENS, answer_tokens=6),
     "retrieve": RetrievePolicy(
         chunk_tokens=CHUNK_TOKENS, answer_tokens=6, passage_tokens=3, overlap_tokens=1, rank=by_first_token
@@ -42,7 +40,7 @@ INSTANCES: dict[str, Policy] = {
 }
 KINDS = sorted(INSTANCES)
 MEMORY_KINDS = ["gated", "overwrite"]
-STOPPING_KINDS = ["parallel", "reread"]
+STOPPING_KINDS = ["parallel"]
 """Kinds that may stop before the turns that they cost at most."""
 
 
@@ -80,10 +78,6 @@ class TestGated(TestOverwrite):
 
 class TestParallel(TestOverwrite):
     kind = "parallel"
-
-
-class TestReread(TestOverwrite):
-    kind = "reread"
 
 
 class TestTruncate(TestOverwrite):

@@ -48,7 +48,7 @@ ASK: list[dict[str, Any]] = [
 ]
 """The simulated engine is as sure of each entry of a menu: 1/3 for a bool, 1/5 for four labels and `not stated`."""
 ESCALATE = {"when": ["low_confidence"], "confidence_below": 0.25, "to": {"policy": {"kind": "overwrite"}}}
-AGAIN = {"when": ["answer"], "answers": [" SIMULATED"], "to": {"policy": {"kind": "reread"}}}
+AGAIN = {"when": ["answer"], "answers": [" SIMULATED"], "to": {"policy": {"kind": "gated"}}}
 NONE = dict.fromkeys(("escalated", "answered", "failed", "not_read", "needs_review"), 0)
 OWN = {"run_id", "started_at", "finished_at", "engine_seconds", "num_replayed_turns"}
 

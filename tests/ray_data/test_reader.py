@@ -151,7 +151,7 @@ def outcomes_of(run: RunConfig) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("kind", ["overwrite", "parallel", "reread", "truncate"])
+@pytest.mark.parametrize("kind", ["overwrite", "parallel", "truncate"])
 def test_reader_counts_what_the_plan_counts_and_all_of_it_at_the_end_alone(
     job: JobConfig, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

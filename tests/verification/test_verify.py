@@ -256,9 +256,8 @@ def test_output_of_a_version_without_hashes_holds_from_the_first_run_with_them(c
     [
         {"table_format": "arrow", "limit": 2, "closing": {"evidence": False}},
         {"sampling": {"samples": 2, "temperature": 0.7}, "policy": {"kind": "parallel"}},
-        {"policy": {"kind": "reread"}},
     ],
-    ids=["arrow", "samples", "reread"],
+    ids=["arrow", "samples"],
 )
 async def test_rows_of_other_policies_and_formats_follow_from_the_log(
     knobs: dict[str, Any], text_model: str, tmp_path: Path
