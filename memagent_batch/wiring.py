@@ -30,6 +30,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.inputs.lake.tables import documents_place
 from memagent_batch.masking import recorded
 from memagent_batch.plugins import engine_config, knob_names, make_policy, policy_class, source_sha256
+from memagent_batch.prompts.built_in import SECTION_FIRST_PROMPTS
 from memagent_batch.prompts.closing import CLOSING_PROMPTS
 from memagent_batch.prompts.files import load_prompt_set
 from memagent_batch.turn_sizes import largest_turn, sum_line
@@ -77,6 +78,17 @@ def make_prompt_set(agent: AgentConfig) -> PromptSet:
                 f"{agent.policy.kind!r}; it needs a set {'with' if needed else 'without'} one, such as {default.name!r}"
             )
     return prompts
+
+
+def with_prompt_order(agent: AgentConfig, *, num_questions: int) -> AgentConfig:
+    """The agent as it reads documents of up to so many questions, if no prompt set was named.
+
+    With two or more, a section stands before the question, so that the prefix cache serves it to all of them. One order
+    serves all documents of a run, since each agent has one fingerprint, and a single question costs the same in both.
+    """
+    if num_questions < 2 or agent.prompt_set is not None or agent.policy.kind != "overwrite":
+        return agent
+    return agent.model_copy(update={"prompt_set": SECTION_FIRST_PROMPTS.name})
 
 
 def make_template(agent: AgentConfig) -> Template:

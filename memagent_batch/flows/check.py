@@ -9,16 +9,19 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import OnBadFile, SourceConfig
+from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import require_carry_columns
 from memagent_batch.inputs.documents import require_first_records
-from memagent_batch.inputs.questions import asked_types, inline_type, read_questions
+from memagent_batch.inputs.questions import asked_types, inline_type, most_questions, read_questions
 from memagent_batch.inputs.shards import FoundShards, find_shards
 from memagent_batch.logs import EventKind
+from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.reading.breaks import require_rows
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.closing_checks import checked_closing, require_compiled
 from memagent_batch.runs.escalation.second_reader import Escalation, checked_escalation
+from memagent_batch.runs.manifest import RUN_FILE
 from memagent_batch.runs.output_place import claim_output
 from memagent_batch.runs.tables.schemas import ANSWERS
 from memagent_batch.wiring import (
@@ -28,6 +31,7 @@ from memagent_batch.wiring import (
     make_engine,
     make_output,
     make_prompt_tokens,
+    with_prompt_order,
 )
 
 log = logging.getLogger(__name__)
@@ -68,7 +72,7 @@ def check(job: JobConfig) -> Checked:
     claim_output(make_output(job), job)
     inputs = read_inputs(job)
     make_engine(job.agent)
-    agent = fitted(job.agent)
+    agent = fitted(_with_prompt_order(job, inputs.questions))
     require_rows(agent, order_columns=job.input.order_columns)
     reader = identify_reader(agent)
     _warn_of_thoughts(agent)
@@ -92,6 +96,21 @@ def check(job: JobConfig) -> Checked:
         require_compiled(types, escalation.reader.agent)
         require_rows(escalation.reader.agent, order_columns=job.input.order_columns)
     return Checked(job=job.with_agent(agent), inputs=inputs, reader=reader, closing=closing, escalation=escalation)
+
+
+def _with_prompt_order(job: JobConfig, questions: pa.Table) -> AgentConfig:
+    """The agent with the prompt set that suits the number of questions, if none was named.
+
+    The first run of an output decides, and `run.json` keeps it: with a question more or less on the next night, what
+    the log has stays valid.
+    """
+    record = read_json(make_output(job) / RUN_FILE)
+    begun_with = record["settings"] if record else {}
+    is_same_policy = begun_with.get("policy", {}).get("kind") == job.agent.policy.kind
+    if job.agent.prompt_set is None and is_same_policy and begun_with["prompt_set"] in (None, *BUILT_IN_PROMPTS):
+        return job.agent.model_copy(update={"prompt_set": begun_with["prompt_set"]})
+    num_questions = most_questions(questions) + (job.input.question_column is not None)
+    return with_prompt_order(job.agent, num_questions=num_questions)
 
 
 def read_inputs(sources: SourceConfig) -> Inputs:

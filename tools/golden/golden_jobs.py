@@ -114,7 +114,7 @@ def demo(place: Workplace) -> None:
 
 def nights(place: Workplace) -> None:
     """Three nights of a scan: documents added, changed and removed, a question added; and the differences."""
-    carried = (*SIMULATED, "--input.carry-columns", "source")
+    carried = (*SIMULATED, "--input.carry-columns", "source", "--prompt-set", "default")
     monday = {
         "same": text_with("copper-falcon", 4071936),
         "changing": text_with("quiet-harbour", 5225404),
