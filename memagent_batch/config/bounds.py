@@ -20,8 +20,8 @@ class BoundsConfig(Section):
     max_tokens: Count | None = None
     """Tokens of prompts and completions after which no turn of the run starts; turns of the log take none."""
     max_cost: Bound | None = None
-    """Cost after which no turn of the run starts, by `price_per_million_prompt_tokens` and `price_per_million_completion_tokens`, or by
-    `price_per_hour`."""
+    """Cost after which no turn of the run starts, by `price_per_million_prompt_tokens` and
+    `price_per_million_completion_tokens`, or by `price_per_hour`."""
     max_hours: Bound | None = None
     """Time of the run after which no turn of it starts, hours."""
     price_per_hour: Bound | None = None

@@ -30,6 +30,8 @@ from memagent_batch.verification.reread import Reread, reread
 from memagent_batch.verification.rows import RowCheck
 
 WITHOUT_TEXT = "--without-text"
+LIST_POLICIES = frozenset({"shared", "shared-parallel"})
+"""Policies of earlier versions, whose turns stand in the log under the hash of a question list."""
 DAMAGED = "something is wrong with the record, or could not be checked"
 
 
@@ -188,6 +190,10 @@ def _against_log(past: PastRun, files: CheckedFiles, *, with_text: bool, reports
     record, of_rows = read_json(place), "whether the rows follow from the log"
     if record is None:
         reports.append(Unchecked(what=of_rows, why=f"{PROJECTION_FILE} of run {past.run_id} is not there"))
+        return 0
+    if (policy := past.manifest["settings"]["policy"]["kind"]) in LIST_POLICIES:
+        why = f"policy {policy!r} was removed; check them with the version that made them, or read again"
+        reports.append(Unchecked(what=of_rows, why=why))
         return 0
     settings = InputConfig(**{**past.manifest["settings"]["input"], "carry_columns": (), "question_column": None})
     places: dict[str, object] = {"output": past.output, "run_id": past.run_id, "documents": None, "input": settings}

@@ -112,6 +112,7 @@ async def read_here(job: JobConfig, *, num_documents: int | None = None) -> Mani
         BoundReachedError: `num_documents` are read, and more are left.
     """
     checked, output = check(job), make_output(job)
+    job = checked.job
     found = indexed(make_documents(job)[0], settings=job.input, found=checked.inputs.found)
     sample = sample_documents(found, limit=job.limit, seed=job.limit_seed)
     plan = Plan(

@@ -235,6 +235,19 @@ def test_deleted_folder_of_an_old_night_shortens_the_chain_and_is_no_fault(copie
     assert [each.what for each in result.unchecked] == [f"run {first}"]
 
 
+@pytest.mark.parametrize("policy", ["shared", "shared-parallel"])
+def test_rows_of_a_policy_that_was_removed_are_left_unchecked_with_what_to_do(
+    policy: str, copied: Callable[[], Copy]
+) -> None:
+    copy = copied()
+    copy.rewrite(lambda manifest: manifest["settings"]["policy"].update(kind=policy))
+    result = copy.verify()
+    assert (result.findings, result.num_rows) == ([], 0)
+    (unchecked,) = result.unchecked
+    assert f"policy {policy!r} was removed" in unchecked.why
+    assert "read again" in unchecked.why
+
+
 def test_output_of_a_version_without_hashes_holds_from_the_first_run_with_them(copied: Callable[[], Copy]) -> None:
     copy = copied()
     first, second, last = copy.runs
