@@ -64,7 +64,7 @@ def test_second_reader_of_a_variant_takes_no_budgets_over_that_were_fitted_to_th
     variant: Variant, suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def answer(job: JobConfig) -> dict[str, Any]:
-        assert job.agent == variant.agent
+        assert job.agent == variant.agent.model_copy(update={"prompt_set": "default"})
         return RECORD | {"seconds": 1.0, "finished_at": "now", "counts": {"not_read": 0}}
 
     monkeypatch.setattr(memagent_batch.flows.evaluate, "answer", answer)

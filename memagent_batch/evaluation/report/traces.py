@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from memagent_batch.domain.turns import ANSWER, MERGE, READ, FinishReason
@@ -109,9 +109,7 @@ def held_references(memory: str, references: Sequence[str]) -> frozenset[str]:
 def notes_of(turns: Sequence[Row]) -> list[bool]:
     """Whether each turn of a reading, in order, writes a note: of `merge` turns in a row, all but the last."""
     kinds = [row["kind"] for row in turns]
-    return [
-        kind == READ or kind == next_kind == MERGE for kind, next_kind in zip(kinds, [*kinds[1:], None], strict=True)
-    ]
+    return [kind == READ or kind == next_kind == MERGE for kind, next_kind in pairwise([*kinds, None])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
