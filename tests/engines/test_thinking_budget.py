@@ -109,7 +109,6 @@ def test_budget_that_may_use_up_the_budget_of_a_turn_is_refused(
     "policy",
     [
         {"question_tokens": 9, "memory_tokens": 10, "answer_tokens": 10},
-        {"kind": "reread", "rounds": 1, "question_tokens": 9},
         {"kind": "truncate", "memory_tokens": 9},
     ],
 )
