@@ -138,7 +138,13 @@ class _Sources:
         self._ends.close()
 
     def outcome(self, work: Work) -> _Outcome:
-        """The rows that the table holds of a file where it has not changed, else new ones."""
+        """The rows that the table has of a file if it has not changed, else new ones."""
+        try:
+            return self._outcome(work)
+        finally:
+            self._server.clear()
+
+    def _outcome(self, work: Work) -> _Outcome:
         if work.size_bytes > self._task.file_bytes:
             return self._held(work, None) or self._not_opened(work, self._too_large(work))
         try:
@@ -150,9 +156,7 @@ class _Sources:
             digest = self._digest(work, copy=file)
         except InputError as error:
             return self._not_opened(work, NoConverter(status=PartStatus.NOT_READ, reason=str(error)))
-        converted = self._converter.convert(file, Source(name=work.name, hash=digest))
-        file.unlink(missing_ok=True)
-        return converted
+        return self._converter.convert(file, Source(name=work.name, hash=digest))
 
     def _held(self, work: Work, digest: str | None) -> _Held | None:
         return next((_Held(place=place) for place in work.places if self._stays(place.report, digest)), None)

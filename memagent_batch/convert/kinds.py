@@ -1,12 +1,12 @@
 """What kind of file a file is: by its content first, then by its ending."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from memagent_batch.convert.converter import PartStatus, ending_of
+from memagent_batch.convert.converter import Part, PartStatus, ending_of
 from memagent_batch.convert.mail import MBOX_START
 
 HEAD_BYTES = 8 << 10
@@ -34,7 +34,7 @@ class FileKind(StrEnum):
 
 DEFAULT_CONVERTERS = {
     FileKind.PDF: "pypdfium2",
-    FileKind.HTML: "trafilatura",
+    FileKind.HTML: "lxml",
     FileKind.DOCX: "python-docx",
     FileKind.EMAIL: "email",
     FileKind.MARKDOWN: "markdown",
@@ -78,7 +78,8 @@ ENCRYPTED_OFFICE = "EncryptedPackage".encode("utf-16-le")
 OTHER_PACKAGES = {b"xl/workbook": "Excel", b"ppt/presentation": "PowerPoint", b"content.xml": "LibreOffice"}
 """Products by a name in the directory of their files."""
 
-HTML_START = re.compile(rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype html|html|head|body)\b", re.I | re.S)
+HTML_START = re.compile(rb"\s*+(?><\?xml[^>]*>\s*)?+(?><!--.*?-->\s*)*+<(!doctype html|html|head|body)\b", re.I | re.S)
+"""How a page begins. Each piece matches in one way only: the time stays linear whatever the file holds."""
 MAIL_HEADER = re.compile(rb"([A-Za-z][A-Za-z0-9-]*):[ \t]")
 HEADER_LINES = 8
 """Lines at the beginning of a message among which its headers are looked for."""
@@ -88,18 +89,28 @@ MAIL_HEADERS = frozenset(
 )
 
 
-def recognise(file: Path, *, name: str, own_endings: Collection[str] = ()) -> str | NoConverter:
-    """The kind of a file: a `FileKind`, or an ending (`.rtf`) for which the user named a converter.
+class Recogniser:
+    """Says what kind of file a file is. It runs where converters do, in a process with limits."""
 
-    Args:
-        file: The file; only its beginning and end are read, and nothing is unpacked.
-        name: Its name in its source.
-        own_endings: Endings with a converter of the user's, which go before all else.
-    """
-    ending = ending_of(name)
-    if ending in own_endings:
-        return ending
+    def version(self) -> str:
+        """Its own number."""
+        return "1"
+
+    def convert(self, file: Path) -> Iterator[Part]:
+        """One part: a kind as its locator, or the status and reason of a file without a converter."""
+        kind = recognise(file)
+        if isinstance(kind, NoConverter):
+            yield Part(locator="", text="", status=kind.status, reason=kind.reason)
+        else:
+            yield Part(locator=kind, text="")
+
+
+def recognise(file: Path) -> FileKind | NoConverter:
+    """The kind of a file; only its name, beginning and end are read, and nothing is unpacked."""
+    ending = ending_of(file.name)
     head, tail = _head_and_tail(file)
+    if not head:
+        return NoConverter(status=PartStatus.EMPTY, reason="the file has 0 bytes")
     found = _by_content(head, tail, ending=ending)
     if found is not None:
         return found
@@ -118,15 +129,15 @@ def _head_and_tail(file: Path) -> tuple[bytes, bytes]:
         return head, stream.read(TAIL_BYTES)
 
 
-def _by_content(head: bytes, tail: bytes, *, ending: str) -> str | NoConverter | None:
-    if _is_pdf(head, ending=ending):
-        return FileKind.PDF
+def _by_content(head: bytes, tail: bytes, *, ending: str) -> FileKind | NoConverter | None:
     if head.startswith(IMAGES) or _is_bitmap(head):
         return _IMAGE
     if head.startswith(OLE):
         return _ole(head + tail)
     if head.startswith(b"PK\x03\x04"):
         return _zipped(tail, ending=ending)
+    if _is_pdf(head, ending=ending):
+        return FileKind.PDF
     if HTML_START.match(head):
         return FileKind.HTML
     if head.startswith(b"{\\rtf"):
@@ -159,7 +170,7 @@ def _has_headers(head: bytes) -> bool:
     return len(names & MAIL_HEADERS) > 1
 
 
-def _zipped(tail: bytes, *, ending: str) -> str | NoConverter | None:
+def _zipped(tail: bytes, *, ending: str) -> FileKind | NoConverter:
     """A ZIP file by the names in its directory."""
     if b"word/document" in tail:
         return FileKind.DOCX

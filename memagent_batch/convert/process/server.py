@@ -18,16 +18,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, TypedDict
 
-from memagent_batch.convert.converter import Attachment, Converter, Part, ending_of
+from memagent_batch.convert.converter import Attachment, Converter, Part, ending_of, failure_reason
 from memagent_batch.convert.process.sandbox import Limits, confine
-from memagent_batch.errors import ConversionError
 
 PARTS_FILE = "parts.jsonl"
 """What a converter gave: a JSON object a line."""
-WHY_FILE = "why.json"
+FAILURE_FILE = "failure.txt"
 """Why it ended before its end."""
 DONE, FAILED = 0, 1
 """Exit codes of a file's process."""
+SOURCE_TIMES = 2
+"""A file with all its attachments may unpack to this many times the limit of one process."""
+RECORD_BYTES = 512
+"""What a part or attachment costs beside its content, bytes: its row."""
 MAX_DOCUMENTS = 1000
 """Most documents from one file, attachments of attachments included. Of further attachments only the names are kept."""
 
@@ -42,6 +45,8 @@ class Request(TypedDict):
     """Where its parts and attachments go."""
     limits: dict[str, Any]
     """Fields of `Limits`."""
+    output_bytes: int
+    """What may still come out of it, bytes."""
 
 
 class Ending(TypedDict, total=False):
@@ -70,6 +75,7 @@ class AttachmentRecord(TypedDict):
     locator: str
     file: str
     """Name of its file in the folder; none is there beyond `MAX_DOCUMENTS`."""
+    failure: str | None
 
 
 def main() -> None:
@@ -94,10 +100,10 @@ def _serve(request: Request) -> Ending:
     except Exception as error:  # noqa: BLE001 - the import of any package; the owner raises it
         return {"load_error": f"{type(error).__name__}: {error}"}
     limits = Limits(**request["limits"])
-    started = time.monotonic()
+    started, server = time.monotonic(), os.getpid()
     process = os.fork()
     if process == 0:
-        _run(make, file=Path(request["file"]), folder=Path(request["folder"]), limits=limits)
+        _run(make, request, limits=limits, server=server)
     timed_out = not _wait(process, seconds=limits.seconds)
     if timed_out:
         os.kill(process, signal.SIGKILL)
@@ -132,38 +138,40 @@ def _wait(process: int, *, seconds: float) -> bool:
     return ended in ready
 
 
-def _run(make: Any, *, file: Path, folder: Path, limits: Limits) -> NoReturn:
+def _run(make: Any, request: Request, *, limits: Limits, server: int) -> NoReturn:
     """The file's process. Never returns into the server's loop."""
-    code = FAILED
+    code, folder = FAILED, Path(request["folder"])
     try:
         os.close(0)
-        confine(limits)
-        _write(make(), file=file, folder=folder, limits=limits)
+        confine(limits, parent=server)
+        _write(make(), file=Path(request["file"]), folder=folder, output_bytes=request["output_bytes"])
         code = DONE
     except BaseException as error:  # noqa: BLE001 - whatever a converter raises is the reason in its file's row
-        _leave_word(error, folder=folder, limits=limits)
+        (folder / FAILURE_FILE).write_text(_reason(error, limits=limits), encoding="utf-8", errors="replace")
     finally:
         os._exit(code)
 
 
-def _write(converter: Converter, *, file: Path, folder: Path, limits: Limits) -> None:
-    """Writes parts and attachments as they come."""
+def _write(converter: Converter, *, file: Path, folder: Path, output_bytes: int) -> None:
+    """Writes parts and attachments as they come, each whole: what is written stays if a later one fails."""
     num_bytes = num_attachments = 0
-    with (folder / PARTS_FILE).open("w", encoding="utf-8") as lines:
+    with (folder / PARTS_FILE).open("wb", buffering=0) as lines:
         for item in converter.convert(file):
+            name = None
             if isinstance(item, Attachment):
                 num_attachments += 1
                 name = f"attachment-{num_attachments}{ending_of(item.name)}"
                 record: AttachmentRecord | PartRecord = _attachment_record(item, file=name)
-                if num_attachments <= MAX_DOCUMENTS:
-                    (folder / name).write_bytes(item.data)
-                    num_bytes += len(item.data)
             else:
                 record = _part_record(item)
-                num_bytes += len(item.text)
-            if num_bytes > limits.output_bytes:
+            line = json.dumps(record, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+            data = item.data if isinstance(item, Attachment) and num_attachments <= MAX_DOCUMENTS else b""
+            num_bytes += len(line) + len(data) + RECORD_BYTES
+            if num_bytes > output_bytes:
                 raise OSError(errno.EFBIG, "more than is allowed")
-            print(json.dumps(record), file=lines)
+            if name is not None and num_attachments <= MAX_DOCUMENTS:
+                (folder / name).write_bytes(data)
+            lines.write(line)
 
 
 def _part_record(part: Part) -> PartRecord:
@@ -171,18 +179,25 @@ def _part_record(part: Part) -> PartRecord:
 
 
 def _attachment_record(attachment: Attachment, *, file: str) -> AttachmentRecord:
-    return {"number": attachment.number, "name": attachment.name, "locator": attachment.locator, "file": file}
+    return {
+        "number": attachment.number,
+        "name": attachment.name,
+        "locator": attachment.locator,
+        "file": file,
+        "failure": attachment.failure,
+    }
 
 
-def _leave_word(error: BaseException, *, folder: Path, limits: Limits) -> None:
-    """Writes why the file's process ends; where even that is impossible, its exit code is all that is known."""
-    kind = type(error).__name__
-    message = str(error) if isinstance(error, ConversionError) else f"{kind}: {error}"
-    if isinstance(error, RecursionError):
-        message = "it is nested deeper than its converter can follow"
-    elif isinstance(error, OSError) and error.errno == errno.EFBIG:
-        message = f"it holds more than {limits.output_bytes >> 20:,} MiB of text and attachments"
-    (folder / WHY_FILE).write_text(json.dumps({"error_type": kind, "message": message}), encoding="utf-8")
+def _reason(error: BaseException, *, limits: Limits) -> str:
+    if isinstance(error, MemoryError):
+        return f"it needs more memory than {limits.memory_text}"
+    if isinstance(error, OSError) and error.errno == errno.EFBIG:
+        most = limits.output_bytes >> 20
+        return (
+            f"it holds more than {most:,} MiB of text and attachments, or its file with all attachments more than "
+            f"{SOURCE_TIMES * most:,} MiB"
+        )
+    return failure_reason(error)
 
 
 if __name__ == "__main__":
