@@ -1,12 +1,12 @@
 """What kind of file a file is: by its content first, then by its ending."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from memagent_batch.convert.converter import Part, PartStatus, ending_of
+from memagent_batch.convert.converter import PartStatus, ending_of
 from memagent_batch.convert.mail import MBOX_START
 
 HEAD_BYTES = 8 << 10
@@ -89,25 +89,16 @@ MAIL_HEADERS = frozenset(
 )
 
 
-class Recogniser:
-    """Says what kind of file a file is. It runs where converters do, in a process with limits."""
+def recognise(file: Path, *, own_endings: Collection[str] = ()) -> str | NoConverter:
+    """The kind of a file: a `FileKind`, or an ending (`.rtf`) for which the user named a converter.
 
-    def version(self) -> str:
-        """Its own number."""
-        return "1"
-
-    def convert(self, file: Path) -> Iterator[Part]:
-        """One part: a kind as its locator, or the status and reason of a file without a converter."""
-        kind = recognise(file)
-        if isinstance(kind, NoConverter):
-            yield Part(locator="", text="", status=kind.status, reason=kind.reason)
-        else:
-            yield Part(locator=kind, text="")
-
-
-def recognise(file: Path) -> FileKind | NoConverter:
-    """The kind of a file; only its name, beginning and end are read, and nothing is unpacked."""
+    Args:
+        file: The file; only its name, beginning and end are read, and nothing is unpacked.
+        own_endings: Endings with a converter of the user's, which go before all else.
+    """
     ending = ending_of(file.name)
+    if ending in own_endings:
+        return ending
     head, tail = _head_and_tail(file)
     if not head:
         return NoConverter(status=PartStatus.EMPTY, reason="the file has 0 bytes")

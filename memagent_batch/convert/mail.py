@@ -4,7 +4,10 @@ import email
 import mailbox
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from email.errors import HeaderParseError
+from email.header import decode_header, make_header
 from email.message import EmailMessage
 from email.policy import EmailPolicy
 from pathlib import Path
@@ -161,7 +164,13 @@ def _leaf_text(part: EmailMessage) -> str:
 
 
 def _header_text(message: EmailMessage, name: str) -> str:
-    return " ".join(str(message.get(name, "")).split())
+    """A header as it stands in the file, with its encoded words decoded; a parser would drop what it can't follow."""
+    values = (str(value) for header, value in message.raw_items() if header.lower() == name.lower())
+    text = next(values, "").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if "=?" in text:
+        with suppress(HeaderParseError, LookupError, ValueError):
+            text = str(make_header(decode_header(text)))
+    return " ".join(text.split())
 
 
 def _file_name(part: EmailMessage) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from memagent_batch.convert.converter import PartStatus, ending_of
 from memagent_batch.convert.kinds import NoConverter
 from memagent_batch.convert.process.sandbox import Limits
-from memagent_batch.convert.process.server import MAX_DOCUMENTS, RECORD_BYTES, SOURCE_TIMES
+from memagent_batch.convert.process.server import MAX_DOCUMENTS, SOURCE_TIMES
 from memagent_batch.convert.process.worker import Converted, ConverterServer
 from memagent_batch.convert.table import TEXT_STATUSES, Choice, ConvertedRow, ConvertedSource
 
@@ -21,7 +21,6 @@ WHOLE_TIMES = 10
 """A file with all its attachments may take this many times the limit of one process."""
 NAME_CHARACTERS = 100
 """Longest name of an attachment in an id."""
-RECOGNISER = "memagent_batch.convert.kinds:Recogniser"
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f/\\\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 
@@ -71,7 +70,7 @@ class SourceConverter:
         self._server = server
         self._converters = converters
         self._limits = limits
-        self._endings = frozenset(kind for kind in converters if kind.startswith("."))
+        self._paths = {kind: converter.path for kind, converter in converters.items()}
 
     def convert(self, file: Path, source: Source) -> ConvertedSource:
         """Converts a file and all that is attached to it. Never raises for what a file holds."""
@@ -83,64 +82,49 @@ class SourceConverter:
             document = waiting.popleft()
             num_documents += 1
             refusal = _refusal(document, num_documents=num_documents, is_late=time.monotonic() > ends_at)
-            kind = refusal or self._kind(document)
-            if refusal is None:
-                choice = self._choice(document, kind)
-                choices[choice["ending"], choice["kind"]] = choice
-            if isinstance(kind, NoConverter):
-                rows.append(plain_row(source, kind, document=document))
-            else:
-                converter = self._converters[kind]
-                most_bytes = min(left_bytes, self._limits.output_bytes)
-                converted = self._server.convert(
-                    document.file, converter=converter.path, limits=self._limits, output_bytes=most_bytes
-                )
-                own, attached = _outcome(converted, document, source, converter)
-                left_bytes -= converted.num_bytes() + RECORD_BYTES * (len(own) + len(attached))
-                rows.extend(own)
-                waiting.extendleft(reversed(attached))
+            if refusal is not None:
+                rows.append(plain_row(source, refusal, document=document))
+                continue
+            most_bytes = min(left_bytes, self._limits.output_bytes)
+            converted = self._server.convert(
+                document.file, converters=self._paths, limits=self._limits, output_bytes=most_bytes
+            )
+            left_bytes -= converted.num_bytes
+            converter = self._converters.get(converted.kind or "")
+            choice = _choice(document, converted.kind, converter)
+            choices[choice["ending"], choice["kind"]] = choice
+            rows.extend(_document_rows(converted, document, source, converter))
+            attached = [_attached(item, document, converted.folder) for item in converted.items if "file" in item]
+            waiting.extendleft(reversed(attached))
             if document.depth:
                 document.file.unlink(missing_ok=True)
         return ConvertedSource(rows=rows, choices=[*choices.values()])
 
-    def _kind(self, document: _Document) -> str | NoConverter:
-        """The kind of a document's file, or an ending for which the user named a converter."""
-        ending = ending_of(document.name)
-        if ending in self._endings:
-            return ending
-        recognised = self._server.convert(document.file, converter=RECOGNISER, limits=self._limits)
-        if recognised.failure is not None:
-            return NoConverter(status=PartStatus.FAILED, reason=f"its kind is not known: {recognised.failure}")
-        (found,) = recognised.items()
-        kind = str(found["locator"])
-        return kind or NoConverter(status=PartStatus(found["status"]), reason=str(found["reason"]))
 
-    def _choice(self, document: _Document, kind: str | NoConverter) -> Choice:
-        """What is recorded of a document's converter, so that another one is noticed later."""
-        ending = ending_of(document.name)
-        if isinstance(kind, NoConverter):
-            return {"ending": ending, "kind": None, "converter": None, "version": None}
-        converter = self._converters[kind]
-        return {"ending": ending, "kind": str(kind), "converter": converter.name, "version": converter.version}
+def _choice(document: _Document, kind: str | None, converter: ChosenConverter | None) -> Choice:
+    """What is recorded of a document's converter, so that another one is noticed later."""
+    ending = ending_of(document.name)
+    if converter is None:
+        return {"ending": ending, "kind": None, "converter": None, "version": None}
+    return {"ending": ending, "kind": kind, "converter": converter.name, "version": converter.version}
 
 
-def _outcome(
-    converted: Converted, document: _Document, source: Source, converter: ChosenConverter
-) -> tuple[list[ConvertedRow], list[_Document]]:
-    """The rows of one document, and its attachments. If it failed, a last row says what is lost."""
-    items = list(converted.items())
-    parts = [item for item in items if "file" not in item]
+def _document_rows(
+    converted: Converted, document: _Document, source: Source, converter: ChosenConverter | None
+) -> list[ConvertedRow]:
+    """The rows of one document. If it failed, a last row says what is lost."""
+    parts = [item for item in converted.items if "file" not in item]
     rows = [_part_row(item, document, source, converter, part=part) for part, item in enumerate(parts, start=1)]
-    attached = [_attached(item, document, converted.folder) for item in items if "file" in item]
-    lacks: NoConverter | None = None
+    lacks = converted.refusal
     if converted.failure is not None:
-        read = f"; what was read of it until then is kept ({len(items)} parts and attachments)" if items else ""
-        lacks = NoConverter(status=PartStatus.FAILED, reason=f"{converted.failure}{read}")
-    elif not rows:
+        num = len(converted.items)
+        kept = f"; what was read of it until then is kept ({num} parts and attachments)" if num else ""
+        lacks = NoConverter(status=PartStatus.FAILED, reason=f"{converted.failure}{kept}")
+    elif not rows and lacks is None:
         lacks = NoConverter(status=PartStatus.EMPTY, reason="it holds nothing")
     if lacks is not None:
         rows.append(plain_row(source, lacks, document=document, converter=converter, part=len(rows) + 1))
-    return rows, attached
+    return rows
 
 
 def plain_row(
@@ -180,7 +164,7 @@ def _refusal(document: _Document, *, num_documents: int, is_late: bool) -> NoCon
 
 
 def _part_row(
-    item: Mapping[str, Any], document: _Document, source: Source, converter: ChosenConverter, *, part: int
+    item: Mapping[str, Any], document: _Document, source: Source, converter: ChosenConverter | None, *, part: int
 ) -> ConvertedRow:
     text, status = _sound(_with_line_ends(str(item["text"]))), PartStatus(item["status"])
     if status is PartStatus.OK and not text.strip():
@@ -192,8 +176,8 @@ def _part_row(
         "text": text if status in TEXT_STATUSES else None,
         "status": status.value,
         "reason": None if item["reason"] is None else _sound(str(item["reason"])),
-        "converter": converter.name,
-        "converter_version": converter.version,
+        "converter": converter.name if converter else None,
+        "converter_version": converter.version if converter else None,
         "source": source.name,
         "source_hash": source.hash,
     }
@@ -206,7 +190,7 @@ def _attached(item: Mapping[str, Any], document: _Document, folder: Path) -> _Do
     return _Document(
         document_id=f"{document.document_id}/{item['number']}-{short}",
         name=short,
-        file=folder / Path(str(item["file"])).name,
+        file=folder / Path(str(item["file"])).name,  # no path that its process could have made up
         place=", ".join(filter(None, (document.place, locator))),
         depth=document.depth + 1,
         failure=item["failure"],

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from memagent_batch.convert.converter import ending_of
 from memagent_batch.convert.kinds import DEFAULT_CONVERTERS
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
@@ -27,18 +28,19 @@ def source_converter() -> Iterator[SourceConverter]:
 
 @pytest.fixture
 def rows_of(source_converter: SourceConverter, tmp_path: Path) -> "RowsOf":
-    return RowsOf(source_converter, tmp_path / "file")
+    return RowsOf(source_converter, tmp_path)
 
 
 class RowsOf:
     """Converts what a file of some name holds."""
 
-    def __init__(self, converter: SourceConverter, file: Path) -> None:
-        self._converter, self._file = converter, file
+    def __init__(self, converter: SourceConverter, folder: Path) -> None:
+        self._converter, self._folder = converter, folder
 
     def __call__(self, name: str, data: bytes) -> list[ConvertedRow]:
-        self._file.write_bytes(data)
-        rows = [*self._converter.convert(self._file, Source(name=name, hash="0")).rows]
+        file = self._folder / f"source{ending_of(name)}"
+        file.write_bytes(data)
+        rows = [*self._converter.convert(file, Source(name=name, hash="0")).rows]
         assert rows_table(rows).num_rows == len(rows) > 0
         return rows
 
@@ -95,6 +97,22 @@ def test_pdf_with_embedded_file_gives_a_document_more(rows_of: RowsOf) -> None:
     assert places(rows)[1:] == [("p.pdf/1-notes.txt", 1, "attachment notes.txt, text", "ok")]
     assert rows[1]["text"] == "from the attachment"
     assert rows[1]["source"] == "p.pdf"
+
+
+@pytest.mark.parametrize("name", ["hole", "empty"])
+def test_pdf_keeps_its_pages_and_files_beside_an_embedded_file_that_is_damaged_or_empty(
+    rows_of: RowsOf, name: str
+) -> None:
+    names = b"<< /EmbeddedFiles << /Names [(a.txt) 6 0 R (b.txt) 8 0 R] >> >>"
+    spec = "<< /Type /Filespec /F ({0}.txt) /UF ({0}.txt) /EF << /F {1} 0 R >> >>"
+    bad = b"null" if name == "hole" else b"<< /Type /EmbeddedFile /Length 0 >>\nstream\n\nendstream"
+    good = files.stream("/Type /EmbeddedFile", b"from the attachment")
+    extra = (names, spec.format(name, 7).encode(), bad, spec.format("b", 9).encode(), good)
+    page, damaged, read = rows_of("p.pdf", files.pdf(written(A_TEXT), extra=extra))
+    assert (page["text"], read["text"]) == (A_TEXT.strip(), "from the attachment")
+    assert damaged["document_id"] == f"p.pdf/1-{name}.txt"
+    assert damaged["status"] == ("failed" if name == "hole" else "empty")
+    assert ("can't be read" if name == "hole" else "0 bytes") in (damaged["reason"] or "")
 
 
 def test_pdf_form_field_is_part_of_its_page(rows_of: RowsOf) -> None:
@@ -164,17 +182,46 @@ def test_docx_header_and_footnotes_are_parts(rows_of: RowsOf) -> None:
     assert [(row["locator"], row["text"]) for row in rows] == [("text", "body"), ("header", "Strictly private")]
 
 
-def test_html_loses_scripts_and_navigation(rows_of: RowsOf) -> None:
-    (row,) = rows_of("p.html", files.page(LONG))
-    assert LONG.strip() in (row["text"] or "")
-    assert "script" not in (row["text"] or "")
-    assert "Home" not in (row["text"] or "")
+def test_html_keeps_all_that_a_reader_sees_and_no_script(rows_of: RowsOf) -> None:
+    around = {tag: f"<{tag}><p>in the {tag}</p></{tag}>" for tag in ("header", "aside", "footer", "nav", "table")}
+    page = f"<html><body>{''.join(around.values())}<article>{LONG}</article>{around['footer']}</body></html>"
+    for data in (files.page(LONG), page.encode()):
+        (row,) = rows_of("p.html", data)
+        assert LONG.strip() in (row["text"] or "")
+        assert "script" not in (row["text"] or "")
+    assert all(f"in the {tag}" in (row["text"] or "") for tag in around)
+    assert (row["status"], row["reason"]) == ("ok", None)
 
 
-def test_html_without_a_main_text_is_taken_whole(rows_of: RowsOf) -> None:
-    items = "".join(f"<li><a href='{number}'>Entry {number}</a></li>" for number in range(40))
-    (row,) = rows_of("list.html", f"<html><body><ul>{items}</ul></body></html>".encode())
-    assert all(f"Entry {number}" in (row["text"] or "") for number in range(40))
+def test_html_that_begins_with_comments_is_read_at_once(rows_of: RowsOf) -> None:
+    comments = b"<!-- c -->\n" * 400
+    for rest in (b"<div>We pay</div>", b"<html><body>We pay</body></html>"):
+        (row,) = rows_of("c.html", comments + rest)
+        assert (row["text"], row["status"]) == ("We pay", "ok")
+
+
+def test_html_says_what_it_hides(rows_of: RowsOf) -> None:
+    (row,) = rows_of("h.html", b"<p>Terms</p><div style='display: none'>We pay.</div><p hidden>Soon</p>")
+    assert (row["text"], row["reason"]) == ("Terms", "11 characters that the page hides are left out")
+
+
+@pytest.mark.parametrize(
+    ("head", "encoding", "note"),
+    [
+        ("<meta charset=iso-8859-1>", "cp1252", None),
+        ("<meta http-equiv='Content-Type' content='text/html; charset=windows-1251'>", "cp1251", None),
+        ("<?xml version='1.0' encoding='UTF-8'?>", "utf-8", None),
+        ("<meta charset=nonsense>", "utf-8", None),
+        ("", "utf-16", None),
+        ("", "cp1252", "not valid UTF-8: taken for windows-1252"),
+    ],
+)
+def test_html_is_read_in_the_character_set_that_it_names(
+    rows_of: RowsOf, head: str, encoding: str, note: str | None
+) -> None:
+    text = "Платим" if encoding == "cp1251" else "“Gebühr” 5 €" if encoding == "cp1252" else "Gebühr"
+    (row,) = rows_of("e.html", f"{head}<html><body>{text}</body></html>".encode(encoding))
+    assert (row["text"], row["reason"]) == (text, note)
 
 
 def test_mail_is_its_headers_and_text_and_each_attachment_a_document(rows_of: RowsOf) -> None:
@@ -213,11 +260,11 @@ def test_mail_in_html_keeps_its_signature_and_the_thread_that_it_quotes(rows_of:
 
 def test_mail_whose_html_is_too_deep_to_be_read_to_its_end_fails(rows_of: RowsOf) -> None:
     deep = f"<html><body>{'<div>' * 3000}at the bottom</body></html>"
-    (row,) = rows_of("d.eml", files.mail("deep", "", html=deep).as_bytes())
-    assert row["status"] == "failed"
-    assert "can't be read to the end" in (row["reason"] or "")
+    head, failed = rows_of("d.eml", files.mail("deep", "", html=deep).as_bytes())
+    assert (head["status"], "Subject: deep" in (head["text"] or ""), failed["status"]) == ("ok", True, "failed")
+    assert "can't be read to the end" in (failed["reason"] or "")
     box = files.mailbox_of([files.mail("deep", "", html=deep), files.mail("next", "We pay")])
-    failed, read = rows_of("b.mbox", box)
+    _, failed, read = rows_of("b.mbox", box)
     assert (failed["status"], read["status"], "We pay" in (read["text"] or "")) == ("failed", "ok", True)
     (row,) = rows_of("p.eml", files.mail("deep", "plain", html=deep).as_bytes())
     assert (row["status"], row["reason"]) == ("ok", "it also has a text in HTML, with other words, which was not read")
@@ -240,6 +287,30 @@ def test_mail_with_bytes_that_its_character_set_does_not_have_says_so(rows_of: R
     (row,) = rows_of("b.eml", head + b"\nFee \xa3100\n")
     assert "Fee \ufffd100" in (row["text"] or "")
     assert row["reason"] == "bytes that its character set does not have are shown as U+FFFD"
+
+
+@pytest.mark.parametrize("address", ["root@", '"', ":;", ",;:<>@", "a@["])
+def test_mail_with_a_malformed_address_is_read_with_its_mailbox(rows_of: RowsOf, address: str) -> None:
+    message = "From a@b Mon Jan  5 10:00:00 2026\nFrom: a@b.c\nTo: {}\nSubject: s\n\nThe code is {}.\n\n"
+    box = "".join(message.format(to, code) for to, code in (("x@y.z", 1), (address, 2), ("x@y.z", 3)))
+    rows = rows_of("box.mbox", box.encode())
+    assert [(row["status"], row["reason"]) for row in rows] == [("ok", None)] * 3
+    assert [f"The code is {code}." in (rows[code - 1]["text"] or "") for code in (1, 2, 3)] == [True] * 3
+    assert f"To: {address}" in (rows[1]["text"] or "")
+
+
+def test_mail_that_can_not_be_parsed_costs_itself_and_not_its_mailbox(rows_of: RowsOf) -> None:
+    deep = b"From a@b Mon Jan  5 10:00:00 2026\n" + files.nested_mime(1100).replace(b"\r\n", b"\n") + b"\n"
+    failed, read = rows_of("box.mbox", deep + files.mailbox_of([files.mail("next", "We pay")]))
+    assert (failed["status"], "nested deeper" in (failed["reason"] or "")) == ("failed", True)
+    assert (read["status"], "We pay" in (read["text"] or "")) == ("ok", True)
+
+
+def test_line_ends_of_mails_and_texts_are_line_feeds(rows_of: RowsOf) -> None:
+    (row,) = rows_of("m.eml", b"From: a@b.c\r\nTo: d@e.f\r\nSubject: s\r\n\r\none\r\ntwo\r\n")
+    assert row["text"] == "From: a@b.c\nTo: d@e.f\nSubject: s\n\none\ntwo"
+    (row,) = rows_of("t.txt", b"one\r\ntwo\rthree")
+    assert row["text"] == "one\ntwo\nthree"
 
 
 def test_mailbox_has_a_part_for_each_message(rows_of: RowsOf) -> None:
@@ -296,18 +367,19 @@ def test_text_that_is_not_utf8_is_taken_for_windows_1252_and_says_so(rows_of: Ro
     [
         ("pdf.txt", lambda: files.pdf(written(LONG)), "pypdfium2", "ok"),
         ("docx.bin", lambda: files.docx_file(("Normal", "x")), "python-docx", "ok"),
-        ("page.dat", lambda: files.page(LONG), "trafilatura", "ok"),
+        ("page.dat", lambda: files.page(LONG), "lxml", "ok"),
         ("mail", lambda: files.mail("s", "t").as_bytes(), "email", "ok"),
         ("notes.txt", lambda: b"From: me\nTo: you\nno mail", "text", "ok"),
         ("README", lambda: b"plain words", "text", "ok"),
-        ("blank.html", lambda: b"", "trafilatura", "empty"),
+        ("blank.html", lambda: b"", None, "empty"),
+        ("blank.pdf", lambda: b"", None, "empty"),
         ("scan.tiff", lambda: b"II*\0....", None, "needs_ocr"),
         ("scan.bin", lambda: b"BM\x46\0\0\0\0\0\0\0\x36", None, "needs_ocr"),
         ("contract.txt", lambda: b"BMW AG and its supplier agree", "text", "ok"),
         ("letter", lambda: b"BMW AG and its supplier agree", "text", "ok"),
         ("notes.txt", lambda: b"A PDF begins with %PDF-1.4", "text", "ok"),
         ("notes.md", lambda: b"# PDF\nIt begins with %PDF-1.4", "markdown", "ok"),
-        ("notes.html", lambda: files.page(f"A PDF begins with %PDF-1.4. {LONG}"), "trafilatura", "ok"),
+        ("notes.html", lambda: files.page(f"A PDF begins with %PDF-1.4. {LONG}"), "lxml", "ok"),
         ("padded.pdf", lambda: b"\r\n" + files.pdf(written(LONG)), "pypdfium2", "ok"),
         ("old.doc", lambda: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", None, "skipped"),
         ("data.parquet", lambda: b"PAR1", None, "skipped"),

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from memagent_batch.convert.kinds import FileKind
 from memagent_batch.convert.process.sandbox import Limits
-from memagent_batch.convert.process.worker import ConverterServer
-from memagent_batch.convert.process.worker import Converted
+from memagent_batch.convert.process.worker import Converted, ConverterServer
 from memagent_batch.errors import RunFailedError
 
 ROOT = Path(__file__).parents[2]
@@ -36,13 +36,13 @@ def file(tmp_path: Path) -> Path:
 
 
 def converted(server: ConverterServer, file: Path, name: str, limits: Limits = LIMITS) -> Converted:
-    return server.convert(file, converter=f"tests.convert.hostile:{name}", limits=limits)
+    return server.convert(file, converters={FileKind.TEXT: f"tests.convert.hostile:{name}"}, limits=limits)
 
 
 def texts(server: ConverterServer, file: Path, name: str) -> list[str]:
     result = converted(server, file, name)
     assert result.failure is None
-    return [str(item["text"]) for item in result.items()]
+    return [str(item["text"]) for item in result.items]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_converter_sees_no_variable_of_another_process(file: Path, server: Conve
 def test_what_was_read_before_a_limit_or_a_failure_is_kept(server: ConverterServer, file: Path, name: str) -> None:
     result = converted(server, file, name, SHORT)
     assert result.failure
-    assert [item["text"] for item in result.items()] == ["the beginning"]
+    assert [item["text"] for item in result.items] == ["the beginning"]
 
 
 def test_converter_that_can_not_be_imported_stops_the_run_with_its_name(server: ConverterServer, file: Path) -> None:
@@ -110,8 +110,9 @@ def test_killed_owner_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     script = (
         "from pathlib import Path; from memagent_batch.convert.process.worker import ConverterServer;"
         "from memagent_batch.convert.process.sandbox import Limits;"
-        f"ConverterServer().convert(Path({str(tmp_path / 'file')!r}), converter='tests.convert.hostile:Sleeping',"
-        "limits=Limits(seconds=600))"
+        "converters = {'text': 'tests.convert.hostile:Sleeping'};"
+        f"file = Path({str(tmp_path / 'file')!r});"
+        "ConverterServer().convert(file, converters=converters, limits=Limits(seconds=600))"
     )
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     owner = subprocess.Popen([sys.executable, "-c", script], env=environment, cwd=ROOT)

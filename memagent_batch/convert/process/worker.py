@@ -14,8 +14,10 @@ from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any, Self
 
+from memagent_batch.convert.converter import PartStatus
+from memagent_batch.convert.kinds import NoConverter
 from memagent_batch.convert.process.sandbox import Limits
-from memagent_batch.convert.process.server import DONE, FAILURE_FILE, PARTS_FILE, Ending, Request
+from memagent_batch.convert.process.server import DONE, FAILURE_FILE, PARTS_FILE, RECORD_BYTES, Ending, Request
 from memagent_batch.errors import RunFailedError
 
 SERVER_START_SECONDS = 120.0
@@ -33,23 +35,21 @@ class Converted:
     """What a converter gave, until it ended or was stopped."""
 
     folder: Path
-    """Where it lies; the caller removes it."""
+    """Where it lies."""
     failure: str | None
     """Why it did not come to its end: it failed, died or struck a limit."""
+    kind: str | None = None
+    """Kind or ending of its converter; None if it has none, or it failed before that was known."""
+    refusal: NoConverter | None = None
+    """Why it has no converter."""
+    items: Sequence[Mapping[str, Any]] = ()
+    """Parts and attachments in order, as the server wrote them: `PartRecord`s and `AttachmentRecord`s."""
 
-    def items(self) -> Iterator[Mapping[str, Any]]:
-        """Parts and attachments in order, as the server wrote them: `PartRecord`s and `AttachmentRecord`s."""
-        file = self.folder / PARTS_FILE
-        if not file.exists():
-            return
-        with file.open("rb") as lines:
-            for line in lines:
-                if line.endswith(b"\n"):  # else its process was killed in the middle of it
-                    yield json.loads(line.decode("utf-8", "surrogatepass"))
-
+    @property
     def num_bytes(self) -> int:
         """Size of all of it, bytes."""
-        return sum(file.stat().st_size for file in self.folder.iterdir())
+        files = sum(file.stat().st_size for file in self.folder.iterdir())
+        return files + RECORD_BYTES * len(self.items)
 
 
 class ConverterServer:
@@ -98,12 +98,14 @@ class ConverterServer:
             for folder in self._folder.iterdir():
                 rmtree(folder, ignore_errors=True)
 
-    def convert(self, file: Path, *, converter: str, limits: Limits, output_bytes: int | None = None) -> Converted:
-        """Converts a file in a process of its own.
+    def convert(
+        self, file: Path, *, converters: Mapping[str, str], limits: Limits, output_bytes: int | None = None
+    ) -> Converted:
+        """Converts a file in a process of its own, by the converter of its kind.
 
         Args:
-            file: The file.
-            converter: Import path of the converter.
+            file: The file; the ending of its name counts.
+            converters: Import paths by kind or ending.
             limits: What it may cost.
             output_bytes: What may still come out of it; by default what `limits` allow.
 
@@ -112,7 +114,7 @@ class ConverterServer:
         """
         folder = self.folder()
         request: Request = {
-            "converter": converter,
+            "converters": {**converters},
             "file": str(file),
             "folder": str(folder),
             "limits": asdict(limits),
@@ -122,10 +124,10 @@ class ConverterServer:
         if ending is None:
             failure: str | None = "the server of its converter died or hung, perhaps for lack of memory"
         elif "load_error" in ending:
-            raise RunFailedError(f"converter {converter} can't be loaded on this node: {ending['load_error']}")
+            raise RunFailedError(f"converter {ending['load_error']}")
         else:
             failure = _failure(ending, folder, limits=limits)
-        return Converted(folder=folder, failure=failure)
+        return _converted(folder, failure)
 
     def _started(self) -> "subprocess.Popen[bytes]":
         if self._process is not None and self._process.poll() is None:
@@ -168,6 +170,27 @@ class ConverterServer:
             process.kill()
             with process, suppress(BrokenPipeError):
                 process.wait()
+
+
+def _converted(folder: Path, failure: str | None) -> Converted:
+    """What the process of a file wrote until its end."""
+    records = list(_records(folder / PARTS_FILE))
+    if not records:
+        return Converted(folder=folder, failure=failure)
+    first, *items = records
+    if first["kind"] is None:
+        refusal = NoConverter(status=PartStatus(first["status"]), reason=str(first["reason"]))
+        return Converted(folder=folder, failure=failure, refusal=refusal)
+    return Converted(folder=folder, failure=failure, kind=str(first["kind"]), items=items)
+
+
+def _records(file: Path) -> Iterator[Mapping[str, Any]]:
+    if not file.exists():
+        return
+    with file.open("rb") as lines:
+        for line in lines:
+            if line.endswith(b"\n"):  # else the process was killed in the middle of it
+                yield json.loads(line.decode("utf-8", "surrogatepass"))
 
 
 def _failure(ending: Ending, folder: Path, *, limits: Limits) -> str | None:
