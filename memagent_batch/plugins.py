@@ -115,6 +115,7 @@ CONVERTERS = Seam(
         "email": "memagent_batch.convert.mail:MailConverter",
         "markdown": "memagent_batch.convert.text:MarkdownConverter",
         "text": "memagent_batch.convert.text:TextConverter",
+        "zip": "memagent_batch.convert.archive:ZipConverter",
     },
 )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from memagent_batch.convert.converter import PartStatus, ending_of
-from memagent_batch.convert.kinds import NoConverter
+from memagent_batch.convert.kinds import KINDS_VERSION, NoConverter
 from memagent_batch.convert.plan import Batch, HeldRows, Work
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
@@ -175,7 +175,7 @@ class _Sources:
         """Whether a kind of file has the same converter now, or none as before."""
         converters = self._task.converters
         chosen = converters.get(choice["ending"]) or converters.get(choice["kind"] or "")
-        now = (chosen.name, chosen.version) if chosen else (None, None)
+        now = (chosen.name, chosen.version) if chosen else (None, KINDS_VERSION)
         return now == (choice["converter"], choice["version"])
 
     def _digest(self, work: Work, *, copy: Path | None) -> str:

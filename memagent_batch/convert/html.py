@@ -14,8 +14,8 @@ EDGE, CELL_END = "\v", "\f"
 """Stand for the beginning or end of a block, and for the end of a cell, until the text is put together."""
 CELLS_APART = "|"
 """Stands between the cells of a row."""
-NO_TEXT = frozenset({"head", "title", "script", "style", "template"})
-"""Elements without text for a reader."""
+NO_TEXT = frozenset({"title", "script", "style", "template"})
+"""Elements without text for a reader. Not `head`: a parser puts text there too if a page begins with a script."""
 SECTIONS = ("article", "aside", "body", "div", "fieldset", "footer", "form", "header", "main", "nav", "section")
 PARAGRAPHS = ("address", "blockquote", "center", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "p", "pre")
 LISTS = ("dd", "dl", "dt", "li", "ol", "table", "tr", "ul")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from memagent_batch.convert.converter import PartStatus, ending_of
-from memagent_batch.convert.kinds import NoConverter
+from memagent_batch.convert.kinds import KINDS_VERSION, NoConverter
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.server import MAX_DOCUMENTS, SOURCE_TIMES
 from memagent_batch.convert.process.worker import Converted, ConverterServer
@@ -105,7 +105,7 @@ def _choice(document: _Document, kind: str | None, converter: ChosenConverter | 
     """What is recorded of a document's converter, so that another one is noticed later."""
     ending = ending_of(document.name)
     if converter is None:
-        return {"ending": ending, "kind": None, "converter": None, "version": None}
+        return {"ending": ending, "kind": None, "converter": None, "version": KINDS_VERSION}
     return {"ending": ending, "kind": kind, "converter": converter.name, "version": converter.version}
 
 
@@ -120,7 +120,7 @@ def _document_rows(
         num = len(converted.items)
         kept = f"; what was read of it until then is kept ({num} parts and attachments)" if num else ""
         lacks = NoConverter(status=PartStatus.FAILED, reason=f"{converted.failure}{kept}")
-    elif not rows and lacks is None:
+    elif not converted.items and lacks is None:
         lacks = NoConverter(status=PartStatus.EMPTY, reason="it holds nothing")
     if lacks is not None:
         rows.append(plain_row(source, lacks, document=document, converter=converter, part=len(rows) + 1))

@@ -72,7 +72,7 @@ class Choice(TypedDict):
     converter: str | None
     """Name of the converter; None where it had none."""
     version: str | None
-    """Version of the converter."""
+    """Version of the converter, or of what recognises kinds where it had none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,10 +20,13 @@ LONG = A_TEXT * 4
 
 @pytest.fixture(scope="module")
 def source_converter() -> Iterator[SourceConverter]:
-    names = {**{str(kind): name for kind, name in DEFAULT_CONVERTERS.items()}, ".lie": "tests.convert.hostile:Lying"}
-    chosen = {kind: ChosenConverter(name=name, path=CONVERTERS.path(name), version="1") for kind, name in names.items()}
     with ConverterServer(search_path=(str(Path(__file__).parents[2]),)) as server:
-        yield SourceConverter(server, converters=chosen, limits=Limits(seconds=120))
+        yield SourceConverter(server, converters=chosen(), limits=Limits(seconds=120))
+
+
+def chosen() -> dict[str, ChosenConverter]:
+    names = {**{str(kind): name for kind, name in DEFAULT_CONVERTERS.items()}, ".lie": "tests.convert.hostile:Lying"}
+    return {kind: ChosenConverter(name=name, path=CONVERTERS.path(name), version="1") for kind, name in names.items()}
 
 
 @pytest.fixture
@@ -224,6 +227,43 @@ def test_html_is_read_in_the_character_set_that_it_names(
     assert (row["text"], row["reason"]) == (text, note)
 
 
+def test_zip_is_a_document_for_each_of_its_files_whatever_they_hold(rows_of: RowsOf) -> None:
+    pdf = files.pdf(written(A_TEXT))
+    inner = files.zipped({"deep.txt": b"at the bottom"})
+    data = files.zipped({"a/one.pdf": pdf, "two.pdf": pdf, "in.zip": inner, "x.bin": b"\x01"}, stored=True)
+    rows = rows_of("two.zip", data)
+    assert places(rows) == [
+        ("two.zip/1-a_one.pdf", 1, "file a/one.pdf, page 1", "ok"),
+        ("two.zip/2-two.pdf", 1, "file two.pdf, page 1", "ok"),
+        ("two.zip/3-in.zip/1-deep.txt", 1, "file in.zip, file deep.txt, text", "ok"),
+        ("two.zip/4-x.bin", 1, "file x.bin", "skipped"),
+    ]
+    assert rows[2]["text"] == "at the bottom"
+    (empty,) = rows_of("none.zip", files.zipped({}))
+    assert (empty["document_id"], empty["status"]) == ("none.zip", "empty")
+
+
+def test_zip_keeps_the_files_beside_a_damaged_one(rows_of: RowsOf) -> None:
+    data = files.zipped({"a.txt": b"first words", "b.txt": b"second words"}, stored=True)
+    damaged, read = rows_of("d.zip", data.replace(b"first", b"worst"))
+    assert (damaged["status"], read["text"]) == ("failed", "second words")
+    assert "can't be unpacked" in (damaged["reason"] or "")
+
+
+def test_file_with_all_attachments_unpacks_to_a_bound_and_the_others_keep_theirs(tmp_path: Path) -> None:
+    attached = [(f"{number}.docx", files.docx_file(("Normal", "z" * 600_000))) for number in range(8)]
+    (tmp_path / "m.eml").write_bytes(files.mail("s", "the code", files=[*attached, ("a.txt", b"short")]).as_bytes())
+    limits = Limits(seconds=120, output_bytes=1 << 20)
+    with ConverterServer() as server:
+        converter = SourceConverter(server, converters=chosen(), limits=limits)
+        rows = converter.convert(tmp_path / "m.eml", Source(name="m.eml", hash="0")).rows
+    assert sum(len(row["text"] or "") for row in rows) < 2 << 20
+    lost = [row for row in rows if row["status"] == "failed"]
+    assert {"its file with all attachments more than 2 MiB" in (row["reason"] or "") for row in lost} == {True}
+    assert 0 < len(lost) < 8
+    assert ("the code" in (rows[0]["text"] or ""), rows[-1]["text"]) == (True, "short")
+
+
 def test_mail_is_its_headers_and_text_and_each_attachment_a_document(rows_of: RowsOf) -> None:
     attached = [("a.pdf", files.pdf(written(A_TEXT), SCAN)), ("a.pdf", b"no pdf"), ("b.bin", b"\x01\x02")]
     message = files.mail("Terms", "see below", files=attached, html="<p>see below</p>")
@@ -383,7 +423,7 @@ def test_text_that_is_not_utf8_is_taken_for_windows_1252_and_says_so(rows_of: Ro
         ("padded.pdf", lambda: b"\r\n" + files.pdf(written(LONG)), "pypdfium2", "ok"),
         ("old.doc", lambda: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", None, "skipped"),
         ("data.parquet", lambda: b"PAR1", None, "skipped"),
-        ("more.zip", lambda: b"PK\x03\x04", None, "skipped"),
+        ("more.zip", lambda: b"PK\x03\x04", "zip", "failed"),
     ],
 )
 def test_kind_is_known_by_content_before_ending(
