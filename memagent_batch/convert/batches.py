@@ -16,7 +16,6 @@ from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter, plain_row
 from memagent_batch.convert.table import (
-    CONVERTED_FOLDER,
     Choice,
     ConvertedFile,
     ConvertedSource,
@@ -28,6 +27,7 @@ from memagent_batch.convert.table import (
 from memagent_batch.errors import InputError, SupersededError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.converted import CONVERTED_FOLDER
 from memagent_batch.runs.claim import require_claim
 
 COPY_BYTES = 1 << 20
@@ -145,6 +145,9 @@ class _Sources:
             self._server.clear()
 
     def _outcome(self, work: Work) -> _Outcome:
+        if work.left_out is not None:
+            outcome = NoConverter(status=PartStatus.SKIPPED, reason=work.left_out)
+            return self._held(work, None) or self._not_opened(work, outcome)
         if work.size_bytes > self._task.file_bytes:
             return self._held(work, None) or self._not_opened(work, self._too_large(work))
         try:
@@ -168,7 +171,7 @@ class _Sources:
         if self._task.retry_failed and report.parts.get(PartStatus.FAILED):
             return False
         if digest is None:
-            return True  # it is too large for every converter
+            return True  # no converter can have it
         return bool(report.choices) and all(map(self._is_same, report.choices))
 
     def _is_same(self, choice: Choice) -> bool:

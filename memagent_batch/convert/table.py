@@ -15,7 +15,6 @@ from memagent_batch.files.columns import column
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
 
-CONVERTED_FOLDER = "documents"
 SOURCES_KEY = b"memagent.sources"
 """Entry of a file's footer: its sources, in the order of its row groups."""
 
