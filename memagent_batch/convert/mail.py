@@ -86,6 +86,7 @@ def _message(data: bytes, *, number: int, below: str = "", place: str = "") -> I
     locator = f"message {number}"
     try:
         message = email.message_from_bytes(data, policy=POLICY)
+        assert isinstance(message, EmailMessage)
         content = _Content()
         _collect_parts(message, content)
         headers = [f"{name}: {text}" for name in HEADERS if (text := _header_text(message, name))]
