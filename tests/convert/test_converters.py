@@ -25,7 +25,8 @@ def source_converter() -> Iterator[SourceConverter]:
 
 
 def chosen() -> dict[str, ChosenConverter]:
-    names = {**{str(kind): name for kind, name in DEFAULT_CONVERTERS.items()}, ".lie": "tests.convert.hostile:Lying"}
+    own = {".lie": "tests.convert.hostile:Lying", ".stop": "tests.convert.hostile:Stopping"}
+    names = {str(kind): name for kind, name in DEFAULT_CONVERTERS.items()} | own
     return {kind: ChosenConverter(name=name, path=CONVERTERS.path(name), version="1") for kind, name in names.items()}
 
 
@@ -225,6 +226,13 @@ def test_html_is_read_in_the_character_set_that_it_names(
     text = "Платим" if encoding == "cp1251" else "“Gebühr” 5 €" if encoding == "cp1252" else "Gebühr"
     (row,) = rows_of("e.html", f"{head}<html><body>{text}</body></html>".encode(encoding))
     assert (row["text"], row["reason"]) == (text, note)
+
+
+def test_file_whose_converter_fails_in_the_middle_keeps_what_was_read_and_says_what_is_lost(rows_of: RowsOf) -> None:
+    read, lost = rows_of("a.stop", b"x")
+    assert (read["part"], read["status"], read["text"]) == (1, "ok", "the beginning")
+    assert (lost["part"], lost["status"], lost["text"]) == (2, "failed", None)
+    assert "ValueError: no more; what was read of it until then is kept" in (lost["reason"] or "")
 
 
 def test_zip_is_a_document_for_each_of_its_files_whatever_they_hold(rows_of: RowsOf) -> None:

@@ -20,7 +20,7 @@ from memagent_batch.convert.table import rows_table
 from memagent_batch.plugins import CONVERTERS
 from tests.convert import files
 
-CASES = int(os.environ.get("MEMAGENT_FUZZ_CASES", "25"))
+CASES = int(os.environ.get("MEMAGENT_FUZZ_CASES", "20"))
 LIMITS = Limits(seconds=60)
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject", "Content-Type", "Content-Disposition", "MIME-Version", "Reply-To")
