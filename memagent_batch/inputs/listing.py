@@ -65,7 +65,7 @@ def list_files(location: Location, *, keep_left_out: bool = False) -> list[Input
             raise InputError(f"{location.uri}: no such file or folder; check the path")
         root = f"{path.rstrip('/')}/" if info is not None else _glob_root(path)
         if location.is_local and info is not None:
-            found = {name: name for name in _paths_below(path)}
+            found: Mapping[str, Any] = {name: name for name in _paths_below(path)}
             make: Callable[[Any], InputFile] = partial(_local_file, root=root)
         else:
             found = location.fs.find(path, detail=True) if info is not None else _expand(location)

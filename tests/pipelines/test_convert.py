@@ -248,7 +248,9 @@ def test_killed_run_leaves_no_process_that_converts(tmp_path: Path, killed: str)
         try:
             converting = started_processes(run, before=before)
             if killed == "worker":
-                converting[0].parent().kill()
+                worker = converting[0].parent()
+                assert worker is not None
+                worker.kill()
                 _, alive = psutil.wait_procs(converting, timeout=60)
         finally:
             run.kill()
