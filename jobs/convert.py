@@ -1,4 +1,4 @@
-"""`memagent convert`: files of PDF, HTML, DOCX, e-mail, Markdown, text and ZIP to a table of documents with locators."""
+"""`memagent convert`: PDF, HTML, DOCX, e-mail, Markdown, text and ZIP files to a table of documents with locators."""
 
 import argparse
 import json
@@ -63,8 +63,8 @@ def _parser() -> OptionParser:
         action="append",
         default=[],
         metavar="KIND=NAME",
-        help="another converter for a kind (pdf, html, docx, email, markdown, text, zip) or an ending (.rtf): the name that "
-        "an installed package gives it, or package.module:Class; can be repeated",
+        help="another converter for a kind (pdf, html, docx, email, markdown, text, zip) or an ending (.rtf): the name "
+        "that an installed package gives it, or package.module:Class; can be repeated",
     )
     parser.add_argument(
         "--allow-code", action="store_true", help="allow --converter to name code of yours, which is then run"
